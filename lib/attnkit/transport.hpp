@@ -162,6 +162,15 @@ struct TransportOutputs {
   TensorView<T> plan = {};                ///< π (leading, m, n): all π_ij, O(m n) memory
   TensorView<double> row_sum = {};        ///< Σ_j π_ij (leading, m)
   TensorView<double> col_sum = {};        ///< Σ_i π_ij (leading, n)
+
+  /// Derivatives of TransportProblem::dual at f and g, each problem's own; at the solution those of
+  /// the optimum. That by the cost is the plan (by scores, its negative). By a and b, in units of
+  /// the cost over mass: −ε f_i, or with penalties ρ_a (1 − exp(ε f_i/ρ_a)), −inf at a marginal of
+  /// 0. Exact marginals must keep Σ a = Σ b: only changes along that mean anything.
+  TensorView<double> row_marginal_gradient = {};  ///< by a (leading, m)
+  TensorView<double> col_marginal_gradient = {};  ///< by b (leading, n)
+  TensorView<T> x_gradient = {};  ///< 2 Σ_j π_ij (x_i − y_j) (leading, m, d); only of points
+  TensorView<T> y_gradient = {};  ///< (leading, n, d); only of points
 };
 
 enum class TransportStatus {

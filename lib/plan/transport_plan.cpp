@@ -7,12 +7,15 @@
 
 #include "attnkit/transport.hpp"
 #include "feasibility/allowed_pairs.hpp"
+#include "gradient/energy_gradient.hpp"
+#include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
 #include "plan/dense_weights.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 #include "plan/score_matrix.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn/marginal_gradient.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "stats/observers.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -142,7 +145,11 @@ class TransportPlan<T>::Impl {
     const bool by_pair = !x_.present() || mask_.present();
     bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
     if (x_.present()) {
-      bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T));
+      const int threads = problems_->inside();
+      bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T)) +
+               differentiate_plan_bytes(rows_, cols_, sizeof(T), threads) +
+               product_gradient_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T),
+                                      gradient_lanes(cols_, threads));
     }
     return bytes;
   }
@@ -186,6 +193,14 @@ class TransportPlan<T>::Impl {
     plan::require_output("plan", outputs.plan, plan_shape());
     plan::require_output("row_sum", outputs.row_sum, row_shape());
     plan::require_output("col_sum", outputs.col_sum, col_shape());
+    plan::require_output("row_marginal_gradient", outputs.row_marginal_gradient, row_shape());
+    plan::require_output("col_marginal_gradient", outputs.col_marginal_gradient, col_shape());
+    if (x_.present()) {
+      plan::require_output("x_gradient", outputs.x_gradient, join(leading(), {rows_, x_.axis(1)}));
+      plan::require_output("y_gradient", outputs.y_gradient, join(leading(), {cols_, x_.axis(1)}));
+    } else if (outputs.x_gradient || outputs.y_gradient) {
+      throw Error(Failure::usage, "x_gradient and y_gradient require points");
+    }
     if (x_.present()) {
       plan::require_finite("x", inputs.x);
       plan::require_finite("y", inputs.y);
@@ -234,11 +249,35 @@ class TransportPlan<T>::Impl {
     if (options_.penalties) {
       marginals.penalties = {options_.penalties->row / unit(), options_.penalties->col / unit()};
     }
-    return solve(scores, marginals, outputs, problem, threads);
+    Potentials potentials;
+    TransportProblem found = solve(scores, marginals, outputs, problem, threads, potentials);
+    if (found.status != TransportStatus::infeasible && x_.present()) {
+      differentiate_points(inputs, scores, potentials, outputs, problem, threads);
+    }
+    return found;
+  }
+
+  void differentiate_points(const TransportInputs<T>& inputs, const Scores<T>& scores,
+                            const Potentials& potentials, const TransportOutputs<T>& outputs,
+                            Index problem, int threads) const {
+    const Index depth = x_.axis(1);
+    const MatrixView<T> of_x(plan::output_block(outputs.x_gradient, problem, rows_ * depth), rows_,
+                             depth);
+    const MatrixView<T> of_y(plan::output_block(outputs.y_gradient, problem, cols_ * depth), cols_,
+                             depth);
+    if (of_x.data == nullptr && of_y.data == nullptr) return;
+    // The cost is −2 times the energy without its scale.
+    const auto sink =
+        make_product_gradient<T>(EnergyKind::gaussian, {x_.block(inputs.x, problem), rows_, depth},
+                                 {y_.block(inputs.y, problem), cols_, depth}, 2, of_x, of_y);
+    GradientTargets<T> targets;
+    targets.energies.push_back(sink.get());
+    differentiate_plan(scores, potentials, -1, targets, threads);
   }
 
   TransportProblem solve(const Scores<T>& scores, Marginals& marginals,
-                         const TransportOutputs<T>& outputs, Index problem, int threads) const {
+                         const TransportOutputs<T>& outputs, Index problem, int threads,
+                         Potentials& potentials) const {
     TransportProblem found;
     SinkhornOptions solver = options_.solver;
     found.tolerance = tolerance_in_force(solver, marginals.total(), sizeof(T));
@@ -272,7 +311,13 @@ class TransportPlan<T>::Impl {
     write(outputs.col_potential, problem, solution.potentials.col);
     if (outputs.row_sum) write(outputs.row_sum, problem, row_sums.values());
     if (outputs.col_sum) write(outputs.col_sum, problem, col_sums.values());
+    if (outputs.row_marginal_gradient || outputs.col_marginal_gradient) {
+      const MarginalGradient gradient = marginal_gradient(solution.potentials, marginals, unit());
+      write(outputs.row_marginal_gradient, problem, gradient.row);
+      write(outputs.col_marginal_gradient, problem, gradient.col);
+    }
     take(solution, found);
+    potentials = std::move(solution.potentials);
     return found;
   }
 
@@ -309,6 +354,11 @@ class TransportPlan<T>::Impl {
     fill(outputs.plan, rows_ * cols_);
     fill(outputs.row_sum, rows_);
     fill(outputs.col_sum, cols_);
+    fill(outputs.row_marginal_gradient, rows_);
+    fill(outputs.col_marginal_gradient, cols_);
+    if (!x_.present()) return;
+    fill(outputs.x_gradient, rows_ * x_.axis(1));
+    fill(outputs.y_gradient, cols_ * x_.axis(1));
   }
 
   TransportOptions options_;

@@ -266,6 +266,84 @@ class Properties(UnbalancedTest):
         self.assertAlmostEqual(by_cost["dual"], 0.25 * by_scores["dual"], 12)
 
 
+class Gradients(UnbalancedTest):
+    """Derivatives of the dual at the solution against differences of the optimum."""
+
+    OPTIONS = ("--epsilon", 0.3, "--tolerance", 1e-13, "--iterations", 20000)
+
+    def optimum(self, *more, **datasets):
+        self.write("in.h5", **datasets)
+        return self.solve("in.h5", *self.OPTIONS, *more)[1]["dual"]
+
+    def differences(self, optimum, values, changes):
+        """Of optimum(values) along `changes`, central; rounding and truncation are below 1e-8."""
+        step = 1e-5
+        return np.array([(optimum(values + step * change) - optimum(values - step * change)) / (2 * step)
+                         for change in changes])
+
+    def check(self, *more, balanced):
+        random = np.random.default_rng(41)
+        m, n = 4, 3
+        data = {"q": random.normal(size=(m, 2)), "k": random.normal(size=(n, 2)) + 30,
+                "a": random.uniform(1, 2, m) / m, "b": random.uniform(1, 2, n) / n}
+        data["q"] += 30  # far from the origin
+        data["b"] *= data["a"].sum() / data["b"].sum() if balanced else 1
+        self.write("in.h5", **data)
+        got, _ = self.solve("in.h5", *self.OPTIONS, *more, "--emit",
+                            "plan,row_potential,dual_grad_a,dual_grad_b,dual_grad_q,dual_grad_k")
+        for name, values in data.items():
+            changes = np.eye(values.size).reshape(-1, *values.shape)
+            if balanced and values.ndim == 1:
+                changes = changes[1:] - changes[:-1]
+            want = self.differences(lambda x: self.optimum(*more, **{**data, name: x}), values, changes)
+            found = np.array([(got["dual_grad_" + name] * change).sum() for change in changes])
+            self.assert_near(name, found, want, 1e-7)
+            self.assertEqual(got["dual_grad_" + name].shape, values.shape)
+        # That by the cost is the plan.
+        cost = ((data["q"][:, None] - data["k"]) ** 2).sum(-1)
+        by_cost = {"cost": cost, "a": data["a"], "b": data["b"]}
+        changes = np.eye(cost.size).reshape(-1, *cost.shape)
+        want = self.differences(lambda x: self.optimum(*more, **{**by_cost, "cost": x}), cost, changes)
+        self.assert_near("cost", got["plan"].ravel(), want, 1e-7)
+
+    def test_differences(self):
+        self.check("--unbalanced", "0.7:2", balanced=False)
+        self.check(balanced=True)
+
+    def test_other_energies_masks_batches_and_padding(self):
+        """The derivative by q of the dual of scores is minus the sum of the plan times those of the scores."""
+        random = np.random.default_rng(42)
+        q, k = random.normal(size=(2, 3, 9, 5)), random.normal(size=(2, 1, 7, 5))
+        mask = random.random((9, 7)) < 0.8
+        self.write("in.h5", q=q, k=k, mask=mask, key_length=np.array([7, 4]))
+        for dtype, bound in (("f64", 1e-12), ("f32", 1e-5)):
+            got, _ = self.solve("in.h5", "--unbalanced", 3, "--energy", "dot", "--scale", 0.5, "--softcap", 4, "--precision", dtype,
+                                "--emit", "plan,dual_grad_q,dual_grad_k,dual_grad_a,row_potential")
+            energy = 0.5 * q @ np.swapaxes(k, -1, -2)
+            slope = -got["plan"] * (1 - np.tanh(energy / 4) ** 2) * 0.5
+            self.assert_near("q", got["dual_grad_q"], slope @ k, bound)
+            self.assert_near("k", got["dual_grad_k"], np.swapaxes(slope, -1, -2) @ q, bound)
+            self.assertTrue((got["dual_grad_k"][1, :, 4:] == 0).all())
+            self.assert_near("a", got["dual_grad_a"], 3 * -np.expm1(got["row_potential"] / 3), 1e-12)
+
+    def test_closed_lines(self):
+        cost = np.ones((3, 3))
+        cost[2] = INF
+        self.write("in.h5", cost=cost, a=[0., 1, 1], b=[1., 1, 1])
+        got, _ = self.solve("in.h5", "--epsilon", 1, "--unbalanced", 0.25, "--emit", "dual_grad_a")
+        self.assertEqual(got["dual_grad_a"][0], -INF)
+        # Mass that may go nowhere costs rho.
+        self.assertEqual(got["dual_grad_a"][2], 0.25)
+
+    def test_refused(self):
+        self.write("in.h5", cost=np.ones((3, 3)))
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 1, "--emit", "dual_grad_k", status=2,
+                     says="--emit dual_grad_k requires q and k", hint="--emit plan")
+        self.write("scores.h5", scores=np.ones((2, 3, 3)))
+        self.refused("sinkhorn-iter", "bulk", "scores.h5", "--emit", "dual_grad_a", status=2,
+                     says="--emit dual_grad_a has no effect with bulk")
+
+
 class Refused(UnbalancedTest):
 
     def test_wrong_options(self):

@@ -308,6 +308,75 @@ TEST_CASE("transport plans meet their marginals and certify it") {
   for (const double sum : found.col_sum.values) CHECK(sum == doctest::Approx(1.0 / 30));
 }
 
+TEST_CASE_TEMPLATE("transport plans: derivatives of the dual are those of the plan that is shown",
+                   T, float, double) {
+  Random random(906);
+  TransportSetting setting;
+  setting.source = Source::points;
+  setting.first = {2, 65, 3};
+  setting.second = {35, 3};
+  setting.mask = {65, 35};
+  setting.row_marginal = {65};
+  setting.options.epsilon = 0.7;
+  for (const bool unbalanced : {false, true}) {
+    if (unbalanced) setting.options.penalties = {0.5, 3};
+    const TransportArrays<T> arrays(setting, random);
+    TransportPlan<T> plan(shapes_of(arrays.inputs()), setting.options, 1);
+    FoundTransport<T> found(plan);
+    TransportOutputs<T> outputs = found.outputs();
+    Array<double> by_a(plan.row_shape(), 7), by_b(plan.col_shape(), 7);
+    Array<T> by_x({2, 65, 3}, 7), by_y({2, 35, 3}, 7);
+    outputs.row_marginal_gradient = by_a.view();
+    outputs.col_marginal_gradient = by_b.view();
+    outputs.x_gradient = by_x.view();
+    outputs.y_gradient = by_y.view();
+    plan.run(arrays.inputs(), outputs);
+    TransportPlan<T> threaded(shapes_of(arrays.inputs()), setting.options, 3);
+    const Array<T> alone = by_x;
+    threaded.run(arrays.inputs(), outputs);
+    CHECK(same_bits(alone.values, by_x.values));
+    for (std::size_t p = 0; p < 2; ++p) {
+      for (std::size_t i = 0; i < 65; ++i) {
+        const double f = found.row.values[p * 65 + i];
+        const double by_row = unbalanced ? 0.5 * (1 - std::exp(0.7 * f / 0.5)) : -0.7 * f;
+        CHECK(by_a.values[p * 65 + i] == doctest::Approx(by_row));
+        for (std::size_t c = 0; c < 3; ++c) {
+          double sum = 0;
+          for (std::size_t j = 0; j < 35; ++j) {
+            sum += 2 * static_cast<double>(found.plan.values[(p * 65 + i) * 35 + j]) *
+                   (static_cast<double>(arrays.first.values[(p * 65 + i) * 3 + c]) -
+                    static_cast<double>(arrays.second.values[j * 3 + c]));
+          }
+          CHECK(by_x.values[(p * 65 + i) * 3 + c] ==
+                doctest::Approx(sum).epsilon(sizeof(T) == 4 ? 1e-4 : 1e-11));
+        }
+      }
+      for (std::size_t j = 0; j < 35; ++j) {
+        const double g = found.col.values[p * 35 + j];
+        const double by_col = unbalanced ? 3 * (1 - std::exp(0.7 * g / 3)) : -0.7 * g;
+        CHECK(by_b.values[p * 35 + j] == doctest::Approx(by_col));
+        double sum = 0;
+        for (std::size_t i = 0; i < 65; ++i) {
+          sum += 2 * static_cast<double>(found.plan.values[(p * 65 + i) * 35 + j]) *
+                 (static_cast<double>(arrays.second.values[j * 3]) -
+                  static_cast<double>(arrays.first.values[(p * 65 + i) * 3]));
+        }
+        CHECK(by_y.values[(p * 35 + j) * 3] ==
+              doctest::Approx(sum).epsilon(sizeof(T) == 4 ? 1e-4 : 1e-11));
+      }
+    }
+  }
+  TransportSetting cost;
+  cost.first = {3, 2};
+  const TransportArrays<T> arrays(cost, random);
+  TransportPlan<T> plan(shapes_of(arrays.inputs()), {}, 1);
+  Array<T> by_x({3, 2});
+  TransportOutputs<T> outputs;
+  outputs.x_gradient = by_x.view();
+  CHECK(contains(thrown_error([&] { plan.run(arrays.inputs(), outputs); }).what(),
+                 "x_gradient and y_gradient require points"));
+}
+
 TEST_CASE("transport plans: marginals that no plan has are a status, not an error") {
   TransportInputs<double> in;
   const Array<double> cost({2, 2, 2}, 1.0);

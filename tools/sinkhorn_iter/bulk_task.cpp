@@ -50,6 +50,10 @@ BulkTask::BulkTask(const cli::Arguments& arguments, io::InputBundle section)
   input.size = static_cast<double>(rows * cols);
   iterations = arguments.integer("iterations").value_or(20);
   const auto wanted = arguments.words_of("emit");
+  for (const std::string& name : wanted) {
+    if (!name.starts_with("dual_grad_")) continue;
+    throw Error(Failure::usage, fmt::format("--emit {} has no effect with bulk", name));
+  }
   emitted.insert(wanted.begin(), wanted.end());
   chained = arguments.flag("chain");
   if (chained) {

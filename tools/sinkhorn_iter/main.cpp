@@ -13,6 +13,7 @@
 #include "common/section_tool.hpp"
 #include "sinkhorn_iter/bulk.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
+#include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
 
 namespace attn::tools {
@@ -84,11 +85,15 @@ cli::Declaration declare() {
   d.for_verbs({bulk_verb});
   declare_bulk(d);
   d.for_verbs({});
-  d.choices("emit", {"plan", "row_potential", "col_potential", "error"},
+  d.choices("emit",
+            {"plan", "row_potential", "col_potential", "error", "dual_grad_a", "dual_grad_b",
+             "dual_grad_q", "dual_grad_k"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
             "L1 error after "
             "each iteration, nan after a problem's last one; with --anneal it begins with the "
-            "iterations at larger epsilon. bulk: error (...) is that of the plan.",
+            "iterations at larger epsilon. bulk: error (...) is that of the plan. "
+            "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
+            "problem: at the solution that of the optimum. That by the cost is the plan.",
             "row_potential,col_potential,error");
   d.for_verbs({""});
   d.section("Scores");
@@ -122,6 +127,7 @@ class Transport : public SectionTool<TransportTask> {
 
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
+    require_gradients(task);
   }
 
   void report_cost(const TransportTask& task) override {

@@ -10,8 +10,8 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.formula("plan_ij = exp((s_ij - g_j) - f_i),   s = -cost/epsilon")
       .formula("g_j = log sum_i exp(s_ij - f_i) - log b_j")
       .formula("f_i = log sum_j exp(s_ij - g_j) - log a_i,   repeated")
-      .formula("--unbalanced R: f and g are R/(R + epsilon) times these, and each iteration ends")
-      .formula("with the shift of (f, -g) that maximises the dual;")
+      .formula("--unbalanced R: f and g are R/(R + epsilon) times these; each iteration ends")
+      .formula("with the shift of (f, -g) that maximises the dual,")
       .formula("dual = -R sum a (exp(epsilon f/R) - 1) - R sum b (exp(epsilon g/R) - 1)")
       .formula("       - epsilon sum P")
       .formula("W(a, b; C) = min <P, C> + epsilon sum P log P = dual + epsilon sum P is the")
@@ -28,6 +28,12 @@ void declare_transport_datasets(cli::Declaration& d) {
           "error", "(..., T)",
           "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
           "bulk: (...), that of the plan")
+      .result("dual_grad_a, dual_grad_b", "(..., Lq), (..., Lk)",
+              "only with --emit: derivatives of the dual by a and b, float64: -epsilon f and "
+              "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
+              "- exp(epsilon f/R)). -inf at a marginal of 0")
+      .result("dual_grad_q, dual_grad_k", "(..., Lq, d), (..., Lk, d)",
+              "only with --emit: derivatives of the dual by q and k, of each problem alone")
       .result("chain", "(..., L, 3)",
               "bulk --chain: the largest singular value, row sum and column sum of the product of "
               "the plans so far, float64")

@@ -18,6 +18,7 @@
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn_iter/transport_gradients.hpp"
 #include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
 
@@ -35,6 +36,7 @@ template <class T>
 struct HeadResult {
   TransportResult result;
   SinkhornSolution solution;
+  DualGradients<T> gradients;
 };
 
 template <class Archive, class T>
@@ -43,6 +45,7 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.solution.potentials.row);
   archive(with, found.solution.potentials.col);
   archive(with, found.solution.errors);
+  archive(with, found.gradients);
 }
 
 template <class Archive>
@@ -217,6 +220,9 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
     return solve_sinkhorn(scores, marginals, options, observers, threads, kept ? &*kept : nullptr);
   });
   result.summary = found.solution.summary;
+  found.gradients = naming_head(task.input, head, [&] {
+    return dual_gradients(task, head, found.solution.potentials, marginals, threads);
+  });
   return found;
 }
 
@@ -231,6 +237,7 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
     outputs.create("row_potential", DType::f64, {queries}, {"query"});
   }
   if (task.emits("col_potential")) outputs.create("col_potential", DType::f64, {keys}, {"key"});
+  create_gradients(outputs, task);
 }
 
 // As long as the longest, with NaN after a problem's last iteration.
@@ -326,6 +333,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         spread_rows(potentials.col, own.col0, input.keys, 1, minus_infinity);
         outputs.write("row_potential", problem, potentials.row.data());
         outputs.write("col_potential", problem, potentials.col.data());
+        write_gradients(outputs, task, problem, found.gradients);
         errors.resize(results.problems.size());
         errors.back() = std::move(found.solution.errors);
       },

@@ -15,6 +15,7 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "common/score_source.hpp"
+#include "sinkhorn_iter/transport_gradients.hpp"
 
 namespace attn::tools {
 namespace {
@@ -220,6 +221,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   needs.result_bytes = (4 * (input.queries + input.keys)) * number;
   // Twice, since they grow one element at a time.
   constexpr double most_bytes = 0x1p62;
+  needs.result_bytes += gradient_result_bytes(task, element_size);
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
@@ -228,8 +230,9 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  needs.work_bytes = [&input, checked, element_size](int threads, std::int64_t) {
-    return sinkhorn_solver_bytes(input.queries, input.keys, element_size, threads) +
+  needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t) {
+    return std::max(sinkhorn_solver_bytes(input.queries, input.keys, element_size, threads),
+                    gradient_work_bytes(task, element_size, threads)) +
            threads * checked;
   };
   return needs;
@@ -251,6 +254,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("row_potential")) bytes += static_cast<double>(input.queries) * number;
   if (task.emits("col_potential")) bytes += static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
+  bytes += static_cast<double>(gradient_result_bytes(task, element));
   bytes *= problems;
   // If the kernel is kept, scores are computed once; two products per iteration.
   const bool kept = plan.useful_bytes > 0;

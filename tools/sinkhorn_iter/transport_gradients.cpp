@@ -1,0 +1,107 @@
+#include "sinkhorn_iter/transport_gradients.hpp"
+
+#include <algorithm>
+
+#include "attnkit/error.hpp"
+#include "common/own_rows.hpp"
+#include "gradient/plan_gradient.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* by_a = "dual_grad_a";
+constexpr const char* by_b = "dual_grad_b";
+constexpr const char* by_q = "dual_grad_q";
+constexpr const char* by_k = "dual_grad_k";
+
+bool asks_for_points(const TransportTask& task) { return task.emits(by_q) || task.emits(by_k); }
+
+}  // namespace
+
+void require_gradients(const TransportTask& task) {
+  if (!asks_for_points(task) || task.scores.source == ScoreOptions::Source::vectors) return;
+  throw Error(Failure::usage,
+              std::string("--emit ") + (task.emits(by_q) ? by_q : by_k) + " requires q and k",
+              "the derivative by a cost is the plan: --emit plan");
+}
+
+template <class T>
+DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
+                                const Potentials& potentials, const Marginals& marginals,
+                                int threads) {
+  DualGradients<T> found;
+  if (task.emits(by_a) || task.emits(by_b)) {
+    found.marginals = marginal_gradient(potentials, marginals, task.unit());
+  }
+  if (!asks_for_points(task)) return found;
+  const auto room = [](bool wanted, MatrixView<const T> vectors, std::vector<T>& values) {
+    if (wanted) values.resize(static_cast<std::size_t>(vectors.rows * vectors.cols));
+    return MatrixView<T>(wanted ? values.data() : nullptr, vectors.rows, vectors.cols);
+  };
+  const EnergyGradients<T> gradients{
+      room(task.emits(by_q), head.q(), found.q), room(task.emits(by_k), head.k(), found.k), {}};
+  const ScoreRecipe recipe = task.input.recipe(Scheme::sinkhorn);
+  // The energy with the scale that the cost has.
+  const auto sink = recipe.energy->differentiate(
+      head.arrays().energy_arguments(recipe.scale * task.unit(), threads), gradients);
+  GradientTargets<T> targets;
+  targets.energies.push_back(sink.get());
+  differentiate_plan(head.scores(Scheme::sinkhorn), potentials, -1, targets, threads);
+  return found;
+}
+
+void create_gradients(HeadOutputs& outputs, const TransportTask& task) {
+  const AttentionInput& input = task.input;
+  const DType type = task.f64 ? DType::f64 : DType::f32;
+  if (task.emits(by_a)) outputs.create(by_a, DType::f64, {input.queries}, {"query"});
+  if (task.emits(by_b)) outputs.create(by_b, DType::f64, {input.keys}, {"key"});
+  if (task.emits(by_q)) {
+    outputs.create(by_q, type, {input.queries, input.q->cols}, {"query", "feature"});
+  }
+  if (task.emits(by_k)) outputs.create(by_k, type, {input.keys, input.k->cols}, {"key", "feature"});
+}
+
+template <class T>
+void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
+                     DualGradients<T>& gradients) {
+  const AttentionInput& input = task.input;
+  const TileRange& own = input.part(problem).range;
+  spread_rows(gradients.marginals.row, own.row0, input.queries, 1, 0.0);
+  spread_rows(gradients.marginals.col, own.col0, input.keys, 1, 0.0);
+  outputs.write(by_a, problem, gradients.marginals.row.data());
+  outputs.write(by_b, problem, gradients.marginals.col.data());
+  if (task.emits(by_q)) spread_rows(gradients.q, own.row0, input.queries, input.q->cols, T{0});
+  if (task.emits(by_k)) spread_rows(gradients.k, own.col0, input.keys, input.k->cols, T{0});
+  outputs.write(by_q, problem, gradients.q.data());
+  outputs.write(by_k, problem, gradients.k.data());
+}
+
+std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size) {
+  const AttentionInput& input = task.input;
+  const auto element = static_cast<std::int64_t>(element_size);
+  std::int64_t bytes = 0;
+  if (task.emits(by_a) || task.emits(by_b)) {
+    bytes += (input.queries + input.keys) * static_cast<std::int64_t>(sizeof(double));
+  }
+  if (task.emits(by_q)) bytes += input.queries * input.q->cols * element;
+  if (task.emits(by_k)) bytes += input.keys * input.k->cols * element;
+  return bytes;
+}
+
+std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_size, int threads) {
+  if (!asks_for_points(task)) return 0;
+  const AttentionInput& input = task.input;
+  const EnergySizes sizes = input.sizes();
+  return differentiate_plan_bytes(input.queries, input.keys, element_size, threads) +
+         input.energy().gradient_bytes(sizes, element_size, gradient_lanes(input.keys, threads));
+}
+
+#define ATTN_FOR_TYPE(T)                                                              \
+  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,      \
+                                           const Potentials&, const Marginals&, int); \
+  template void write_gradients(HeadOutputs&, const TransportTask&, Index, DualGradients<T>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::tools

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/head_outputs.hpp"
+#include "common/head_reader.hpp"
+#include "sinkhorn/marginal_gradient.hpp"
+#include "sinkhorn_iter/transport_task.hpp"
+
+namespace attn::tools {
+
+/// The derivatives of a problem's dual value at its potentials that --emit requests, each of the
+/// problem's own lines; others are empty. That by the cost is the plan.
+template <class T>
+struct DualGradients {
+  MarginalGradient marginals;
+  std::vector<T> q, k;  ///< (Lq, d), (Lk, d)
+};
+
+/// For a checkpoint (common/checkpoint_record.hpp).
+template <class Archive, class T>
+void archive(Archive& with, DualGradients<T>& gradients) {
+  archive(with, gradients.marginals.row);
+  archive(with, gradients.marginals.col);
+  archive(with, gradients.q);
+  archive(with, gradients.k);
+}
+
+/// Throws Error(usage) if --emit requests a gradient by q or k and the scores are not made of them.
+void require_gradients(const TransportTask& task);
+
+template <class T>
+DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
+                                const Potentials& potentials, const Marginals& marginals,
+                                int threads);
+
+/// Creates the datasets that are requested.
+void create_gradients(HeadOutputs& outputs, const TransportTask& task);
+
+/// Writes those of a problem; padding has the gradient 0.
+template <class T>
+void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
+                     DualGradients<T>& gradients);
+
+/// Bytes of one problem's gradients, and those that computing them takes.
+std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size);
+std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_size, int threads);
+
+}  // namespace attn::tools
