@@ -10,6 +10,7 @@
 #include "kernel/stop_flag.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/plan_sums.hpp"
+#include "sinkhorn/relaxation.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn/tempered_energy.hpp"
@@ -26,11 +27,6 @@ constexpr Index most_rough_iterations = 200;
 
 // How often a plan with visible rounding is brought nearer.
 constexpr int most_closer = 3;
-
-// Over-relaxation is given up after this many iterations without getting nearer, or at an error
-// this many times the smallest one.
-constexpr Index most_without_gain = 50;
-constexpr double most_growth = 100;
 
 // The largest total, as a fraction of the largest number of T, so that sums and their products with
 // scores fit.
@@ -55,18 +51,6 @@ PooledVector<double> logs(const PooledVector<double>& marginal) {
   values.reserve(marginal.size());
   for (const double x : marginal) values.push_back(std::log(x));
   return values;
-}
-
-// The relaxation after an iteration with that error.
-double next_relaxation(double error, RelaxationState& state) {
-  if (state.wanted == 1) return 1;
-  if (error < state.least) {
-    state.least = error;
-    state.since = 0;
-  } else if (++state.since > most_without_gain || !(error <= state.least * most_growth)) {
-    state.wanted = 1;
-  }
-  return state.wanted;
 }
 
 template <class T>

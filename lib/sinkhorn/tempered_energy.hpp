@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "score/scores.hpp"
 
 namespace attn {
@@ -9,7 +11,7 @@ namespace attn {
 template <class T>
 class TemperedEnergy final : public Energy<T> {
  public:
-  /// 0 < temperature ≤ 1.
+  /// temperature > 0.
   TemperedEnergy(const Scores<T>& scores, double temperature)
       : scores_(scores), factor_(static_cast<T>(temperature)) {}
 
@@ -23,7 +25,9 @@ class TemperedEnergy final : public Energy<T> {
       for (Index j = 0; j < out.cols; ++j) out.row(i)[j] *= factor_;
     }
   }
-  double bound() const override { return scores_.magnitude(); }
+  double bound() const override {
+    return scores_.magnitude() * std::max(1.0, static_cast<double>(factor_));
+  }
   double magnitude() const override { return scores_.magnitude() * static_cast<double>(factor_); }
   bool may_forbid() const override { return true; }
 

@@ -208,6 +208,7 @@ class GoesOn(CheckpointTest):
     WITHIN = [
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000", "--unbalanced", "2:1"]),
+        ("problem", ["sinkhorn-iter", "exact", "cost.h5"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,row_potential,grad_q,grad_k,grad_v"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "hnas", "--hybrid", "0.3", "--emit",
                   "out,col_sum,row_entropy,grad_v,grad_hybrid"]),

@@ -115,6 +115,7 @@ class Bits(RankTest):
     def test_transport(self):
         self.check(2, "sinkhorn-iter", "--tolerance=1e-4")
         self.check(2, "sinkhorn-iter", "--unbalanced=0.5:2", "--iterations=20")
+        self.check(2, "sinkhorn-iter", "exact", "--gap=0.1")
 
     def test_dual(self):
         self.check(0, "lambda-solve", "--causal=top-left")

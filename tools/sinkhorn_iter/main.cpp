@@ -42,6 +42,15 @@ cli::Declaration declare() {
       "dual are those of that problem, and the gap is primal - dual, as the sum of E R KL(sums, "
       "their targets) over both sides, so that the optimum is at most dual + gap again.");
   d.about(
+      "exact minimises <P, C> alone. Epsilon falls by halves, each solution starting the next, "
+      "until "
+      "bounds are close: the value <P, C> of the plan, rounded so that it has its marginals, and "
+      "the "
+      "dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. The potentials are "
+      "those of this bound: cost + f + g >= 0 for all pairs, in units of the cost. Every pair "
+      "needs "
+      "a finite cost.");
+  d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
       "m "
       "and n at most 64, such as the matrices of residual connections, one for each token. Each "
@@ -49,16 +58,23 @@ cli::Declaration declare() {
       "its own error, the L1 error of its plan. A problem is solved by factors of exponentials if "
       "its scores have a range of at most 40, else by logarithms in float64; the report counts "
       "both. Problems are not examined for feasibility: where no plan exists, the error says so.");
-  d.verbs("VERB", {{"", "Solves problems of any size, one after the other, and certifies them."},
-                   {bulk_verb, "Solves many small problems at once."}});
+  d.verbs("VERB",
+          {{"", "Solves problems of any size, one after the other, and certifies them."},
+           {exact_verb, "Solves problems without regularisation, up to a gap that it bounds."},
+           {bulk_verb, "Solves many small problems at once."}});
   d.section("Transport");
   d.for_verbs({""});
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
+  d.for_verbs({exact_verb});
+  d.number("gap", "G",
+           "Stops once the cost of the plan exceeds the lower bound by at most G of itself. About "
+           "1e-8 of the largest cost can be reached, in float32 1e-5.",
+           {0, 1, true, true}, 1e-4);
   d.for_verbs({});
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
-      .default_words("at most 1000; bulk: 20");
+      .default_words("at most 1000; exact: at most 100000; bulk: 20");
   d.for_verbs({""});
   d.number(
        "tolerance", "E",
@@ -69,10 +85,13 @@ cli::Declaration declare() {
       .default_words(
           "1e-10, in float32 1e-6 times the larger of 1 and the plan's total; no tolerance if only "
           "--iterations is given");
+  d.for_verbs({"", exact_verb});
   d.number("relax", "W",
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
-           {1, 2, false, true}, 1.0);
+           {1, 2, false, true})
+      .default_words("1; exact: 1.8");
+  d.for_verbs({""});
   d.text("unbalanced", "RHO[:RHO]",
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
@@ -95,12 +114,12 @@ cli::Declaration declare() {
             "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
             "problem: at the solution that of the optimum. That by the cost is the plan.",
             "row_potential,col_potential,error");
-  d.for_verbs({""});
+  d.for_verbs({"", exact_verb});
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   d.for_verbs({});
   declare_sections(d, "problems");
-  d.for_verbs({""});
+  d.for_verbs({"", exact_verb});
   declare_ranks(d);
   declare_restart(d);
   d.for_verbs({});
@@ -111,6 +130,8 @@ cli::Declaration declare() {
             "Point clouds; exponentials are kept as far as --memory allows, else recomputed.");
   d.example("sinkhorn-iter layer3.h5 | explain-away-stats --scheme unas,stored",
             "Compare softmax with doubly stochastic weights.");
+  d.example("sinkhorn-iter exact --gap 1e-3 --emit plan -i q=x.npy -i k=y.npy -o plan.h5",
+            "The cheapest plan of point clouds, at most 0.1% above the least cost.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
   d.exit_status(1, "not converged; the results are written with attn_status not_converged");

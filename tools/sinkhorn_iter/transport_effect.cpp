@@ -16,6 +16,25 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   for (const std::string& name : emitted) effect.results[name] = from;
 
   Settings& settings = effect.settings;
+  if (exact) {
+    // Potentials of exact transport are of no scheme; only the order of axes belongs to the
+    // tensors.
+    for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
+      if (name == "attn_layout") settings[name] = value;
+    }
+    for (const std::string& name : result_family(effect.tool)->attributes) {
+      if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
+    }
+    for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
+      settings[name] = value;
+    }
+    settings["attn_precision"] = f64 ? "f64" : "f32";
+    settings["verb"] = arguments.verb;
+    settings["gap"] = exact->gap;
+    settings["iterations"] = std::int64_t{exact->iterations};
+    settings["relax"] = exact->relaxation;
+    return effect;
+  }
   for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
     settings[name] = value;
   }

@@ -178,6 +178,39 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
   return found.tolerance;
 }
 
+// Exact transport in the words of the entropic one.
+template <class T>
+SinkhornSolution solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
+                               std::int64_t kept_bytes, const ObserverList<T>& observers,
+                               SinkhornProgress* progress, int threads, TransportResult& result) {
+  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
+  SinkhornSolution found;
+  result.feasibility = make_feasible(allowed_pairs(scores, threads),
+                                     {std::nullopt, 0, task.marginal_epsilon()}, marginals)
+                           .feasibility;
+  // Forbidden pairs are refused by the solver.
+  if (result.feasibility.prospect == Prospect::unequal_totals) {
+    judge(task, result);
+    result.hint = "normalise a and b, so that they have the same sum";
+    return found;
+  }
+  ExactOptions options = *task.exact;
+  options.kept_bytes = kept_bytes;
+  ExactSolution exact = solve_exact(scores, marginals, options, observers, threads, progress);
+  found.potentials = std::move(exact.potentials);
+  SinkhornSummary& summary = found.summary;
+  summary.status = exact.summary.status;
+  summary.iterations = exact.summary.iterations;
+  summary.row_error = exact.summary.row_error;
+  summary.col_error = exact.summary.col_error;
+  summary.score = -exact.summary.value;
+  summary.primal = exact.summary.value;
+  summary.dual = exact.summary.lower;
+  summary.gap = exact.summary.value - exact.summary.lower;
+  result.epsilon = exact.summary.epsilon;
+  return found;
+}
+
 // A problem whose sequence has no queries or no keys: its plan is empty.
 template <class T>
 HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
@@ -200,7 +233,9 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   result.problem = head.problem;
   if (scores.rows() == 0 || scores.cols() == 0) return nothing_to_move(task, head, outputs);
   Marginals marginals = task.marginals(head.problem, scores.allowed_counts());
-  result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
+  if (!task.exact) {
+    result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
+  }
   SinkhornOptions options = task.solver;
   if (result.tolerance && !task.penalties) {
     options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
@@ -217,8 +252,12 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   std::optional<KeptIterations> kept;
   if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
   found.solution = naming_head(task.input, head, [&] {
-    return solve_sinkhorn(scores, marginals, options, observers, threads, kept ? &*kept : nullptr);
+    SinkhornProgress* const progress = kept ? &*kept : nullptr;
+    return task.exact ? solve_exactly<T>(task, head, marginals, kept_bytes, observers, progress,
+                                         threads, result)
+                      : solve_sinkhorn(scores, marginals, options, observers, threads, progress);
   });
+  if (result.infeasible()) return found;
   result.summary = found.solution.summary;
   found.gradients = naming_head(task.input, head, [&] {
     return dual_gradients(task, head, found.solution.potentials, marginals, threads);
@@ -277,6 +316,15 @@ std::vector<double> rank_of(const TransportResult& result) {
 void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
   for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
+  if (task.exact) {
+    // Its potentials are of no scheme.
+    for (const auto& setting : score_settings(task.scores, Scheme::sinkhorn, task.input.causal)) {
+      if (setting.first == "attn_layout") write_settings({setting}, output);
+    }
+    output.attribute("attn_status", status_name(results.worst()));
+    if (task.input.share) task.input.share->rank({{"attn_status"}, rank_of(results.worst())});
+    return;
+  }
   write_settings(score_settings(task.scores, Scheme::sinkhorn, task.input.causal), output);
   output.attribute("attn_scheme", std::string("sinkhorn"));
   output.attribute("attn_precision", std::string(task.f64 ? "f64" : "f32"));
@@ -380,6 +428,10 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   json["primal"] = known(unit * summary.primal);
   json["dual"] = known(unit * summary.dual);
   json["gap"] = known(unit * summary.gap);
+  if (task.exact) {
+    json["relative_gap"] = known(summary.gap / std::abs(summary.primal));
+    json["epsilon"] = known(result.epsilon);
+  }
   if (solved) return json;
   const Feasibility& found = result.feasibility;
   json["row_total"] = found.row_total;
@@ -455,7 +507,14 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
   outcome.summary += padding_words(task.input.padding());
-  if (summary.status == SolveStatus::not_converged) {
+  if (task.exact && summary.status == SolveStatus::not_converged) {
+    outcome.summary += fmt::format(
+        ", not converged to a gap of {:g} of the cost; try a larger "
+        "--iterations or --gap",
+        task.exact->gap);
+    report.status("not_converged");
+    outcome.status = 1;
+  } else if (summary.status == SolveStatus::not_converged) {
     outcome.summary += ", not converged" +
                        convergence_words(slowest(results.problems), "--iterations", savings(task));
     report.status("not_converged");

@@ -18,6 +18,7 @@ namespace attn::tools {
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
+  double epsilon = 0;               ///< exact transport: the last one
   std::optional<double> tolerance;  ///< none with an exact number of iterations
   Feasibility feasibility;          ///< set if a tolerance is used
   double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
@@ -32,6 +33,7 @@ template <class Archive>
 void archive(Archive& with, TransportResult& result) {
   archive(with, result.problem);
   archive(with, result.summary);
+  archive(with, result.epsilon);
   archive(with, result.tolerance);
   Feasibility& found = result.feasibility;
   archive(with, found.prospect);

@@ -22,12 +22,29 @@ namespace {
 
 using Source = ScoreOptions::Source;
 
+bool is_exact(const cli::Arguments& arguments) { return arguments.verb == exact_verb; }
+
 Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool vectors = bundle.has("q") && bundle.has("k");
-  if (bundle.has("cost") && (arguments.number("epsilon") || !(vectors || bundle.has("scores")))) {
+  if (bundle.has("cost") &&
+      (is_exact(arguments) || arguments.number("epsilon") || !(vectors || bundle.has("scores")))) {
     return Source::cost;
   }
   return !vectors && bundle.has("scores") ? Source::scores : Source::vectors;
+}
+
+// Exact transport has scores of minus the cost, as with an epsilon of 1.
+void take_cost(const cli::Arguments& arguments, ScoreOptions& options) {
+  for (const char* option : {"scale", "energy"}) {
+    if (!arguments.given(option)) continue;
+    throw Error(Failure::usage, fmt::format("--{} has no effect with exact: the cost is |q-k|^2, "
+                                            "or the dataset cost",
+                                            option));
+  }
+  options.epsilon = 1;
+  if (options.source != Source::vectors) return;
+  options.energy = "gaussian";
+  options.scale = 2;
 }
 
 // epsilon refers to a cost, or to squared distances, which the gaussian energy halves.
@@ -76,7 +93,7 @@ ScoreOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bun
     throw Error(Failure::usage, "--energy has no effect on ready-made scores",
                 arguments.given("from") ? "" : "--from qk computes scores from q and k");
   }
-  take_epsilon(arguments, options);
+  is_exact(arguments) ? take_cost(arguments, options) : take_epsilon(arguments, options);
   return options;
 }
 
@@ -90,6 +107,15 @@ SinkhornOptions solver_options(const cli::Arguments& arguments) {
     throw Error(Failure::usage, "--anneal requires a tolerance, not a fixed number of iterations",
                 "--tolerance E");
   }
+  return options;
+}
+
+std::optional<ExactOptions> exact_options(const cli::Arguments& arguments) {
+  if (!is_exact(arguments)) return std::nullopt;
+  ExactOptions options;
+  options.gap = *arguments.number("gap");
+  options.iterations = arguments.integer("iterations").value_or(options.iterations);
+  options.relaxation = arguments.number("relax").value_or(options.relaxation);
   return options;
 }
 
@@ -149,13 +175,22 @@ bool TransportTask::suffices(const cli::Arguments& arguments, const io::InputBun
 TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
       scores(resolve(arguments, bundle)),
-      of_cost(arguments.number("epsilon").has_value()),
+      of_cost(arguments.number("epsilon").has_value() ||
+              (is_exact(arguments) && scores.source != Source::scores)),
       input(bundle, scores, false, {Scheme::sinkhorn}),
       solver(solver_options(arguments)),
-      penalties(resolve_penalties(arguments)) {
+      penalties(resolve_penalties(arguments)),
+      exact(exact_options(arguments)) {
   require_layout_effect(arguments, input);
   const auto wanted = arguments.words_of("emit");
   emitted.insert(wanted.begin(), wanted.end());
+  if (exact) {
+    solver.iterations = exact->iterations;
+    for (const char* name : {"error", "dual_grad_q", "dual_grad_k"}) {
+      if (emitted.erase(name) == 0 || !arguments.given("emit")) continue;
+      throw Error(Failure::usage, fmt::format("--emit {} has no effect with exact", name));
+    }
+  }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
     settings_left = tools::settings_left(resolve_score_options(arguments, &bundle), scores);
@@ -175,7 +210,12 @@ std::vector<io::InputDataset> TransportTask::datasets() const {
 void TransportTask::report_params(cli::Report& report) const {
   report_score_options(input.options, input.causal, report);
   auto& params = report.params();
-  if (of_cost) params["epsilon"] = scores.epsilon;
+  if (exact) {
+    params["gap"] = exact->gap;
+    params["iterations"] = exact->iterations;
+  } else if (of_cost) {
+    params["epsilon"] = scores.epsilon;
+  }
   if (penalties) params["unbalanced"] = {penalties->row, penalties->col};
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
@@ -231,7 +271,8 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t) {
-    return std::max(sinkhorn_solver_bytes(input.queries, input.keys, element_size, threads),
+    const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
+    return std::max(solver_bytes(input.queries, input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
            threads * checked;
   };

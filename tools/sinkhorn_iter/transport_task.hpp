@@ -10,9 +10,13 @@
 #include "common/heads.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
+#include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 
 namespace attn::tools {
+
+/// The verb of exact transport.
+constexpr const char* exact_verb = "exact";
 
 /// The task of sinkhorn-iter for one section: INPUT, or one group of it.
 struct TransportTask {
@@ -55,6 +59,7 @@ struct TransportTask {
   AttentionInput input;
   SinkhornOptions solver;
   std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost
+  std::optional<ExactOptions> exact;           ///< of the verb exact
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;

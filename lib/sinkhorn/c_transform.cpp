@@ -1,0 +1,92 @@
+#include "sinkhorn/c_transform.hpp"
+
+#include <algorithm>
+
+#include "kernel/parallel.hpp"
+#include "kernel/stop_flag.hpp"
+#include "kernel/tile.hpp"
+#include "pass/one_pass.hpp"
+#include "pass/potentials.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
+
+namespace attn {
+namespace {
+
+// Calls use(range, scores) for all tiles, from left to right within a block of rows; blocks may be
+// with several threads.
+template <class T, class Use>
+void for_each_tile(const Scores<T>& scores, int threads, const Use& use) {
+  constexpr Index block_rows = 32;
+  constexpr Index tile_cols = 2048;
+  const Index blocks = (scores.rows() + block_rows - 1) / block_rows;
+  struct Scratch {
+    Buffer<T> tile;
+    typename Scores<T>::Scratch scores;
+  };
+  PooledVector<Scratch> scratches(static_cast<std::size_t>(std::max(1, threads)));
+  kernel::parallel_for(blocks, threads, [&](Index block, int worker) {
+    kernel::stop_if_asked();
+    Scratch& scratch = scratches[static_cast<std::size_t>(worker)];
+    TileRange range;
+    range.row0 = block * block_rows;
+    range.rows = std::min(block_rows, scores.rows() - range.row0);
+    for (range.col0 = 0; range.col0 < scores.cols(); range.col0 += tile_cols) {
+      range.cols = std::min(tile_cols, scores.cols() - range.col0);
+      scratch.tile.reserve(range.rows * range.cols);
+      const MatrixView<T> tile(scratch.tile.data(), range.rows, range.cols);
+      scores.fill(range, tile, scratch.scores);
+      use(range, tile);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void c_transform(const Scores<T>& scores, std::span<const double> col, std::span<double> row,
+                 int threads) {
+  const PooledVector<double> subtracted = to_subtract(col);
+  std::fill(row.begin(), row.end(), minus_infinity);
+  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile) {
+    for (Index i = 0; i < range.rows; ++i) {
+      double& f = row[static_cast<std::size_t>(range.row0 + i)];
+      f = std::max(f, kernel::row_max(tile.row(i), range.cols, subtracted.data() + range.col0));
+    }
+  });
+}
+
+template <class T>
+ScoreRange score_range(const Scores<T>& scores, std::span<const double> row_marginal,
+                       std::span<const double> col_marginal, int threads) {
+  const auto size = static_cast<std::size_t>(scores.rows());
+  PooledVector<double> least(size, infinity);
+  PooledVector<double> largest(size, minus_infinity);
+  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile) {
+    for (Index i = 0; i < range.rows; ++i) {
+      const auto at = static_cast<std::size_t>(range.row0 + i);
+      if (row_marginal[at] == 0) continue;
+      for (Index j = 0; j < range.cols; ++j) {
+        if (col_marginal[static_cast<std::size_t>(range.col0 + j)] == 0) continue;
+        const auto score = static_cast<double>(tile(i, j));
+        least[at] = std::min(least[at], score);
+        largest[at] = std::max(largest[at], score);
+      }
+    }
+  });
+  ScoreRange found{infinity, minus_infinity};
+  for (const double score : least) found.least = std::min(found.least, score);
+  for (const double score : largest) found.largest = std::max(found.largest, score);
+  return found;
+}
+
+#define ATTN_FOR_TYPE(T)                                                                        \
+  template void c_transform(const Scores<T>&, std::span<const double>, std::span<double>, int); \
+  template ScoreRange score_range(const Scores<T>&, std::span<const double>,                    \
+                                  std::span<const double>, int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

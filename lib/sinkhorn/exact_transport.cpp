@@ -1,0 +1,246 @@
+#include "sinkhorn/exact_transport.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "attnkit/error.hpp"
+#include "kernel/stop_flag.hpp"
+#include "sinkhorn/c_transform.hpp"
+#include "sinkhorn/plan_sums.hpp"
+#include "sinkhorn/relaxation.hpp"
+#include "sinkhorn/rounded_plan.hpp"
+#include "sinkhorn/sinkhorn.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn/tempered_energy.hpp"
+#include "tensor/infinity.hpp"
+
+namespace attn {
+namespace {
+
+// ε is divided by `exact_cooling` at a time, from where scores differ by about `first_spread`.
+constexpr double exact_cooling = 2;
+constexpr double first_spread = 16;
+
+// Each ε is left at an error of the marginals of this many times ε Σ a over the range of the costs.
+// Rounding the plan costs up to half of the error times that range; it costs much less where only
+// near pairs lack mass, and the next ε lowers both. Larger shares are faster where they do not
+// stall.
+constexpr double rounding_share = 5;
+
+// Relative errors of sums and of scores in T.
+template <class T>
+constexpr double exact_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-14;
+
+// The least ε relative to the largest score: potentials carry roundings of scores over ε, which the
+// plan's sums show, and what that costs grows as ε falls further.
+template <class T>
+constexpr double least_epsilon = sizeof(T) == sizeof(float) ? 1e-5 : 1e-8;
+
+template <class T>
+class ExactSolver {
+ public:
+  ExactSolver(const Scores<T>& scores, const Marginals& marginals, const ExactOptions& options,
+              const ObserverList<T>& observers, int threads, SinkhornProgress* progress)
+      : scores_(scores),
+        marginals_(marginals),
+        options_(options),
+        observers_(observers),
+        threads_(threads),
+        progress_(progress),
+        from_(progress == nullptr ? nullptr : progress->start()),
+        row_(static_cast<std::size_t>(scores.rows())),
+        col_(static_cast<std::size_t>(scores.cols())) {
+    for (const double a : marginals.row) log_row_.push_back(std::log(a));
+    for (const double b : marginals.col) log_col_.push_back(std::log(b));
+  }
+
+  ExactSolution solve() {
+    const ScoreRange range = score_range(scores_, marginals_.row, marginals_.col, threads_);
+    if (range.least == minus_infinity) {
+      throw Error(Failure::input, "exact transport requires a finite cost of every pair with mass");
+    }
+    spread_ = std::max(0.0, range.largest - range.least);
+    size_ = std::max(std::abs(range.largest), std::abs(range.least));
+    try {
+      anneal();
+    } catch (const kernel::Stopped&) {
+      if (progress_ != nullptr && begun_) progress_->keep(last_);
+      throw;
+    }
+    found_.summary.iterations = now_.iterations;
+    return std::move(found_);
+  }
+
+ private:
+  void anneal() {
+    // Scores that do not differ have any plan with these marginals as solution.
+    const double widest = spread_ > 0 ? spread_ : 1;
+    now_.temperature = first_spread / widest;
+    if (from_ != nullptr) {
+      now_.temperature = from_->temperature;
+      now_.iterations = from_->iterations;
+    }
+    for (bool started = from_ != nullptr;; now_.temperature *= exact_cooling) {
+      const TemperedEnergy<T> energy(scores_, now_.temperature);
+      typename Scores<T>::Terms terms;
+      terms.energy = &energy;
+      const Scores<T> warm(terms);
+      if (started && from_ == nullptr) {
+        for (double& g : col_) g *= exact_cooling;
+      }
+      run(warm, started);
+      started = true;
+      const bool lost = !(1 / now_.temperature >= least_epsilon<T> * size_);
+      const bool last = now_.iterations >= options_.iterations || lost;
+      if (certify(warm, last)) return;
+    }
+  }
+
+  void run(const Scores<T>& warm, bool started) {
+    SinkhornIteration<T> iteration(warm, {log_row_, log_col_}, options_.kept_bytes, threads_);
+    if (!started) iteration.start(col_);
+    now_.relaxation = {};
+    now_.relaxation.wanted = options_.relaxation;
+    const SinkhornState* const from = std::exchange(from_, nullptr);
+    if (from != nullptr) now_.relaxation = from->relaxation;
+    const double total = marginals_.total();
+    const double unit = 1 / (now_.temperature * std::max(spread_, 1 / now_.temperature));
+    const double aim = total * std::max(rounding_share * unit, exact_rounding<T>);
+    iteration.iterate(
+        col_, row_,
+        [&](const MarginalErrors& errors) -> std::optional<double> {
+          const double error = errors.row + errors.col;
+          ++now_.iterations;
+          if (error <= aim || now_.iterations >= options_.iterations) return std::nullopt;
+          return next_relaxation(error, now_.relaxation);
+        },
+        [&](IterationState&& state) {
+          if (progress_ == nullptr) return;
+          last_ = now_;
+          last_.iteration = std::move(state);
+          begun_ = true;
+          if (progress_->is_due()) progress_->keep(last_);
+        },
+        from == nullptr ? nullptr : &from->iteration);
+  }
+
+  // Bounds the value by the potentials at this ε; true if they are close enough, or if there is no
+  // more to come. Then the plan is shown.
+  bool certify(const Scores<T>& warm, bool last) {
+    Potentials plan{row_, col_, {}};
+    PlanSums<T> before(scores_);
+    show_weights<T>(warm, plan, 0, {&before}, threads_);
+    scale_down(before.rows(), marginals_.row, plan.row);
+    scale_down(before.cols(), marginals_.col, plan.col);
+    PlanSums<T> scaled(scores_);
+    show_weights<T>(warm, plan, 0, {&scaled}, threads_);
+    const PooledVector<double> row_missing = missing(scaled.rows(), marginals_.row);
+    const PooledVector<double> col_missing = missing(scaled.cols(), marginals_.col);
+
+    PooledVector<double> g = col_;
+    for (double& value : g) value /= now_.temperature;
+    PooledVector<double> f(row_.size());
+    c_transform(scores_, g, f, threads_);
+    double lower = 0;
+    for (std::size_t i = 0; i < f.size(); ++i) {
+      if (marginals_.row[i] > 0) {
+        lower -= marginals_.row[i] * f[i];
+      } else {
+        f[i] = minus_infinity;
+      }
+    }
+    for (std::size_t j = 0; j < g.size(); ++j) {
+      if (marginals_.col[j] > 0) lower -= marginals_.col[j] * g[j];
+    }
+
+    PlanSums<T> rounded(scores_);
+    show_rounded(warm, plan, row_missing, col_missing, {&rounded});
+    const double upper = -rounded.score();
+    const bool close = is_close(lower, upper);
+    if (!close && !last) return false;
+    if (!observers_.empty()) show_rounded(warm, plan, row_missing, col_missing, observers_);
+    ExactSummary& summary = found_.summary;
+    summary.status = close ? SolveStatus::converged : SolveStatus::not_converged;
+    summary.value = upper;
+    summary.lower = lower;
+    summary.epsilon = 1 / now_.temperature;
+    for (std::size_t i = 0; i < f.size(); ++i) {
+      summary.row_error += std::abs(rounded.rows()[i] - marginals_.row[i]);
+    }
+    for (std::size_t j = 0; j < g.size(); ++j) {
+      summary.col_error += std::abs(rounded.cols()[j] - marginals_.col[j]);
+    }
+    found_.potentials.row = std::move(f);
+    found_.potentials.col = std::move(g);
+    return true;
+  }
+
+  void show_rounded(const Scores<T>& warm, Potentials& plan, std::span<const double> row_missing,
+                    std::span<const double> col_missing, const ObserverList<T>& observers) const {
+    RoundedPlan<T> rounded(row_missing, col_missing, observers);
+    show_weights<T>(warm, plan, 0, {&rounded}, threads_);
+  }
+
+  bool is_close(double lower, double upper) const {
+    const double rounding = exact_rounding<T> * size_ * marginals_.total();
+    return upper - lower <= std::max(options_.gap * std::abs(upper), rounding);
+  }
+
+  // The potential at which a line's sum is its marginal, if it exceeds that.
+  static void scale_down(const PooledVector<double>& sum, const PooledVector<double>& marginal,
+                         PooledVector<double>& potential) {
+    for (std::size_t n = 0; n < sum.size(); ++n) {
+      if (sum[n] > marginal[n]) potential[n] += std::log(sum[n] / marginal[n]);
+    }
+  }
+
+  static PooledVector<double> missing(const PooledVector<double>& sum,
+                                      const PooledVector<double>& marginal) {
+    PooledVector<double> values;
+    for (std::size_t n = 0; n < sum.size(); ++n) {
+      values.push_back(std::max(0.0, marginal[n] - sum[n]));
+    }
+    return values;
+  }
+
+  const Scores<T>& scores_;
+  const Marginals& marginals_;
+  const ExactOptions& options_;
+  const ObserverList<T>& observers_;
+  int threads_;
+  SinkhornProgress* progress_;
+  const SinkhornState* from_;  // until it was used
+  PooledVector<double> row_, col_, log_row_, log_col_;
+  double spread_ = 0;   // of the scores
+  double size_ = 0;     // the largest of them in magnitude
+  SinkhornState now_;   // without errors and iteration
+  SinkhornState last_;  // as the latest iteration began
+  bool begun_ = false;
+  ExactSolution found_;
+};
+
+}  // namespace
+
+template <class T>
+ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
+                          const ExactOptions& options, const ObserverList<T>& observers,
+                          int threads, SinkhornProgress* progress) {
+  return ExactSolver<T>(scores, marginals, options, observers, threads, progress).solve();
+}
+
+std::int64_t exact_transport_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
+  // Its passes are those of the solver of entropic transport; one tile more for each thread.
+  const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
+  return sinkhorn_solver_bytes(rows, cols, element_size, threads) +
+         threads * partition.panel * pass_tile_length * static_cast<Index>(element_size) +
+         6 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+}
+
+template ExactSolution solve_exact(const Scores<float>&, const Marginals&, const ExactOptions&,
+                                   const ObserverList<float>&, int, SinkhornProgress*);
+template ExactSolution solve_exact(const Scores<double>&, const Marginals&, const ExactOptions&,
+                                   const ObserverList<double>&, int, SinkhornProgress*);
+
+}  // namespace attn

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "attnkit/transport.hpp"
+#include "pass/potentials.hpp"
+#include "sinkhorn/marginals.hpp"
+#include "sinkhorn/sinkhorn_state.hpp"
+
+/// Exact optimal transport as the limit of annealed potentials: with s = −C
+///
+///   min_P ⟨P, C⟩,   P ≥ 0, Σ_j P_ij = a_i, Σ_i P_ij = b_j   (Kantorovich's problem).
+///
+/// ε falls by a factor at a time, each solution starting the next (Kosowsky and Yuille 1994,
+/// Schmitzer 2019), until bounds on the value are close:
+///
+///   lower  −Σ a_i f̄_i − Σ b_j g_j,   f̄_i = max_j (s_ij − g_j), so that f̄_i + g_j ≥ s_ij,
+///   upper  ⟨P, C⟩ of the plan, rounded to its marginals (Altschuler, Weed and Rigollet 2017).
+///
+/// Both hold whatever the iterations have done, up to the rounding of scores and sums.
+namespace attn {
+
+struct ExactOptions {
+  /// Stops once upper − lower ≤ gap · |upper|. Reachable are about 1e-8 of the largest score, in
+  /// float32 1e-5 of it.
+  double gap = 1e-4;
+  Index iterations = 100000;    ///< at most, at all ε together
+  double relaxation = 1.8;      ///< see SinkhornOptions
+  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
+};
+
+struct ExactSummary {
+  SolveStatus status = SolveStatus::not_converged;
+  Index iterations = 0;
+  double epsilon = 0;                                       ///< the last one
+  double value = std::numeric_limits<double>::quiet_NaN();  ///< the upper bound, that of the plan
+  double lower = std::numeric_limits<double>::quiet_NaN();
+  double row_error = 0;  ///< Σ_i |Σ_j P_ij − a_i| of the plan as it is shown
+  double col_error = 0;
+};
+
+struct ExactSolution {
+  /// f̄ and g of the lower bound, in units of the scores: f̄_i + g_j ≥ s_ij for all pairs, with near
+  /// equality where the plan has mass. −inf for a line of marginal 0.
+  Potentials potentials;
+  ExactSummary summary;
+};
+
+/// Shows the plan, rounded to its marginals, to `observers`. Requires Σ a = Σ b up to rounding, and
+/// no penalties. Throws Error(input) if a pair of lines with marginals > 0 is forbidden, and
+/// whatever the scores and observers throw. Ends without reaching the gap after `iterations`, or
+/// where ε would be lost in the rounding of the scores. `progress` may be null; a solution that
+/// goes on from its state has the same bits, which do not depend on the number of threads.
+template <class T>
+ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
+                          const ExactOptions& options, const ObserverList<T>& observers,
+                          int threads, SinkhornProgress* progress = nullptr);
+
+/// Bytes that solve_exact takes in addition to scores, observers and kept tiles.
+std::int64_t exact_transport_bytes(Index rows, Index cols, std::size_t element_size, int threads);
+
+}  // namespace attn

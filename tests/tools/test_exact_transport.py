@@ -1,0 +1,185 @@
+"""sinkhorn-iter exact: plans and bounds against assignments by brute force, closed forms, and SciPy's linear programme."""
+
+import itertools
+import json
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+try:
+    from scipy.optimize import linear_sum_assignment, linprog
+except ImportError:
+    linprog = None
+
+INF = np.inf
+
+
+def problem(random, m, n):
+    x, y = random.normal(size=(m, 2)), random.normal(size=(n, 2)) + 0.5
+    a, b = random.uniform(0.5, 2, m), random.uniform(0.5, 2, n)
+    return ((x[:, None] - y[None]) ** 2).sum(-1), a / a.sum(), b / b.sum(), x, y
+
+
+class ExactTest(ToolTest):
+
+    def solve(self, *arguments, status=0):
+        self.run_tool("sinkhorn-iter", "exact", *arguments, "-o", "out.h5", "--force", "--json=out.json", status=status)
+        return self.read("out.h5"), json.loads((self.folder / "out.json").read_text())["result"]
+
+    def assert_certified(self, got, result, cost, a, b, gap, rounding=1e-10):
+        """The plan has its marginals and costs `value`; the potentials prove that no plan costs less than `dual`."""
+        plan, f, g = got["plan"], got["row_potential"], got["col_potential"]
+        self.assertGreaterEqual(plan.min(), 0)
+        self.assert_near("rows", plan.sum(1), a, rounding)
+        self.assert_near("columns", plan.sum(0), b, rounding)
+        size = np.abs(cost).max()
+        self.assertAlmostEqual(result["value"], float((plan * cost).sum()), delta=rounding * size)
+        open_ = np.ix_(a > 0, b > 0)
+        self.assertGreaterEqual((cost + f[:, None] + g)[open_].min(), -rounding * size)
+        dual = -(a @ np.where(a > 0, f, 0)) - (b @ np.where(b > 0, g, 0))
+        self.assertAlmostEqual(result["dual"], dual, delta=rounding * size)
+        self.assertAlmostEqual(result["gap"], result["value"] - dual, delta=rounding * size)
+        self.assertLessEqual(result["gap"], gap * abs(result["value"]) + rounding * size)
+        self.assertGreaterEqual(result["gap"], -rounding * size)
+        self.assertEqual(result["status"], "converged")
+
+    EMIT = ("--emit", "plan,row_potential,col_potential")
+
+
+class Numbers(ExactTest):
+
+    def test_assignments_of_few_points(self):
+        random = np.random.default_rng(1)
+        for n in (1, 2, 5, 6):
+            cost = random.uniform(size=(n, n))
+            self.write("in.h5", cost=cost)
+            got, result = self.solve("in.h5", "--gap", 1e-9, *self.EMIT)
+            want = min(sum(cost[i, j] for i, j in enumerate(order)) for order in itertools.permutations(range(n))) / n
+            self.assert_certified(got, result, cost, np.full(n, 1 / n), np.full(n, 1 / n), 1e-9)
+            self.assertAlmostEqual(result["value"], want, delta=2e-9)
+            self.assertLessEqual(result["dual"], want + 1e-12)
+
+    def test_on_a_line(self):
+        """The cheapest plan of a convex cost keeps the order."""
+        random = np.random.default_rng(2)
+        x, y = np.sort(random.normal(size=(65, 1)), axis=0), np.sort(random.normal(size=(65, 1)), axis=0)
+        order = random.permutation(65)
+        self.write("in.h5", q=x[order], k=y)
+        got, result = self.solve("in.h5", "--gap", 1e-6, *self.EMIT)
+        want = float(((x - y) ** 2).mean())
+        self.assertLessEqual(result["dual"], want + 1e-12)
+        self.assertGreaterEqual(result["value"], want - 1e-12)
+        self.assert_certified(got, result, (x[order] - y.T) ** 2, np.full(65, 1 / 65), np.full(65, 1 / 65), 1e-6)
+
+    def test_marginals_of_0_and_equal_costs(self):
+        cost, a, b, _, _ = problem(np.random.default_rng(3), 9, 7)
+        a[2] = b[5] = 0
+        a, b = a / a.sum(), b / b.sum()
+        cost[2, 1] = cost[4, 5] = INF  # no mass could go there
+        self.write("in.h5", cost=cost, a=a, b=b)
+        got, result = self.solve("in.h5", *self.EMIT)
+        self.assert_certified(got, result, np.where(np.isinf(cost), 9, cost), a, b, 1e-4)
+        self.assertEqual((got["row_potential"][2], got["col_potential"][5]), (-INF, -INF))
+        for constant in (0, 3, -2):
+            self.write("in.h5", cost=np.full((3, 4), float(constant)))
+            got, result = self.solve("in.h5", *self.EMIT)
+            self.assertAlmostEqual(result["value"], constant, delta=1e-12)
+            self.assertLess(abs(result["gap"]), 1e-12)
+
+    def test_float32(self):
+        cost, a, b, _, _ = (x.astype(np.float32) for x in problem(np.random.default_rng(4), 33, 40))
+        self.write("in.h5", cost=cost, a=a, b=b)
+        got, result = self.solve("in.h5", "--gap", 1e-3, *self.EMIT)
+        self.assertEqual(got["plan"].dtype, np.float32)
+        b = b.astype(float) * (a.astype(float).sum() / b.astype(float).sum())
+        self.assert_certified(got, result, cost.astype(float), a.astype(float), b, 1e-3, 1e-6)
+
+    def test_bits_and_derivatives(self):
+        cost, a, b, _, _ = problem(np.random.default_rng(5), 150, 97)
+        self.write("in.h5", cost=np.stack([cost, cost ** 2]), a=a, b=b)
+        names = ["row_potential", "col_potential", "dual_grad_a", "plan"]
+        options = ("--gap", 1e-2, "--emit", ",".join(names))
+        want, _ = self.solve("in.h5", *options, "--threads", 1)
+        self.assert_near("by a", want["dual_grad_a"], -want["row_potential"], 0)
+        for more in (("--threads", 3), ("--memory", "4M")):
+            got, _ = self.solve("in.h5", *options, *more)
+            self.assert_same_bits(got, want, names)
+
+    def test_it_says_how_far_it_came(self):
+        cost, a, b, _, _ = problem(np.random.default_rng(6), 50, 60)
+        self.write("in.h5", cost=cost, a=a, b=b)
+        _, best = self.solve("in.h5", "--gap", 1e-6)
+        for iterations in (1, 10, 50):
+            got, result = self.solve("in.h5", "--gap", 1e-12, "--iterations", iterations, *self.EMIT, status=1)
+            self.assertEqual((result["status"], result["iterations"]), ("not_converged", iterations))
+            # The bounds hold all the same.
+            self.assertLessEqual(result["dual"], best["value"] + 1e-12)
+            self.assertGreaterEqual(result["value"], best["dual"] - 1e-12)
+            self.assert_near("rows", got["plan"].sum(1), a, 1e-12)
+        self.assertEqual(self.read("out.h5").attributes["attn_status"], "not_converged")
+
+    def test_a_gap_beyond_the_format(self):
+        cost, a, b, _, _ = problem(np.random.default_rng(7), 12, 15)
+        for dtype, reached in ((np.float64, 1e-6), (np.float32, 3e-3)):
+            self.write("in.h5", cost=cost.astype(dtype), a=a, b=b)
+            _, result = self.solve("in.h5", "--precision", "f64" if dtype is np.float64 else "f32", "--gap", 1e-15, status=1)
+            self.assertLess(result["iterations"], 100000)
+            self.assertLess(result["relative_gap"], reached)
+
+
+@unittest.skipIf(linprog is None, "SciPy (python3-scipy) is not installed")
+class AgainstScipy(ExactTest):
+
+    def test_linear_programmes(self):
+        random = np.random.default_rng(11)
+        for m, n in ((1, 6), (13, 13), (30, 17)):
+            cost, a, b, x, y = problem(random, m, n)
+            sums = np.vstack([np.kron(np.eye(m), np.ones(n)), np.kron(np.ones(m), np.eye(n))])
+            want = linprog(cost.ravel(), A_eq=sums, b_eq=np.concatenate([a, b]), method="highs").fun
+            self.write("in.h5", q=x, k=y, a=a, b=b)
+            got, result = self.solve("in.h5", "--gap", 1e-6, *self.EMIT)
+            self.assert_certified(got, result, cost, a, b, 1e-6)
+            self.assertLessEqual(result["dual"], want + 1e-9)
+            self.assertGreaterEqual(result["value"], want - 1e-9)
+
+    def test_an_assignment(self):
+        cost, _, _, _, _ = problem(np.random.default_rng(12), 200, 200)
+        self.write("in.h5", cost=cost)
+        _, result = self.solve("in.h5")
+        want = cost[linear_sum_assignment(cost)].mean()
+        self.assertLessEqual(result["dual"], want + 1e-9)
+        self.assertGreaterEqual(result["value"], want - 1e-9)
+        self.assertLessEqual(result["value"] - want, 1.01e-4 * want)
+
+
+class Refused(ExactTest):
+
+    def refuses(self, *arguments, status, says, hint=None, **datasets):
+        self.write("in.h5", **datasets)
+        self.refused("sinkhorn-iter", "exact", "in.h5", *arguments, status=status, says=says, hint=hint)
+
+    def test_wrong_use(self):
+        cost = np.ones((3, 3))
+        self.refuses("--epsilon", 1, cost=cost, status=2, says="--epsilon")
+        self.refuses("--unbalanced", 1, cost=cost, status=2, says="--unbalanced")
+        self.refuses("--gap", 0, cost=cost, status=2, says="--gap is 0")
+        self.refuses("--emit", "error", cost=cost, status=2, says="--emit error has no effect with exact")
+        self.refuses("--emit", "dual_grad_q", cost=cost, status=2, says="--emit dual_grad_q has no effect with exact")
+        self.refuses("--energy", "dot", q=cost, k=cost, status=2, says="--energy has no effect with exact")
+
+    def test_problems_without_a_plan(self):
+        self.refuses(cost=np.array([[1, INF, 1], [2, 1, 1], [1, 1, 1]]), status=3, says=["in.h5:/cost", "a finite cost of every pair with mass"])
+        self.refuses(cost=np.ones((2, 2)), a=[.5, .5], b=[.5, .7], status=4, says="no plan has these marginals",
+                     hint="normalise a and b")
+
+    def test_later_tools_do_not_take_its_potentials_for_weights(self):
+        self.write("in.h5", q=np.eye(3), k=np.eye(3))
+        got, _ = self.solve("in.h5", "--emit", "row_potential,col_potential")
+        self.assertNotIn("attn_scheme", got.attributes)
+        self.assertNotIn("attn_scale", got.attributes)
+
+
+if __name__ == "__main__":
+    unittest.main()
