@@ -14,6 +14,7 @@
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -131,7 +132,7 @@ class SinkhornSolver {
 
   bool is_dnas() const {
     return !tolerance_ && options_.iterations == 1 && !marginals_.penalties &&
-           all_one(marginals_.row, allowed_.keys_of_query) &&
+           !marginals_.symmetric && all_one(marginals_.row, allowed_.keys_of_query) &&
            all_one(marginals_.col, allowed_.queries_of_key);
   }
 
@@ -141,7 +142,7 @@ class SinkhornSolver {
     const LogMarginals log_marginals{log_a, log_b, marginals_.penalties};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
     SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
-    if (!warm && from_ == nullptr) iteration.start(col());
+    if (!warm && from_ == nullptr) start(iteration);
     now_.temperature = 1;
     now_.closer = 0;
     now_.aim = tolerance_.value_or(0);
@@ -168,6 +169,13 @@ class SinkhornSolver {
     found_.summary.convergence = now_.fall.toward(*tolerance_, now_.iterations);
   }
 
+  void start(SinkhornIteration<T>& iteration) {
+    if (!marginals_.symmetric) return iteration.start(col());
+    for (std::size_t j = 0; j < col().size(); ++j) {
+      col()[j] = marginals_.col[j] > 0 ? 0 : minus_infinity;
+    }
+  }
+
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
   // The first run of a solution that goes on begins with its state.
   void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
@@ -188,6 +196,11 @@ class SinkhornSolver {
       if (now_.iterations >= now_.most) return std::nullopt;
       return next_relaxation(error, now_.relaxation);
     };
+    if (marginals_.symmetric) {
+      iteration.iterate_symmetric(col(), callback);
+      std::copy(col().begin(), col().end(), row().begin());
+      return;
+    }
     if (progress_ == nullptr) return iteration.iterate(col(), row(), callback);
     iteration.iterate(
         col(), row(), callback, [&](IterationState&& state) { watch(std::move(state)); },
@@ -235,7 +248,7 @@ class SinkhornSolver {
                                       marginals_.penalties->col * temperature};
       }
       SinkhornIteration<T> iteration(warmer, warmer_marginals, options_.kept_bytes, threads_);
-      if (!started) iteration.start(col());
+      if (!started) start(iteration);
       started = true;
       run(iteration, rough, most);
       for (double& g : col()) g *= cooling;

@@ -32,6 +32,7 @@ struct SinkhornSolution {
 /// for marginals, or with penalties a plan, whose sums exceed the range of T, and whatever the
 /// scores and observers throw. `progress` may be null; a solution that goes on from its state has
 /// the same bits.
+/// It must be null for symmetric marginals, whose steps are SinkhornIteration::iterate_symmetric.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,

@@ -116,6 +116,7 @@ class Bits(RankTest):
         self.check(2, "sinkhorn-iter", "--tolerance=1e-4")
         self.check(2, "sinkhorn-iter", "--unbalanced=0.5:2", "--iterations=20")
         self.check(2, "sinkhorn-iter", "exact", "--gap=0.1")
+        self.check(2, "sinkhorn-iter", "divergence", "--epsilon=9", "--iterations=4", "--emit=row_potential,dual_grad_q")
 
     def test_dual(self):
         self.check(0, "lambda-solve", "--causal=top-left")

@@ -12,6 +12,7 @@
 #include "common/ranks.hpp"
 #include "common/section_tool.hpp"
 #include "sinkhorn_iter/bulk.hpp"
+#include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
@@ -24,46 +25,47 @@ cli::Declaration declare() {
                      "Finds the plan with given marginals: entropic optimal transport",
                      cli::Role::transform);
   d.about(
-      "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums b, "
-      "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
-      "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
-      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; those of "
-      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
-      "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
-      "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
-      "nothing is allowed. mask, bias and lengths are as in attn-compute.");
+      "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums "
+      "b, by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = "
+      "-C/E. Each iteration is one pass over the scores. The scores come from the dataset cost "
+      "(..., Lq, Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and "
+      "k; those of q and k are never all stored at once. With --epsilon, q and k are points with "
+      "cost |q-k|^2. Leading axes are independent problems. The marginals a (..., Lq) and b (..., "
+      "Lk) default to 1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and "
+      "columns where nothing is allowed. mask, bias and lengths are as in attn-compute.");
   d.about(
       "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
-      "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
-      "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
-      "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
-      "gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, primal "
-      "and "
-      "dual are those of that problem, and the gap is primal - dual, as the sum of E R KL(sums, "
-      "their targets) over both sides, so that the optimum is at most dual + gap again.");
+      "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for "
+      "a plan Q with the right marginals, computed without cancellation. With forbidden pairs, "
+      "the gap is null if P is far from its marginals or there is no tolerance. In float32 dual "
+      "and gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, "
+      "primal and dual are those of that problem, and the gap is primal - dual, as the sum of E R "
+      "KL(sums, their targets) over both sides, so that the optimum is at most dual + gap again.");
   d.about(
       "exact minimises <P, C> alone. Epsilon falls by halves, each solution starting the next, "
-      "until "
-      "bounds are close: the value <P, C> of the plan, rounded so that it has its marginals, and "
-      "the "
-      "dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. The potentials are "
-      "those of this bound: cost + f + g >= 0 for all pairs, in units of the cost. Every pair "
-      "needs "
-      "a finite cost.");
+      "until bounds are close: the value <P, C> of the plan, rounded so that it has its "
+      "marginals, and the dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. "
+      "The potentials are those of this bound: cost + f + g >= 0 for all pairs, in units of the "
+      "cost. Every pair needs a finite cost.");
+  d.about(
+      "divergence computes OT(a, b) - OT(a, a)/2 - OT(b, b)/2 with OT = min <P, C> + E KL(P, "
+      "ab'), of points, or of a and b on a common support with a square cost. lower and upper "
+      "bound it; sharp_divergence has <P, C> in place of OT. dual_grad_NAME are then derivatives "
+      "of the divergence. The three problems share all options.");
   d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
-      "m "
-      "and n at most 64, such as the matrices of residual connections, one for each token. Each "
-      "has "
-      "its own error, the L1 error of its plan. A problem is solved by factors of exponentials if "
-      "its scores have a range of at most 40, else by logarithms in float64; the report counts "
-      "both. Problems are not examined for feasibility: where no plan exists, the error says so.");
+      "m and n at most 64, such as the matrices of residual connections, one for each token. Each "
+      "has its own error, the L1 error of its plan. A problem is solved by factors of "
+      "exponentials if its scores have a range of at most 40, else by logarithms in float64; the "
+      "report counts both. Problems are not examined for feasibility: where no plan exists, the "
+      "error says so.");
   d.verbs("VERB",
           {{"", "Solves problems of any size, one after the other, and certifies them."},
            {exact_verb, "Solves problems without regularisation, up to a gap that it bounds."},
+           {divergence_verb, "Computes Sinkhorn's divergence, which is 0 for equal measures."},
            {bulk_verb, "Solves many small problems at once."}});
   d.section("Transport");
-  d.for_verbs({""});
+  d.for_verbs({"", divergence_verb});
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
   d.for_verbs({exact_verb});
@@ -75,7 +77,7 @@ cli::Declaration declare() {
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
       .default_words("at most 1000; exact: at most 100000; bulk: 20");
-  d.for_verbs({""});
+  d.for_verbs({"", divergence_verb});
   d.number(
        "tolerance", "E",
        "Stops when the L1 error of both marginals is at most E. Feasibility is checked first. If E "
@@ -85,7 +87,7 @@ cli::Declaration declare() {
       .default_words(
           "1e-10, in float32 1e-6 times the larger of 1 and the plan's total; no tolerance if only "
           "--iterations is given");
-  d.for_verbs({"", exact_verb});
+  d.for_verbs({"", exact_verb, divergence_verb});
   d.number("relax", "W",
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
@@ -98,6 +100,7 @@ cli::Declaration declare() {
          "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
          "cost. The error is the L1 distance of the sums from a exp(f/R) and b exp(g/R), R = "
          "RHO/E.");
+  d.for_verbs({"", divergence_verb});
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
@@ -114,12 +117,12 @@ cli::Declaration declare() {
             "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
             "problem: at the solution that of the optimum. That by the cost is the plan.",
             "row_potential,col_potential,error");
-  d.for_verbs({"", exact_verb});
+  d.for_verbs({"", exact_verb, divergence_verb});
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   d.for_verbs({});
   declare_sections(d, "problems");
-  d.for_verbs({"", exact_verb});
+  d.for_verbs({"", exact_verb, divergence_verb});
   declare_ranks(d);
   declare_restart(d);
   d.for_verbs({});
@@ -132,6 +135,8 @@ cli::Declaration declare() {
             "Compare softmax with doubly stochastic weights.");
   d.example("sinkhorn-iter exact --gap 1e-3 --emit plan -i q=x.npy -i k=y.npy -o plan.h5",
             "The cheapest plan of point clouds, at most 0.1% above the least cost.");
+  d.example("sinkhorn-iter divergence --epsilon 0.05 -i q=x.npy -i k=y.npy -o potentials.h5",
+            "How far two point clouds are apart.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
   d.exit_status(1, "not converged; the results are written with attn_status not_converged");
@@ -149,6 +154,7 @@ class Transport : public SectionTool<TransportTask> {
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
     require_gradients(task);
+    if (task.diverges) require_divergence(task);
   }
 
   void report_cost(const TransportTask& task) override {

@@ -45,6 +45,10 @@ void declare_transport_datasets(cli::Declaration& d) {
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "
                      "is from the optimum; null if unknown. The entropic transport of FD, W, has "
                      "no -epsilon sum P: W is dual + epsilon sum P, and sum P is that of a")
+      .report_member(
+          "divergence, sharp_divergence, lower, upper",
+          "divergence: its value, that of <P, C> alone, and bounds on the first; value to "
+          "gap are those of the transport between both sides")
       .report_member("relative_gap, epsilon",
                      "exact: gap / value, and the epsilon at which the iteration ended")
       .report_member("mass", "with --unbalanced: the sum of the plan")

@@ -49,6 +49,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
   }
   settings["relax"] = solver.relaxation;
+  if (diverges) settings["verb"] = arguments.verb;
   if (penalties) {
     settings["unbalanced_a"] = penalties->row;
     settings["unbalanced_b"] = penalties->col;

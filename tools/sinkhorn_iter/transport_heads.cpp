@@ -18,6 +18,7 @@
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
@@ -224,6 +225,27 @@ HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
   return found;
 }
 
+// The problems of a divergence.
+template <class T>
+void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals& marginals,
+                 const SinkhornOptions& options, int threads, HeadResult<T>& found) {
+  FoundDivergence<T> sides = naming_head(
+      task.input, head, [&] { return find_divergence(task, head, marginals, options, threads); });
+  const SinkhornDivergence& divergence = sides.divergence;
+  const double unit = task.unit();
+  found.result.divergence = {unit * divergence.value, unit * divergence.sharp,
+                             unit * divergence.lower, unit * divergence.upper};
+  SinkhornSummary& summary = found.result.summary;
+  summary = divergence.between.summary;
+  for (const SinkhornSolution* const self : {&divergence.row, &divergence.col}) {
+    summary.convergence = slower(summary.convergence, self->summary.convergence);
+  }
+  summary.status = divergence.status();
+  summary.iterations = divergence.iterations();
+  found.gradients = std::move(sides.gradients);
+  found.solution = std::move(sides.divergence.between);
+}
+
 template <class T>
 HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
                          std::int64_t kept_bytes, Checkpoint* checkpoint, int threads) {
@@ -242,6 +264,10 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
     if (result.infeasible()) return found;
   }
   options.kept_bytes = kept_bytes;
+  if (task.diverges) {
+    solve_sides(task, head, marginals, options, threads, found);
+    return found;
+  }
   std::optional<WeightsWriter<T>> plan;
   std::vector<Observer<T>*> observers;
   if (task.emits("plan")) {
@@ -425,6 +451,12 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   json["col_error"] = known(summary.col_error);
   if (task.penalties) json["mass"] = known(summary.mass);
   json["value"] = known(task.of_cost ? -unit * summary.score : summary.score);
+  if (result.divergence) {
+    json["divergence"] = result.divergence->value;
+    json["sharp_divergence"] = result.divergence->sharp;
+    json["lower"] = result.divergence->lower;
+    json["upper"] = result.divergence->upper;
+  }
   json["primal"] = known(unit * summary.primal);
   json["dual"] = known(unit * summary.dual);
   json["gap"] = known(unit * summary.gap);
@@ -503,7 +535,9 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
                   task.penalties ? fmt::format("mass {:.6g}, sums ", summary.mass) : "marginals ",
                   summary.row_error + summary.col_error, task.of_cost ? "cost" : "score",
                   json["value"].get<double>());
-  if (std::isfinite(summary.gap)) {
+  if (worst.divergence) {
+    outcome.summary += fmt::format(", divergence {:.6g}", worst.divergence->value);
+  } else if (std::isfinite(summary.gap)) {
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
   outcome.summary += padding_words(task.input.padding());

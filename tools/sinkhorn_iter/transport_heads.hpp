@@ -14,11 +14,21 @@
 
 namespace attn::tools {
 
-/// The result of one problem.
+/// A divergence in units of the cost.
+struct DivergenceFigures {
+  double value = 0;
+  double sharp = 0;
+  double lower = 0;
+  double upper = 0;
+};
+
+/// The result of one problem. That of a divergence describes the transport between both sides, with
+/// the worst status and the most iterations of its three problems.
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
-  double epsilon = 0;               ///< exact transport: the last one
+  double epsilon = 0;  ///< exact transport: the last one
+  std::optional<DivergenceFigures> divergence;
   std::optional<double> tolerance;  ///< none with an exact number of iterations
   Feasibility feasibility;          ///< set if a tolerance is used
   double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
@@ -34,6 +44,7 @@ void archive(Archive& with, TransportResult& result) {
   archive(with, result.problem);
   archive(with, result.summary);
   archive(with, result.epsilon);
+  archive(with, result.divergence);
   archive(with, result.tolerance);
   Feasibility& found = result.feasibility;
   archive(with, found.prospect);

@@ -15,6 +15,7 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "common/score_source.hpp"
+#include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 
 namespace attn::tools {
@@ -184,13 +185,12 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   require_layout_effect(arguments, input);
   const auto wanted = arguments.words_of("emit");
   emitted.insert(wanted.begin(), wanted.end());
+  diverges = arguments.verb == divergence_verb;
   if (exact) {
     solver.iterations = exact->iterations;
-    for (const char* name : {"error", "dual_grad_q", "dual_grad_k"}) {
-      if (emitted.erase(name) == 0 || !arguments.given("emit")) continue;
-      throw Error(Failure::usage, fmt::format("--emit {} has no effect with exact", name));
-    }
+    leave_out({"error", "dual_grad_q", "dual_grad_k"}, arguments);
   }
+  if (diverges) leave_out({"error", "plan"}, arguments);
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
     settings_left = tools::settings_left(resolve_score_options(arguments, &bundle), scores);
@@ -198,6 +198,15 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   a = marginal_operand(bundle, "a", input.leading, input.queries);
   b = marginal_operand(bundle, "b", input.leading, input.keys);
   f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b));
+}
+
+void TransportTask::leave_out(const std::vector<std::string>& names,
+                              const cli::Arguments& arguments) {
+  for (const std::string& name : names) {
+    if (emitted.erase(name) == 0 || !arguments.given("emit")) continue;
+    throw Error(Failure::usage,
+                fmt::format("--emit {} has no effect with {}", name, arguments.verb));
+  }
 }
 
 std::vector<io::InputDataset> TransportTask::datasets() const {
@@ -261,6 +270,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   needs.result_bytes = (4 * (input.queries + input.keys)) * number;
   // Twice, since they grow one element at a time.
   constexpr double most_bytes = 0x1p62;
+  if (task.diverges) needs.result_bytes += divergence_bytes(task, element_size);
   needs.result_bytes += gradient_result_bytes(task, element_size);
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
@@ -272,7 +282,10 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
-    return std::max(solver_bytes(input.queries, input.keys, element_size, threads),
+    // A divergence has square problems, too.
+    const Index longer = std::max(input.queries, input.keys);
+    return std::max(solver_bytes(task.diverges ? longer : input.queries,
+                                 task.diverges ? longer : input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
            threads * checked;
   };

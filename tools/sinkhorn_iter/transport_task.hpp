@@ -17,6 +17,8 @@ namespace attn::tools {
 
 /// The verb of exact transport.
 constexpr const char* exact_verb = "exact";
+/// The verb of Sinkhorn's divergence.
+constexpr const char* divergence_verb = "divergence";
 
 /// The task of sinkhorn-iter for one section: INPUT, or one group of it.
 struct TransportTask {
@@ -52,6 +54,9 @@ struct TransportTask {
   /// The machine epsilon of the least precise type among the datasets of marginals.
   double marginal_epsilon() const;
 
+  /// Removes results that the verb does not have: defaults silently, others throw Error(usage).
+  void leave_out(const std::vector<std::string>& names, const cli::Arguments& arguments);
+
   io::InputBundle bundle;
   ScoreOptions scores;
   bool of_cost = false;  ///< results are in units of the cost, which is epsilon times the scores
@@ -60,6 +65,7 @@ struct TransportTask {
   SinkhornOptions solver;
   std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost
   std::optional<ExactOptions> exact;           ///< of the verb exact
+  bool diverges = false;                       ///< the verb divergence
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;

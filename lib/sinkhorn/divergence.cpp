@@ -1,0 +1,123 @@
+#include "sinkhorn/divergence.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "attnkit/error.hpp"
+#include "pass/pass.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn {
+namespace {
+
+// LSE_j(s_ij − g_j) of all rows, those of marginal 0 included.
+template <class T>
+PooledVector<double> completed_rows(const Scores<T>& scores, PooledVector<double> col,
+                                    int threads) {
+  PooledVector<double> row(static_cast<std::size_t>(scores.rows()));
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.completes = Completes::rows;
+  pass.components = {Component{1, row, col}};
+  run(pass, threads);
+  return row;
+}
+
+template <class T>
+PooledVector<double> completed_cols(const Scores<T>& scores, PooledVector<double> row,
+                                    int threads) {
+  PooledVector<double> col(static_cast<std::size_t>(scores.cols()));
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.order = Order::column_panels;
+  pass.completes = Completes::columns;
+  pass.components = {Component{1, row, col}};
+  run(pass, threads);
+  return col;
+}
+
+// Throws Error(input) for the first pair of tiles in which s_ij ≠ s_ji.
+template <class T>
+void require_symmetric(const Scores<T>& scores) {
+  constexpr Index size = 256;
+  Buffer<T> upper(size * size);
+  Buffer<T> lower(size * size);
+  typename Scores<T>::Scratch scratch;
+  for (Index row0 = 0; row0 < scores.rows(); row0 += size) {
+    const Index rows = std::min(size, scores.rows() - row0);
+    for (Index col0 = row0; col0 < scores.cols(); col0 += size) {
+      const Index cols = std::min(size, scores.cols() - col0);
+      const MatrixView<T> one(upper.data(), rows, cols);
+      const MatrixView<T> other(lower.data(), cols, rows);
+      scores.fill({row0, rows, col0, cols}, one, scratch);
+      scores.fill({col0, cols, row0, rows}, other, scratch);
+      for (Index i = 0; i < rows; ++i) {
+        for (Index j = 0; j < cols; ++j) {
+          if (one(i, j) == other(j, i)) continue;
+          throw Error(Failure::input,
+                      "a divergence requires a symmetric cost, but [" + std::to_string(row0 + i) +
+                          ", " + std::to_string(col0 + j) + "] differs from [" +
+                          std::to_string(col0 + j) + ", " + std::to_string(row0 + i) + "]");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+SolveStatus SinkhornDivergence::status() const {
+  return std::max({between.summary.status, row.summary.status, col.summary.status});
+}
+
+Index SinkhornDivergence::iterations() const {
+  return std::max({between.summary.iterations, row.summary.iterations, col.summary.iterations});
+}
+
+template <class T>
+SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
+                                    const SinkhornOptions& options, int threads) {
+  // Those of points with themselves are symmetric up to the rounding of their products.
+  if (&scores.row == &scores.between) require_symmetric(scores.between);
+  SinkhornDivergence found;
+  found.between = solve_sinkhorn<T>(scores.between, marginals, options, {}, threads);
+  found.row =
+      solve_sinkhorn<T>(scores.row, {marginals.row, marginals.row, {}, true}, options, {}, threads);
+  found.col =
+      solve_sinkhorn<T>(scores.col, {marginals.col, marginals.col, {}, true}, options, {}, threads);
+  const SinkhornSummary& ab = found.between.summary;
+  const SinkhornSummary& aa = found.row.summary;
+  const SinkhornSummary& bb = found.col.summary;
+  found.value = ab.dual - (aa.dual + bb.dual) / 2;
+  found.sharp = (aa.score + bb.score) / 2 - ab.score;
+  found.lower = found.value - (aa.gap + bb.gap) / 2;
+  found.upper = found.value + ab.gap;
+  return found;
+}
+
+template <class T>
+Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
+                               int threads) {
+  Potentials gradient;
+  gradient.row = completed_rows(scores.row, found.row.potentials.col, threads);
+  gradient.col = completed_rows(scores.col, found.col.potentials.col, threads);
+  // Potentials here are those of the field of transport with the other sign.
+  const PooledVector<double> row =
+      completed_rows(scores.between, found.between.potentials.col, threads);
+  const PooledVector<double> col =
+      completed_cols(scores.between, found.between.potentials.row, threads);
+  for (std::size_t i = 0; i < row.size(); ++i) gradient.row[i] -= row[i];
+  for (std::size_t j = 0; j < col.size(); ++j) gradient.col[j] -= col[j];
+  return gradient;
+}
+
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template SinkhornDivergence solve_divergence(const DivergenceScores<T>&, const Marginals&,     \
+                                               const SinkhornOptions&, int);                     \
+  template Potentials divergence_gradient(const DivergenceScores<T>&, const SinkhornDivergence&, \
+                                          int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "sinkhorn/sinkhorn_solver.hpp"
+
+/// Sinkhorn's divergence (Genevay, Peyré and Cuturi 2018; Feydy et al. 2019) of two measures with
+/// masses a and b of the same total,
+///
+///   S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b),   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ),
+///
+/// which is 0 for a = b and, for costs such as |x − y|², never negative. The constants by which
+/// each OT differs from the dual value of transport cancel.
+namespace attn {
+
+/// The scores −C/ε of three problems: (Lq, Lk), and the square, symmetric ones of either side with
+/// itself. All three may be the same.
+template <class T>
+struct DivergenceScores {
+  const Scores<T>& between;
+  const Scores<T>& row;
+  const Scores<T>& col;
+};
+
+/// All in units of the scores.
+struct SinkhornDivergence {
+  SinkhornSolution between, row, col;  ///< a with b, a with a, b with b
+  double value = 0;                    ///< S, of the dual values
+  double sharp = 0;                    ///< the same combination of ⟨P, C⟩
+  /// S lies between these; NaN if a gap is.
+  double lower = std::numeric_limits<double>::quiet_NaN();
+  double upper = std::numeric_limits<double>::quiet_NaN();
+
+  /// The worst of the three, and the most iterations of one of them.
+  SolveStatus status() const;
+  Index iterations() const;
+};
+
+/// Solves the three problems. Requires Σ a = Σ b, and no penalties. Throws Error(input) if all have
+/// the same scores and these are not symmetric, and whatever solve_sinkhorn throws.
+template <class T>
+SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
+                                    const SinkhornOptions& options, int threads);
+
+/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant,
+/// which says nothing as Σ a and Σ b stay equal. Four passes.
+template <class T>
+Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
+                               int threads);
+
+}  // namespace attn

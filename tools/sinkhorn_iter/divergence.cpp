@@ -1,0 +1,122 @@
+#include "sinkhorn_iter/divergence.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "gradient/energy_gradient.hpp"
+#include "gradient/plan_gradient.hpp"
+
+namespace attn::tools {
+namespace {
+
+// The scores of points with themselves.
+template <class T>
+class SelfScores {
+ public:
+  SelfScores(MatrixView<const T> points, double epsilon)
+      : energy_(make_product_energy<T>(EnergyKind::gaussian, points, points, 2 / epsilon)),
+        scores_(terms()) {}
+
+  const Scores<T>& scores() const { return scores_; }
+
+ private:
+  typename Scores<T>::Terms terms() const {
+    typename Scores<T>::Terms terms;
+    terms.energy = energy_.get();
+    return terms;
+  }
+
+  std::unique_ptr<Energy<T>> energy_;
+  Scores<T> scores_;
+};
+
+// Subtracts the derivative of half of the value of points with themselves: that by both copies of a
+// point, of the mean of which it is half.
+template <class T>
+void subtract_self(MatrixView<const T> points, const Scores<T>& scores,
+                   const Potentials& potentials, std::vector<T>& gradient, int threads) {
+  if (gradient.empty()) return;
+  std::vector<T> first(gradient.size());
+  std::vector<T> second(gradient.size());
+  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, 2,
+                                             {first.data(), points.rows, points.cols},
+                                             {second.data(), points.rows, points.cols});
+  GradientTargets<T> targets;
+  targets.energies.push_back(sink.get());
+  differentiate_plan(scores, potentials, -1, targets, threads);
+  for (std::size_t n = 0; n < gradient.size(); ++n) gradient[n] -= (first[n] + second[n]) / 2;
+}
+
+}  // namespace
+
+void require_divergence(const TransportTask& task) {
+  const AttentionInput& input = task.input;
+  const auto refuse = [](const std::string& what) {
+    throw Error(Failure::usage, what + " has no meaning for a divergence");
+  };
+  if (!task.of_cost) {
+    throw Error(Failure::usage, "divergence requires --epsilon E with a cost or points",
+                "ready-made scores have no cost");
+  }
+  if (input.mask) refuse("a mask");
+  if (input.bias) refuse("a bias");
+  if (input.rel_bias || task.scores.by_position()) refuse("--causal, --window or a relative bias");
+  if (task.scores.softcap) refuse("--softcap");
+}
+
+template <class T>
+FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& head,
+                                   const Marginals& marginals, const SinkhornOptions& options,
+                                   int threads) {
+  const Scores<T>& between = head.scores(Scheme::sinkhorn);
+  std::optional<SelfScores<T>> row, col;
+  if (task.scores.source == ScoreOptions::Source::vectors) {
+    row.emplace(head.q(), task.scores.epsilon);
+    col.emplace(head.k(), task.scores.epsilon);
+  } else if (between.rows() != between.cols()) {
+    throw Error(
+        Failure::input,
+        fmt::format("a divergence requires the square cost of a common support, not {} x {}",
+                    between.rows(), between.cols()));
+  }
+  const DivergenceScores<T> scores{between, row ? row->scores() : between,
+                                   col ? col->scores() : between};
+  FoundDivergence<T> found;
+  found.divergence = solve_divergence(scores, marginals, options, threads);
+  const SinkhornDivergence& divergence = found.divergence;
+  found.gradients = dual_gradients(task, head, divergence.between.potentials, marginals, threads);
+  if (!found.gradients.marginals.row.empty()) {
+    Potentials by = divergence_gradient(scores, divergence, threads);
+    for (double& value : by.row) value *= task.unit();
+    for (double& value : by.col) value *= task.unit();
+    found.gradients.marginals = {std::move(by.row), std::move(by.col)};
+  }
+  subtract_self(head.q(), scores.row, divergence.row.potentials, found.gradients.q, threads);
+  subtract_self(head.k(), scores.col, divergence.col.potentials, found.gradients.k, threads);
+  return found;
+}
+
+std::int64_t divergence_bytes(const TransportTask& task, std::size_t element_size) {
+  const AttentionInput& input = task.input;
+  const auto element = static_cast<std::int64_t>(element_size);
+  std::int64_t bytes =
+      10 * (input.queries + input.keys) * static_cast<std::int64_t>(sizeof(double));
+  if (task.scores.source != ScoreOptions::Source::vectors) return bytes;
+  const Index depth = input.q->cols;
+  for (const Index count : {input.queries, input.keys}) {
+    bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, element_size) +
+             2 * count * depth * element;
+  }
+  return bytes;
+}
+
+template FoundDivergence<float> find_divergence(const TransportTask&, const Head<float>&,
+                                                const Marginals&, const SinkhornOptions&, int);
+template FoundDivergence<double> find_divergence(const TransportTask&, const Head<double>&,
+                                                 const Marginals&, const SinkhornOptions&, int);
+
+}  // namespace attn::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "sinkhorn/divergence.hpp"
+#include "sinkhorn_iter/transport_gradients.hpp"
+#include "sinkhorn_iter/transport_task.hpp"
+
+namespace attn::tools {
+
+/// The divergence of one problem, in units of the cost, and its derivatives.
+template <class T>
+struct FoundDivergence {
+  SinkhornDivergence divergence;  ///< in units of the scores
+  DualGradients<T> gradients;     ///< of the divergence
+};
+
+/// Throws Error(usage) for terms of the scores, such as a mask, that the problems of either side
+/// with itself cannot have.
+void require_divergence(const TransportTask& task);
+
+/// Requires Σ a = Σ b. A cost is that of a common support: Throws Error(input) if it is not square.
+template <class T>
+FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& head,
+                                   const Marginals& marginals, const SinkhornOptions& options,
+                                   int threads);
+
+/// Bytes that it takes more than transport between the larger of both sides and itself.
+std::int64_t divergence_bytes(const TransportTask& task, std::size_t element_size);
+
+}  // namespace attn::tools
