@@ -51,7 +51,7 @@ struct MarginalPenalties {
 /// a plan in that format cannot have better sums.
 struct SinkhornOptions : Stopping {
   /// ω in [1, 2): over-relaxed iterations. ω returns to 1 when the error stops falling, so that the
-  /// solution is that of plain iterations. Not with penalties.
+  /// solution is that of plain iterations.
   double relaxation = 1;
 
   /// Solves roughly with a larger ε first and divides it by four until it is the given one: each

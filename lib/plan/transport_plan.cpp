@@ -58,9 +58,6 @@ void require_options(const TransportOptions& options) {
   if (options.penalties) {
     require_penalty("penalties.row", options.penalties->row);
     require_penalty("penalties.col", options.penalties->col);
-    if (solver.relaxation != 1) {
-      throw Error(Failure::usage, "relaxation has no effect with penalties");
-    }
   }
   if (solver.anneals && solver.fixed()) {
     throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",

@@ -25,7 +25,7 @@ struct ScalingPass {
   std::span<double> row_factor;
   double relaxation = 1;
 
-  /// Of unbalanced transport: ρ_i = exp(shift_i) (a_i / r_i)^exponent, without relaxation. An empty
+  /// Of unbalanced transport: exp(shift_i) (a_i / r_i)^exponent in place of a_i / r_i. An empty
   /// shift is all zeros.
   double row_exponent = 1;
   std::span<const double> row_shift = {};

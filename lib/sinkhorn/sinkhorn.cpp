@@ -263,6 +263,16 @@ bool SinkhornIteration<T>::can_absorb(std::span<const double> row,
          all_large(marginals_.col, col, marginals_.penalties->col);
 }
 
+// The reference of all rows or columns.
+template <class T>
+PooledVector<double> SinkhornIteration<T>::references(Index count, bool of_rows) const {
+  PooledVector<double> values;
+  for (Index n = 0; n < count; ++n) {
+    values.push_back(of_rows ? kernel_.row_reference(n) : kernel_.col_reference(n));
+  }
+  return values;
+}
+
 // ScalingPass::row_shift: f = φ (reference + log r − log a) is relative to the reference.
 template <class T>
 PooledVector<double> SinkhornIteration<T>::soft_shift() const {
@@ -273,37 +283,44 @@ PooledVector<double> SinkhornIteration<T>::soft_shift() const {
   return shift;
 }
 
-// The next κ from the sums c, translated; returns the errors of the plan of the present one.
+// Of rows or columns with these factors and sums, relative to the reference.
 template <class T>
-MarginalErrors SinkhornIteration<T>::soft_factors(std::span<const double> sum,
-                                                  std::span<const double> factor,
-                                                  std::span<double> next) const {
+double SinkhornIteration<T>::soft_error(std::span<const double> sum, std::span<const double> factor,
+                                        std::span<const double> log_marginals,
+                                        std::span<const double> reference, double penalty) const {
+  double error = 0;
+  for (std::size_t n = 0; n < sum.size(); ++n) {
+    if (factor[n] == 0) continue;
+    const double log_factor = std::log(factor[n]);
+    const double wanted = soft_sum(log_marginal(log_marginals, static_cast<Index>(n)),
+                                   reference[n] - log_factor, penalty);
+    error += std::abs(std::exp(std::log(sum[n]) + log_factor) - wanted);
+  }
+  return error;
+}
+
+// The next κ from c, relaxed and translated. `row` are the potentials f.
+template <class T>
+void SinkhornIteration<T>::soft_factors(std::span<const double> row, std::span<const double> sum,
+                                        double relaxation, std::span<double> factor) const {
   const MarginalPenalties& penalties = *marginals_.penalties;
-  MarginalErrors errors;
-  PooledVector<double> log_mass(sum.size(), minus_infinity);  // of the plan, by column
+  PooledVector<double> next(sum.size(), minus_infinity);
   for (std::size_t j = 0; j < sum.size(); ++j) {
-    next[j] = minus_infinity;
     if (factor[j] == 0) continue;
     const auto column = static_cast<Index>(j);
-    const double log_b = log_marginal(marginals_.col, column);
     const double reference = kernel_.col_reference(column);
-    const double log_sum = std::log(sum[j]);
-    const double log_factor = std::log(factor[j]);
-    log_mass[j] = log_sum + log_factor;
-    errors.col +=
-        std::abs(std::exp(log_mass[j]) - soft_sum(log_b, reference - log_factor, penalties.col));
-    next[j] = soft_exponent(penalties.col) * (reference + log_sum - log_b);
+    const double exact = soft_exponent(penalties.col) *
+                         (reference + std::log(sum[j]) - log_marginal(marginals_.col, column));
+    const double before = reference - std::log(factor[j]);
+    next[j] = relaxation == 1 ? exact : before + relaxation * (exact - before);
   }
-  // Rows have the sums that they call for.
-  const double translation = soft_translation(penalties, log_soft_mass({}, log_mass, 1),
-                                              log_soft_mass(marginals_.col, next, penalties.col));
+  const double translation =
+      soft_translation(penalties, log_soft_mass(marginals_.row, row, penalties.row),
+                       log_soft_mass(marginals_.col, next, penalties.col));
   for (std::size_t j = 0; j < sum.size(); ++j) {
-    next[j] =
-        factor[j] == 0
-            ? 0
-            : std::exp(kernel_.col_reference(static_cast<Index>(j)) - (next[j] + translation));
+    if (factor[j] == 0) continue;
+    factor[j] = std::exp(kernel_.col_reference(static_cast<Index>(j)) - (next[j] + translation));
   }
-  return errors;
 }
 
 // c_j = b_j exp(g'_j − g_j); rows are exact. Lines with marginal 0 add 0.
@@ -332,7 +349,6 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
   PooledVector<double> row_sum(row.size());
   PooledVector<double> col_sum(col.size());
   PooledVector<double> row_shift;
-  PooledVector<double> next_factor(marginals_.penalties ? col.size() : 0);
   const auto absorb = [&] {
     if (!have_row || !can_absorb(row, col)) return false;
     kernel_.refer_to(row, col);
@@ -377,7 +393,15 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
       return Left::range;
     }
     MarginalErrors errors;
-    if (marginals_.penalties) errors = soft_factors(col_sum, col_factor, next_factor);
+    if (marginals_.penalties) {
+      // Rows have the sums that they call for, unless they are relaxed.
+      if (*relaxation != 1) {
+        errors.row = soft_error(row_sum, row_factor, marginals_.row,
+                                references(scores_.rows(), true), marginals_.penalties->row);
+      }
+      errors.col = soft_error(col_sum, col_factor, marginals_.col,
+                              references(scores_.cols(), false), marginals_.penalties->col);
+    }
     for (std::size_t i = 0; !marginals_.penalties && i < row.size(); ++i) {
       const double a = row_marginal_.empty() ? 1 : row_marginal_[i];
       const bool exact = *relaxation == 1 && row_factor[i] != 0;
@@ -396,12 +420,14 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     }
     const double most = std::exp(kernel_.refers_to_zero() ? most_from_zero<T> : most_from_plan<T>);
     bool in_range = true;
+    if (marginals_.penalties) {
+      set_row_potentials(row_factor, row);
+      soft_factors(row, col_sum, *relaxation, col_factor);
+    }
     for (std::size_t j = 0; j < col.size(); ++j) {
       double& factor = col_factor[j];
       if (factor == 0) continue;
-      if (marginals_.penalties) {
-        factor = next_factor[j];
-      } else {
+      if (!marginals_.penalties) {
         const double b = col_marginal_.empty() ? 1 : col_marginal_[j];
         const double exact = b / col_sum[j];
         factor = *relaxation == 1 ? exact : factor * std::pow(exact / factor, *relaxation);

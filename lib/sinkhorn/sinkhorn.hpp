@@ -49,8 +49,7 @@ using IterationWatch = std::function<void(IterationState&&)>;
 /// −inf.
 ///
 /// With penalties ρ_a and ρ_b, potentials are ρ/(ρ + 1) times those above, and an iteration ends
-/// with the translation g + t of soft_translation. Only `start` and `iterate` know penalties, and
-/// without relaxation.
+/// with the translation g + t of soft_translation. Only `start` and `iterate` know penalties.
 ///
 /// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, and that of the
 /// scores. The bits depend neither on the kept tiles nor on the number of threads. Throws whatever
@@ -117,8 +116,12 @@ class SinkhornIteration {
   bool rows_in_range(std::span<const double> sum, std::span<const double> factor) const;
   bool can_absorb(std::span<const double> row, std::span<const double> col) const;
   PooledVector<double> soft_shift() const;
-  MarginalErrors soft_factors(std::span<const double> sum, std::span<const double> factor,
-                              std::span<double> next) const;
+  PooledVector<double> references(Index count, bool of_rows) const;
+  double soft_error(std::span<const double> sum, std::span<const double> factor,
+                    std::span<const double> log_marginals, std::span<const double> reference,
+                    double penalty) const;
+  void soft_factors(std::span<const double> row, std::span<const double> sum, double relaxation,
+                    std::span<double> factor) const;
   MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
                            std::span<const double> next) const;
   void set_row_potentials(std::span<const double> factor, std::span<double> row) const;

@@ -430,7 +430,7 @@ std::optional<Convergence> slowest(const std::vector<TransportResult>& problems)
 std::string savings(const TransportTask& task) {
   const SinkhornOptions& solver = task.solver;
   std::string options;
-  if (solver.relaxation == 1 && !task.penalties) options = "--relax 1.8";
+  if (solver.relaxation == 1) options = task.penalties ? "--relax 1.4" : "--relax 1.8";
   if (!solver.anneals) options += options.empty() ? "--anneal" : " or --anneal";
   return options;
 }

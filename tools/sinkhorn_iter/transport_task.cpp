@@ -135,9 +135,6 @@ std::optional<MarginalPenalties> resolve_penalties(const cli::Arguments& argumen
     throw Error(Failure::usage,
                 "--unbalanced is " + text + ", expected RHO > 0, or RHO:RHO for a and b");
   }
-  if (arguments.number("relax").value_or(1) != 1) {
-    throw Error(Failure::usage, "--relax has no effect with --unbalanced");
-  }
   return MarginalPenalties{*row, *col};
 }
 
