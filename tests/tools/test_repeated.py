@@ -183,8 +183,13 @@ class Em(Repeated):
         self.assertEqual(bundle.attributes["attn_estimate"], "variance,priors")
         self.assertEqual(bundle.attributes["attn_min_variance"], 1e-6)
         self.assertEqual((result["scheme"], result["iterations"]), ("em", 2))
-        self.refused("explain-away-stats", "out.h5", "--scheme=stored", status=3,
-                     says=["attn_scheme is em"], output=None)
+        # Later tools use the weights, but cannot rebuild them.
+        stored = self.stats("out.h5", "--scheme=stored", "-q")
+        self.assertAlmostEqual(stored["stored"]["col_sum"]["mean"], 4 / 6)
+        options = ["--scheme=em", "--iterations=2", "-o", "potentials.h5"]
+        self.run_tool("attn-compute", "in.h5", *options)
+        self.refused("explain-away-stats", "potentials.h5", "--scheme=stored", status=3,
+                     says=["potentials of em do not rebuild"], hint="--emit weights", output=None)
 
 
 class MeanShift(Repeated):

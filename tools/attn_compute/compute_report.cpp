@@ -11,6 +11,7 @@
 #include "common/convergence_words.hpp"
 #include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
+#include "common/scheme_settings.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {

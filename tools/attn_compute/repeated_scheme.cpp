@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/scheme_settings.hpp"
 #include "plan/repeated_scores.hpp"
 
 namespace attn::tools {
@@ -17,8 +18,6 @@ const RepeatedScheme* repeated_scheme(const std::string& name) {
 }
 
 }  // namespace
-
-bool is_repeated(const std::string& scheme) { return repeated_scheme(scheme) != nullptr; }
 
 Scheme scheme_each_time(const std::string& scheme) {
   const RepeatedScheme* const repeated = repeated_scheme(scheme);

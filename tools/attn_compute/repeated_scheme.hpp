@@ -29,8 +29,6 @@ inline constexpr std::array<RepeatedScheme, 2> repeated_schemes = {
      {"mean-shift", Scheme::unas, "unas repeated, with queries that move to the means of keys.",
       "T times q_i = sum_j weight_ij k_j, of g_j = 0"}}};
 
-bool is_repeated(const std::string& scheme);
-
 /// The scheme of that name, or of each time.
 Scheme scheme_each_time(const std::string& scheme);
 

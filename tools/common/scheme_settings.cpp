@@ -39,6 +39,8 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
   throw Error(Failure::usage, "hnas requires --hybrid U or a dataset hybrid");
 }
 
+bool is_repeated(const std::string& scheme) { return scheme == "em" || scheme == "mean-shift"; }
+
 bool any_has(const std::vector<Scheme>& schemes, SchemeProperty property) {
   return std::any_of(schemes.begin(), schemes.end(),
                      [&](Scheme scheme) { return (description_of(scheme).*property)(); });

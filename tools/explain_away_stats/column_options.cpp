@@ -98,7 +98,14 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   }
   if (const auto scheme = bundle.text_attribute("attn_scheme")) {
     options.recorded = scheme_of(*scheme);
-    if (!options.recorded && options.wants(stored)) {
+    const bool repeated = is_repeated(*scheme);
+    if (repeated && options.wants(stored) && !bundle.has("weights")) {
+      throw Error(Failure::input,
+                  fmt::format("{}: potentials of {} do not rebuild its weights",
+                              bundle.description(), *scheme),
+                  "attn-compute --emit weights");
+    }
+    if (!options.recorded && !repeated && options.wants(stored)) {
       refuse_attribute(bundle, "attn_scheme", *scheme, "which is unknown");
     }
   }
