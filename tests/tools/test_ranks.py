@@ -106,8 +106,8 @@ class Bits(RankTest):
 
     def test_repeated_attention(self):
         for place, scheme in enumerate((["em", "--estimate=variance,priors"], ["mean-shift"])):
-            self.check(place, "attn-compute", "--emit=out,col_sum,col_potential", "--scheme",
-                       *scheme, "--iterations=3", "--energy=gaussian")
+            self.check(place, "attn-compute", self.RESULTS + ",centre", "--scheme", *scheme,
+                       "--iterations=3", "--energy=gaussian")
 
     def test_statistics(self):
         self.check(1, "explain-away-stats", "--scheme=unas,dnas")

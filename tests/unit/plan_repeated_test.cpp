@@ -334,6 +334,56 @@ TEST_CASE_TEMPLATE("gradients go through every time", T, float, double) {
   }
 }
 
+TEST_CASE("gradients with dropout of the last time and with a gate") {
+  Random random(4);
+  const Array<double> gate = normal_array<double>({5, 3}, random);
+  const Array<double> grad_out = normal_array<double>({5, 3}, random);
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+    const bool em = scheme == Scheme::dnas;
+    RepeatedArrays<double> arrays(random, 5, 7, 2, false);
+    const RepeatedCase what{scheme, "gaussian", 0.9, {3, em, em}};
+    AttentionInputs<double> in = arrays.inputs(what);
+    in.gate = gate.view();
+    AttentionPlan<double> plan(shapes_of(in), repeated_options(what), 2);
+    plan.set_dropout(0.4, 11, 5);
+    Array<double> dq(arrays.q.shape), dk(arrays.k.shape), dv(arrays.v.shape), dgate(gate.shape);
+    AttentionGradients<double> gradients;
+    gradients.q = dq.view();
+    gradients.k = dk.view();
+    gradients.v = dv.view();
+    gradients.gate = dgate.view();
+    plan.gradients(in, grad_out.view(), gradients);
+    Array<double> out({5, 3});
+    AttentionOutputs<double> outputs;
+    outputs.out = out.view();
+    const auto loss = [&] {
+      plan.run(in, outputs);
+      double sum = 0;
+      for (std::size_t n = 0; n < 15; ++n) sum += grad_out.values[n] * out.values[n];
+      return sum;
+    };
+    const auto check = [&](std::vector<double>& numbers, const std::vector<double>& found) {
+      constexpr double step = 1e-5;
+      for (std::size_t n = 0; n < numbers.size(); ++n) {
+        const double start = numbers[n];
+        numbers[n] = start + step;
+        const double above = loss();
+        numbers[n] = start - step;
+        const double below = loss();
+        numbers[n] = start;
+        // Third differences, and the roundings of losses of about 1.
+        CHECK(std::abs(found[n] - (above - below) / (2 * step)) <= 1e-7);
+      }
+    };
+    check(arrays.q.values, dq.values);
+    check(arrays.k.values, dk.values);
+    check(arrays.v.values, dv.values);
+    Array<double> moved = gate;
+    in.gate = moved.view();
+    check(moved.values, dgate.values);
+  }
+}
+
 TEST_CASE("what cannot be repeated is refused") {
   Random random(2);
   const RepeatedArrays<double> arrays(random, 4, 5, 2, false);
