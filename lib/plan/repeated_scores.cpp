@@ -81,7 +81,11 @@ RepeatedScores<T>::RepeatedScores(const ScoreRecipe& recipe, const HeadArrays<T>
       repetition_(repetition),
       keeps_(keeps),
       at_(head) {
-  options.scheme == Scheme::dnas ? estimate(threads) : shift(threads);
+  if (options.scheme == Scheme::dnas) {
+    estimate(threads);
+  } else {
+    shift(threads);
+  }
 }
 
 template <class T>
@@ -179,8 +183,11 @@ std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArra
 template <class T>
 void RepeatedScores<T>::differentiate(const Forward<T>& last, const RepeatedGradients<T>& gradients,
                                       int threads) const {
-  options_.scheme == Scheme::dnas ? differentiate_estimates(last, gradients, threads)
-                                  : differentiate_shifts(last, gradients, threads);
+  if (mixture_) {
+    differentiate_estimates(last, gradients, threads);
+  } else {
+    differentiate_shifts(last, gradients, threads);
+  }
 }
 
 // All in float64.
