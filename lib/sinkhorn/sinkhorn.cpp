@@ -299,28 +299,34 @@ double SinkhornIteration<T>::soft_error(std::span<const double> sum, std::span<c
   return error;
 }
 
-// The next κ from c, relaxed and translated. `row` are the potentials f.
+// The next g from c and κ, relaxed and translated. `row` are the potentials f. False if a c was
+// lost to the range of the format: that column keeps its g.
 template <class T>
-void SinkhornIteration<T>::soft_factors(std::span<const double> row, std::span<const double> sum,
-                                        double relaxation, std::span<double> factor) const {
+bool SinkhornIteration<T>::soft_columns(std::span<const double> row, std::span<const double> sum,
+                                        std::span<const double> factor, double relaxation,
+                                        std::span<double> next) const {
   const MarginalPenalties& penalties = *marginals_.penalties;
-  PooledVector<double> next(sum.size(), minus_infinity);
+  bool complete = true;
   for (std::size_t j = 0; j < sum.size(); ++j) {
+    next[j] = minus_infinity;
     if (factor[j] == 0) continue;
     const auto column = static_cast<Index>(j);
     const double reference = kernel_.col_reference(column);
+    const double before = reference - std::log(factor[j]);
+    next[j] = before;
+    if (!(sum[j] > 0 && std::isfinite(sum[j]))) {
+      complete = false;
+      continue;
+    }
     const double exact = soft_exponent(penalties.col) *
                          (reference + std::log(sum[j]) - log_marginal(marginals_.col, column));
-    const double before = reference - std::log(factor[j]);
     next[j] = relaxation == 1 ? exact : before + relaxation * (exact - before);
   }
   const double translation =
       soft_translation(penalties, log_soft_mass(marginals_.row, row, penalties.row),
                        log_soft_mass(marginals_.col, next, penalties.col));
-  for (std::size_t j = 0; j < sum.size(); ++j) {
-    if (factor[j] == 0) continue;
-    factor[j] = std::exp(kernel_.col_reference(static_cast<Index>(j)) - (next[j] + translation));
-  }
+  for (double& g : next) g += translation;
+  return complete;
 }
 
 // c_j = b_j exp(g'_j − g_j); rows are exact. Lines with marginal 0 add 0.
@@ -422,21 +428,23 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     bool in_range = true;
     if (marginals_.penalties) {
       set_row_potentials(row_factor, row);
-      soft_factors(row, col_sum, *relaxation, col_factor);
-    }
-    for (std::size_t j = 0; j < col.size(); ++j) {
-      double& factor = col_factor[j];
-      if (factor == 0) continue;
-      if (!marginals_.penalties) {
+      if (!soft_columns(row, col_sum, col_factor, *relaxation, col)) return Left::range;
+      in_range = find_factors(col, col_factor);
+    } else {
+      for (std::size_t j = 0; j < col.size(); ++j) {
+        double& factor = col_factor[j];
+        if (factor == 0) continue;
         const double b = col_marginal_.empty() ? 1 : col_marginal_[j];
         const double exact = b / col_sum[j];
         factor = *relaxation == 1 ? exact : factor * std::pow(exact / factor, *relaxation);
+        in_range = in_range && factor <= most && factor * most >= 1;
       }
-      in_range = in_range && factor <= most && factor * most >= 1;
     }
     if (in_range) continue;
-    set_row_potentials(row_factor, row);
-    set_col_potentials(col_factor, col);
+    if (!marginals_.penalties) {
+      set_row_potentials(row_factor, row);
+      set_col_potentials(col_factor, col);
+    }
     if (!absorb()) return Left::range;
     take_row_factors();
     row_shift = soft_shift();

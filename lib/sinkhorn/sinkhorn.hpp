@@ -120,8 +120,9 @@ class SinkhornIteration {
   double soft_error(std::span<const double> sum, std::span<const double> factor,
                     std::span<const double> log_marginals, std::span<const double> reference,
                     double penalty) const;
-  void soft_factors(std::span<const double> row, std::span<const double> sum, double relaxation,
-                    std::span<double> factor) const;
+  bool soft_columns(std::span<const double> row, std::span<const double> sum,
+                    std::span<const double> factor, double relaxation,
+                    std::span<double> next) const;
   MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
                            std::span<const double> next) const;
   void set_row_potentials(std::span<const double> factor, std::span<double> row) const;

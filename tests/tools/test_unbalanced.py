@@ -379,6 +379,15 @@ class Refused(UnbalancedTest):
         self.run_tool("sinkhorn-iter", "in.h5", "--epsilon", 0.5, "--unbalanced", 0.25, "--precision", "f64", "-o", "out.h5",
                       "--tolerance", 1e80)
 
+    def test_an_epsilon_beyond_the_format(self):
+        """Potentials of cost/epsilon have no digits left for the plan: the error says so."""
+        cost, a, b = problem(np.random.default_rng(22), 20, 30)
+        self.write("in.h5", cost=cost, a=a, b=b)
+        for epsilon in (1e-16, 1e-300):
+            _, result = self.solve("in.h5", "--epsilon", epsilon, "--unbalanced", 1, status=1)
+            self.assertGreater(result["row_error"] + result["col_error"], 0.1)
+            self.assertGreater(result["mass"], 0)
+
     def test_not_converged(self):
         cost, a, b = problem(np.random.default_rng(21), 30, 30)
         self.write("in.h5", cost=cost, a=a, b=b)

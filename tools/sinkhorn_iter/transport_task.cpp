@@ -216,6 +216,7 @@ std::vector<io::InputDataset> TransportTask::datasets() const {
 void TransportTask::report_params(cli::Report& report) const {
   report_score_options(input.options, input.causal, report);
   auto& params = report.params();
+  params["relax"] = exact ? exact->relaxation : solver.relaxation;
   if (exact) {
     params["gap"] = exact->gap;
     params["iterations"] = exact->iterations;
