@@ -172,6 +172,9 @@ class ExactSolver {
     for (std::size_t j = 0; j < g.size(); ++j) {
       summary.col_error += std::abs(rounded.cols()[j] - marginals_.col[j]);
     }
+    found_.scaled_down = std::move(plan);
+    found_.row_missing = row_missing;
+    found_.col_missing = col_missing;
     found_.potentials.row = std::move(f);
     found_.potentials.col = std::move(g);
     return true;

@@ -44,6 +44,12 @@ struct ExactSolution {
   /// f̄ and g of the lower bound, in units of the scores: f̄_i + g_j ≥ s_ij for all pairs, with near
   /// equality where the plan has mass. −inf for a line of marginal 0.
   Potentials potentials;
+  /// The plan before the missing mass is added: exp((s_ij/ε − g_j) − f_i), ε = summary.epsilon; it
+  /// lacks `row_missing` of the rows and `col_missing` of the columns. Shown is that plan plus e_i
+  /// d_j / Σ d.
+  Potentials scaled_down;
+  PooledVector<double> row_missing;
+  PooledVector<double> col_missing;
   ExactSummary summary;
 };
 

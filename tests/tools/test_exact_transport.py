@@ -107,6 +107,18 @@ class Numbers(ExactTest):
             got, _ = self.solve("in.h5", *options, *more)
             self.assert_same_bits(got, want, names)
 
+    def test_derivatives_by_points(self):
+        """Of the cost of the plan as it is shown, what the rounding adds included."""
+        _, a, b, x, y = problem(np.random.default_rng(8), 33, 20)
+        self.write("in.h5", q=x + 10, k=y + 10, a=a, b=b)
+        # Few iterations leave much to be added.
+        for dtype, bound, more in (("f64", 1e-12, ()), ("f64", 1e-12, ("--iterations", 3)), ("f32", 1e-5, ("--iterations", 30))):
+            got, _ = self.solve("in.h5", "--precision", dtype, *more, "--emit", "plan,dual_grad_q,dual_grad_k",
+                                status=1 if more else 0)
+            plan = got["plan"].astype(float)
+            self.assert_near("q", got["dual_grad_q"], 2 * (plan.sum(1)[:, None] * x - plan @ y), bound)
+            self.assert_near("k", got["dual_grad_k"], 2 * (plan.sum(0)[:, None] * y - plan.T @ x), bound)
+
     def test_it_says_how_far_it_came(self):
         cost, a, b, _, _ = problem(np.random.default_rng(6), 50, 60)
         self.write("in.h5", cost=cost, a=a, b=b)
@@ -166,7 +178,7 @@ class Refused(ExactTest):
         self.refuses("--unbalanced", 1, cost=cost, status=2, says="--unbalanced")
         self.refuses("--gap", 0, cost=cost, status=2, says="--gap is 0")
         self.refuses("--emit", "error", cost=cost, status=2, says="--emit error has no effect with exact")
-        self.refuses("--emit", "dual_grad_q", cost=cost, status=2, says="--emit dual_grad_q has no effect with exact")
+        self.refuses("--emit", "dual_grad_q", cost=cost, status=2, says="--emit dual_grad_q requires q and k")
         self.refuses("--energy", "dot", q=cost, k=cost, status=2, says="--energy has no effect with exact")
 
     def test_problems_without_a_plan(self):

@@ -1,10 +1,11 @@
 #include "sinkhorn_iter/transport_gradients.hpp"
 
-#include <algorithm>
+#include <numeric>
 
 #include "attnkit/error.hpp"
 #include "common/own_rows.hpp"
 #include "gradient/plan_gradient.hpp"
+#include "sinkhorn/tempered_energy.hpp"
 
 namespace attn::tools {
 namespace {
@@ -15,6 +16,44 @@ constexpr const char* by_q = "dual_grad_q";
 constexpr const char* by_k = "dual_grad_k";
 
 bool asks_for_points(const TransportTask& task) { return task.emits(by_q) || task.emits(by_k); }
+
+// Adds 2 e_i (x_i − mean of y weighted by d): the part of the cost of e_i d_j / Σ d.
+template <class T>
+void add_missing(MatrixView<const T> x, const PooledVector<double>& e, MatrixView<const T> y,
+                 const PooledVector<double>& d, std::vector<T>& gradient) {
+  const double total = std::accumulate(d.begin(), d.end(), 0.0);
+  if (gradient.empty() || total == 0) return;
+  for (Index c = 0; c < x.cols; ++c) {
+    double mean = 0;
+    for (Index j = 0; j < y.rows; ++j) {
+      mean += d[static_cast<std::size_t>(j)] / total * static_cast<double>(y(j, c));
+    }
+    for (Index i = 0; i < x.rows; ++i) {
+      const double away = static_cast<double>(x(i, c)) - mean;
+      gradient[static_cast<std::size_t>(i * x.cols + c)] +=
+          static_cast<T>(2 * e[static_cast<std::size_t>(i)] * away);
+    }
+  }
+}
+
+// The derivatives of ⟨π, C⟩ at the plan of these scores by q and k, as far as they are requested.
+template <class T>
+void differentiate_points(const TransportTask& task, const Head<T>& head, const Scores<T>& scores,
+                          const Potentials& potentials, DualGradients<T>& found, int threads) {
+  const auto room = [](bool wanted, MatrixView<const T> vectors, std::vector<T>& values) {
+    if (wanted) values.resize(static_cast<std::size_t>(vectors.rows * vectors.cols));
+    return MatrixView<T>(wanted ? values.data() : nullptr, vectors.rows, vectors.cols);
+  };
+  const EnergyGradients<T> gradients{
+      room(task.emits(by_q), head.q(), found.q), room(task.emits(by_k), head.k(), found.k), {}};
+  const ScoreRecipe recipe = task.input.recipe(Scheme::sinkhorn);
+  // The energy with the scale that the cost has.
+  const auto sink = recipe.energy->differentiate(
+      head.arrays().energy_arguments(recipe.scale * task.unit(), threads), gradients);
+  GradientTargets<T> targets;
+  targets.energies.push_back(sink.get());
+  differentiate_plan(scores, potentials, -1, targets, threads);
+}
 
 }  // namespace
 
@@ -33,20 +72,27 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
   if (task.emits(by_a) || task.emits(by_b)) {
     found.marginals = marginal_gradient(potentials, marginals, task.unit());
   }
+  if (asks_for_points(task)) {
+    differentiate_points(task, head, head.scores(Scheme::sinkhorn), potentials, found, threads);
+  }
+  return found;
+}
+
+template <class T>
+DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
+                                 const ExactSolution& solution, const Marginals& marginals,
+                                 int threads) {
+  DualGradients<T> found;
+  if (task.emits(by_a) || task.emits(by_b)) {
+    found.marginals = marginal_gradient(solution.potentials, marginals, task.unit());
+  }
   if (!asks_for_points(task)) return found;
-  const auto room = [](bool wanted, MatrixView<const T> vectors, std::vector<T>& values) {
-    if (wanted) values.resize(static_cast<std::size_t>(vectors.rows * vectors.cols));
-    return MatrixView<T>(wanted ? values.data() : nullptr, vectors.rows, vectors.cols);
-  };
-  const EnergyGradients<T> gradients{
-      room(task.emits(by_q), head.q(), found.q), room(task.emits(by_k), head.k(), found.k), {}};
-  const ScoreRecipe recipe = task.input.recipe(Scheme::sinkhorn);
-  // The energy with the scale that the cost has.
-  const auto sink = recipe.energy->differentiate(
-      head.arrays().energy_arguments(recipe.scale * task.unit(), threads), gradients);
-  GradientTargets<T> targets;
-  targets.energies.push_back(sink.get());
-  differentiate_plan(head.scores(Scheme::sinkhorn), potentials, -1, targets, threads);
+  const TemperedEnergy<T> energy(head.scores(Scheme::sinkhorn), 1 / solution.summary.epsilon);
+  typename Scores<T>::Terms terms;
+  terms.energy = &energy;
+  differentiate_points(task, head, Scores<T>(terms), solution.scaled_down, found, threads);
+  add_missing(head.q(), solution.row_missing, head.k(), solution.col_missing, found.q);
+  add_missing(head.k(), solution.col_missing, head.q(), solution.row_missing, found.k);
   return found;
 }
 
@@ -96,9 +142,11 @@ std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_
          input.energy().gradient_bytes(sizes, element_size, gradient_lanes(input.keys, threads));
 }
 
-#define ATTN_FOR_TYPE(T)                                                              \
-  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,      \
-                                           const Potentials&, const Marginals&, int); \
+#define ATTN_FOR_TYPE(T)                                                                  \
+  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,          \
+                                           const Potentials&, const Marginals&, int);     \
+  template DualGradients<T> exact_gradients(const TransportTask&, const Head<T>&,         \
+                                            const ExactSolution&, const Marginals&, int); \
   template void write_gradients(HeadOutputs&, const TransportTask&, Index, DualGradients<T>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -35,6 +35,13 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
                                 const Potentials& potentials, const Marginals& marginals,
                                 int threads);
 
+/// The same of exact transport, from the plan that it shows. Requires the cost |q − k|² or none of
+/// q and k.
+template <class T>
+DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
+                                 const ExactSolution& solution, const Marginals& marginals,
+                                 int threads);
+
 /// Creates the datasets that are requested.
 void create_gradients(HeadOutputs& outputs, const TransportTask& task);
 

@@ -181,11 +181,11 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
 
 // Exact transport in the words of the entropic one.
 template <class T>
-SinkhornSolution solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
-                               std::int64_t kept_bytes, const ObserverList<T>& observers,
-                               SinkhornProgress* progress, int threads, TransportResult& result) {
+void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
+                   std::int64_t kept_bytes, const ObserverList<T>& observers,
+                   SinkhornProgress* progress, int threads, HeadResult<T>& found) {
+  TransportResult& result = found.result;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
-  SinkhornSolution found;
   result.feasibility = make_feasible(allowed_pairs(scores, threads),
                                      {std::nullopt, 0, task.marginal_epsilon()}, marginals)
                            .feasibility;
@@ -193,13 +193,14 @@ SinkhornSolution solve_exactly(const TransportTask& task, const Head<T>& head, M
   if (result.feasibility.prospect == Prospect::unequal_totals) {
     judge(task, result);
     result.hint = "normalise a and b, so that they have the same sum";
-    return found;
+    return;
   }
   ExactOptions options = *task.exact;
   options.kept_bytes = kept_bytes;
   ExactSolution exact = solve_exact(scores, marginals, options, observers, threads, progress);
-  found.potentials = std::move(exact.potentials);
-  SinkhornSummary& summary = found.summary;
+  found.gradients = exact_gradients(task, head, exact, marginals, threads);
+  found.solution.potentials = std::move(exact.potentials);
+  SinkhornSummary& summary = found.solution.summary;
   summary.status = exact.summary.status;
   summary.iterations = exact.summary.iterations;
   summary.row_error = exact.summary.row_error;
@@ -209,7 +210,6 @@ SinkhornSolution solve_exactly(const TransportTask& task, const Head<T>& head, M
   summary.dual = exact.summary.lower;
   summary.gap = exact.summary.value - exact.summary.lower;
   result.epsilon = exact.summary.epsilon;
-  return found;
 }
 
 // A problem whose sequence has no queries or no keys: its plan is empty.
@@ -277,17 +277,16 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   }
   std::optional<KeptIterations> kept;
   if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
-  found.solution = naming_head(task.input, head, [&] {
+  naming_head(task.input, head, [&] {
     SinkhornProgress* const progress = kept ? &*kept : nullptr;
-    return task.exact ? solve_exactly<T>(task, head, marginals, kept_bytes, observers, progress,
-                                         threads, result)
-                      : solve_sinkhorn(scores, marginals, options, observers, threads, progress);
+    if (task.exact) {
+      solve_exactly<T>(task, head, marginals, kept_bytes, observers, progress, threads, found);
+      return;
+    }
+    found.solution = solve_sinkhorn(scores, marginals, options, observers, threads, progress);
+    found.gradients = dual_gradients(task, head, found.solution.potentials, marginals, threads);
   });
-  if (result.infeasible()) return found;
   result.summary = found.solution.summary;
-  found.gradients = naming_head(task.input, head, [&] {
-    return dual_gradients(task, head, found.solution.potentials, marginals, threads);
-  });
   return found;
 }
 

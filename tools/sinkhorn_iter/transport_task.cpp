@@ -185,7 +185,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   diverges = arguments.verb == divergence_verb;
   if (exact) {
     solver.iterations = exact->iterations;
-    leave_out({"error", "dual_grad_q", "dual_grad_k"}, arguments);
+    leave_out({"error"}, arguments);
   }
   if (diverges) leave_out({"error", "plan"}, arguments);
   solver.keeps_errors = emits("error");
