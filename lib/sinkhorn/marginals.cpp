@@ -36,8 +36,7 @@ double Marginals::total() const {
 Marginals attention_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
   const double keys = open(allowed.queries_of_key, allowed.empty_keys());
-  return {
-      where_open(allowed.keys_of_query, 1), where_open(allowed.queries_of_key, queries / keys), {}};
+  return {where_open(allowed.keys_of_query, 1), where_open(allowed.queries_of_key, queries / keys)};
 }
 
 double log_column_marginal(const AllowedCounts& allowed) {
@@ -50,8 +49,7 @@ Marginals uniform_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
   const double keys = open(allowed.queries_of_key, allowed.empty_keys());
   return {where_open(allowed.keys_of_query, 1 / queries),
-          where_open(allowed.queries_of_key, 1 / keys),
-          {}};
+          where_open(allowed.queries_of_key, 1 / keys)};
 }
 
 Marginals complete_marginals(std::optional<PooledVector<double>> row,

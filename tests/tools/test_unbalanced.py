@@ -212,6 +212,13 @@ class Numbers(UnbalancedTest):
             self.assertAlmostEqual(got["error"][-1], error, delta=1e-10)
 
 
+    def test_the_example_of_pots_documentation(self):
+        """Printed after a stop at changes of 1e-6."""
+        self.write("in.h5", cost=np.array([[0., 1], [1, 0]]), a=[.5, .5], b=[.5, .5])
+        got, _ = self.solve("in.h5", "--epsilon", 1, "--unbalanced", 1, "--emit", "plan")
+        self.assert_near("plan", got["plan"], np.array([[0.51122823, 0.18807035], [0.18807035, 0.51122823]]), 1e-7)
+
+
 class Properties(UnbalancedTest):
 
     def test_large_penalties_give_the_balanced_plan(self):
