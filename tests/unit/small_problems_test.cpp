@@ -14,7 +14,7 @@ using namespace attn;
 
 namespace {
 
-constexpr double closed_score = -std::numeric_limits<double>::infinity();
+constexpr double forbidden_score = -std::numeric_limits<double>::infinity();
 
 // One problem by the formulas, in long double and by logarithms. A line without weight has the
 // potential −inf.
@@ -28,7 +28,7 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
                                const double* given_b, Index iterations) {
   using Line = std::vector<long double>;
   const auto at = [&](Index i, Index j) { return static_cast<long double>(s[i * n + j]); };
-  const auto is_open = [](long double score) { return score != closed_score; };
+  const auto is_open = [](long double score) { return score != forbidden_score; };
   Line a(static_cast<std::size_t>(m)), b(static_cast<std::size_t>(n));
   long double total = 0, open_columns = 0;
   for (Index i = 0; i < m; ++i) {
@@ -49,9 +49,9 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
   }
   Line f(a.size(), 0), g(b.size(), 0);
   const auto potential = [](const Line& terms, long double marginal) -> long double {
-    long double largest = closed_score, sum = 0;
+    long double largest = forbidden_score, sum = 0;
     for (const long double term : terms) largest = std::max(largest, term);
-    if (largest == closed_score || marginal == 0) return closed_score;
+    if (largest == forbidden_score || marginal == 0) return forbidden_score;
     for (const long double term : terms) sum += std::exp(term - largest);
     return largest + std::log(sum) - std::log(marginal);
   };
@@ -60,7 +60,7 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
       Line terms;
       for (Index i = 0; i < m; ++i) {
         const long double fi = f[static_cast<std::size_t>(i)];
-        if (fi != closed_score) terms.push_back(at(i, j) - fi);
+        if (fi != forbidden_score) terms.push_back(at(i, j) - fi);
       }
       g[static_cast<std::size_t>(j)] = potential(terms, b[static_cast<std::size_t>(j)]);
     }
@@ -68,7 +68,7 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
       Line terms;
       for (Index j = 0; j < n; ++j) {
         const long double gj = g[static_cast<std::size_t>(j)];
-        if (gj != closed_score) terms.push_back(at(i, j) - gj);
+        if (gj != forbidden_score) terms.push_back(at(i, j) - gj);
       }
       f[static_cast<std::size_t>(i)] = potential(terms, a[static_cast<std::size_t>(i)]);
     }
@@ -80,7 +80,7 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
       const long double fi = f[static_cast<std::size_t>(i)];
       const long double gj = g[static_cast<std::size_t>(j)];
       const long double weight =
-          fi == closed_score || gj == closed_score ? 0 : std::exp((at(i, j) - gj) - fi);
+          fi == forbidden_score || gj == forbidden_score ? 0 : std::exp((at(i, j) - gj) - fi);
       found.plan.push_back(static_cast<double>(weight));
       rows[static_cast<std::size_t>(i)] += weight;
       cols[static_cast<std::size_t>(j)] += weight;
@@ -192,7 +192,7 @@ TEST_CASE_TEMPLATE("wide ranges of scores are solved by logarithms", T, float, d
 }
 
 TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float, double) {
-  const T none = static_cast<T>(closed_score);
+  const T none = static_cast<T>(forbidden_score);
   Batch<T> batch(19, 4, 4, 1);
   batch.scores[1] = none;                                                   // one pair
   for (std::size_t j = 0; j < 4; ++j) batch.scores[16 + j] = none;          // a row
@@ -213,7 +213,7 @@ TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float
 
 TEST_CASE_TEMPLATE("no plan: factors that diverge are left to logarithms", T, float, double) {
   // Rows 0 and 1 may use column 0 only, so both need its sum: factors fall by a constant each time.
-  const T none = static_cast<T>(closed_score);
+  const T none = static_cast<T>(forbidden_score);
   Batch<T> batch(3, 3, 3, 0);
   for (const std::size_t k : {1, 2, 4, 5}) batch.scores[9 + k] = none;
   const SmallSummary summary = batch.solve(4000);
