@@ -1,4 +1,4 @@
-"""POT's Sinkhorn: set-up, iterations and the plan that it returns, as one call does them.
+"""POT's Sinkhorn, balanced and not, and its divergence: set-up, iterations and the plan that it returns, as one call does them.
 
 Its check of the error, every tenth iteration, cannot be switched off; a threshold of 0 never stops it.
 """
@@ -38,7 +38,53 @@ def iterations_needed(marginal, cost, reg, tolerance):
     raise RuntimeError("POT does not converge")
 
 
+def unbalanced_iterations_needed(marginal, cost, reg, penalty, tolerance):
+    """The same for unbalanced transport, with the L1 distance of the sums of the plan from what they
+    are at the solution, a u^(-reg/penalty)."""
+    kernel, power = np.exp(-cost / reg), penalty / (penalty + reg)
+    u = v = np.ones(len(cost))
+    for done in range(1, 10000):
+        u = (marginal / (kernel @ v))**power
+        v = (marginal / (kernel.T @ u))**power
+        error = sum(np.abs(line * (product @ other) - marginal * line**(-reg / penalty)).sum()
+                    for line, product, other in ((u, kernel, v), (v, kernel.T, u)))
+        if error <= tolerance:
+            return done
+    raise RuntimeError("POT does not converge")
+
+
+def prepare_unbalanced(problem):
+    cost = cost_of(problem)
+    marginal = np.full(len(cost), 1 / len(cost))
+    reg, penalty = problem.option("reg", 0.05), problem.option("rho", 1.0)
+    iterations = unbalanced_iterations_needed(marginal, cost, reg, penalty, problem.option("tolerance", 0.0))
+    warnings.simplefilter("ignore")
+
+    def run():
+        _, log = ot.unbalanced.sinkhorn_knopp_unbalanced(marginal, marginal, cost, reg, penalty, numItermax=iterations,
+                                                         stopThr=0, log=True)
+        return centred(log["logu"], log["logv"])
+
+    return {f"{iterations} iterations": run}
+
+
+def prepare_divergence(problem):
+    n = problem.shape[1]
+    x, y = (problem.input(name, np.float64, (n, 2)) for name in "xy")
+
+    def run():
+        value = ot.bregman.empirical_sinkhorn_divergence(x, y, problem.option("reg", 0.05), numIterMax=100000,
+                                                         stopThr=problem.option("tolerance", 1e-9))
+        return {"value": np.array([float(value)])}
+
+    return {"empirical_sinkhorn_divergence": run}
+
+
 def prepare(problem):
+    if problem.scheme == "divergence":
+        return prepare_divergence(problem)
+    if problem.option("rho", 0.0) > 0:
+        return prepare_unbalanced(problem)
     cost = cost_of(problem)
     marginal = np.full(len(cost), 1 / len(cost), cost.dtype)
     reg, tolerance = problem.option("reg", 0.05), problem.option("tolerance", 0.0)

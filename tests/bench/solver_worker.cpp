@@ -1,5 +1,5 @@
-// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, many
-// small problems of Sinkhorn, the Fenchel dual.
+// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, also unbalanced, Sinkhorn's
+// divergence, batches of Sinkhorn, many small problems of Sinkhorn, the Fenchel dual.
 
 #include <omp.h>
 
@@ -7,9 +7,11 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "fenchel/dual.hpp"
 #include "kernel/parallel.hpp"
+#include "sinkhorn/divergence.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/small_problems.hpp"
 #include "worker.hpp"
@@ -20,9 +22,7 @@ using namespace attn;
 
 std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
-// Squared distances of points in the plane over their maximum.
-template <class T>
-std::vector<T> cost_of(const std::vector<double>& x, const std::vector<double>& y) {
+std::vector<double> squared_distances(const std::vector<double>& x, const std::vector<double>& y) {
   const std::size_t n = x.size() / 2;
   std::vector<double> distances(n * n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -32,6 +32,13 @@ std::vector<T> cost_of(const std::vector<double>& x, const std::vector<double>& 
       distances[i * n + j] = dx * dx + dy * dy;
     }
   }
+  return distances;
+}
+
+// Squared distances of points in the plane over their maximum.
+template <class T>
+std::vector<T> cost_of(const std::vector<double>& x, const std::vector<double>& y) {
+  const std::vector<double> distances = squared_distances(x, y);
   const double most = *std::max_element(distances.begin(), distances.end());
   std::vector<T> cost(distances.size());
   for (std::size_t e = 0; e < cost.size(); ++e) cost[e] = static_cast<T>(distances[e] / most);
@@ -49,13 +56,14 @@ void put_centred(const std::vector<double>& potential, double* to) {
 // `largest` is known from reading, as the tools know it.
 template <class T>
 void iterate(const T* scores, Index n, double largest, double scale, double marginal,
-             const SinkhornOptions& options, int threads, double* potentials) {
+             const SinkhornOptions& options, int threads, double* potentials,
+             std::optional<MarginalPenalties> penalties = {}) {
   const BroadcastMatrix<T> source(scores, n, 1, largest);
   const auto energy = make_stored_energy<T>(source, n, n, scale);
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
-  const Marginals marginals{std::vector<double>(size(n), marginal),
-                            std::vector<double>(size(n), marginal)};
+  const PooledVector<double> marginal_of_all(size(n), marginal);
+  const Marginals marginals{marginal_of_all, marginal_of_all, penalties};
   const SinkhornSolution solution =
       solve_sinkhorn<T>(Scores<T>(terms), marginals, options, {}, threads);
   put_centred(solution.potentials.row, potentials);
@@ -82,12 +90,52 @@ bench::Contest sinkhorn(const bench::Problem& problem) {
   const auto potentials = std::make_shared<std::vector<double>>(size(2 * n));
   const SinkhornOptions options = options_of(problem, sizeof(T));
   const double scale = -1 / problem.option("reg", 0.05);
+  const double penalty = -scale * problem.option("rho", 0);
+  const auto penalties =
+      penalty > 0 ? std::optional(MarginalPenalties{penalty, penalty}) : std::nullopt;
   bench::Contest contest;
   contest.answers.emplace_back("potentials", potentials.get());
   contest.variants = {{"cost", [=] {
                          iterate<T>(cost->data(), n, 1, scale, 1 / static_cast<double>(n), options,
-                                    omp_get_max_threads(), potentials->data());
+                                    omp_get_max_threads(), potentials->data(), penalties);
                        }}};
+  return contest;
+}
+
+// The costs are computed, too: POT's function takes points.
+bench::Contest divergence(const bench::Problem& problem) {
+  const Index n = problem.length;
+  const auto x = std::make_shared<std::vector<double>>(problem.input<double>("x", 2 * n));
+  const auto y = std::make_shared<std::vector<double>>(problem.input<double>("y", 2 * n));
+  const auto value = std::make_shared<std::vector<double>>(1);
+  const SinkhornOptions options = options_of(problem, sizeof(double));
+  const double scale = -1 / problem.option("reg", 0.05);
+  const auto solve = [=] {
+    struct Side {
+      Side(const std::vector<double>& a, const std::vector<double>& b, Index n, double scale)
+          : cost(squared_distances(a, b)),
+            source(cost.data(), n, 1, *std::max_element(cost.begin(), cost.end())),
+            energy(make_stored_energy<double>(source, n, n, scale)) {}
+      std::vector<double> cost;
+      BroadcastMatrix<double> source;
+      std::unique_ptr<Energy<double>> energy;
+      Scores<double> scores() const {
+        Scores<double>::Terms terms;
+        terms.energy = energy.get();
+        return Scores<double>(terms);
+      }
+    };
+    const Side between(*x, *y, n, scale), row(*x, *x, n, scale), col(*y, *y, n, scale);
+    const Scores<double> scores[] = {between.scores(), row.scores(), col.scores()};
+    const PooledVector<double> marginal(size(n), 1 / static_cast<double>(n));
+    value->front() = solve_divergence<double>({scores[0], scores[1], scores[2]},
+                                              {marginal, marginal}, options, omp_get_max_threads())
+                         .sharp /
+                     -scale;
+  };
+  bench::Contest contest;
+  contest.answers.emplace_back("value", value.get());
+  contest.variants = {{"points", solve}};
   return contest;
 }
 
@@ -164,6 +212,7 @@ int main() {
     if (problem.scheme == "dual") return dual(problem);
     if (problem.scheme == "sinkhorn-batch") return sinkhorn_batch(problem);
     if (problem.scheme == "bulk") return bulk(problem);
+    if (problem.scheme == "divergence") return divergence(problem);
     return problem.direction.rfind("f32", 0) == 0 ? sinkhorn<float>(problem)
                                                   : sinkhorn<double>(problem);
   });

@@ -19,6 +19,8 @@ ITERATIONS = {512: (100, 2100, 7), 1024: (50, 1050, 7), 2048: (20, 320, 5), 4096
 # For sinkhorn_log, which is compared with the library's figure.
 LOG_ITERATIONS = {512: (2, 22, 3), 1024: (2, 12, 3), 2048: (2, 7, 3), 4096: (2, 5, 3)}
 TO_TOLERANCE = [512, 1024, 2048]
+# Points; reg and rho of unbalanced transport, reg of the divergence.
+PENALISED, UNBALANCED, DIVERGENCE = 4096, [(0.1, 1), (0.05, 1), (0.05, 10)], [0.5, 0.1]
 BATCH = (16, 1024, 1)
 # Problems and their size, 20 iterations each.
 BULK = [(400000, 4, 1), (20000, 16, 1), (1000, 64, 1)]
@@ -26,7 +28,7 @@ DUALS = [(128, 128, 64), (16, 512, 768)]  # queries, templates, their length
 RUNS = 7
 # Largest difference of potentials (of lambda), relative to the largest. The solvers stop at
 # different points: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is about 1e-7.
-CLOSE = {"f64": 1e-9, "f32": 1e-4, "bulk": 1e-5, "tolerance": 1e-6, "dual": 1e-7, "dual-scipy": 1e-5}
+CLOSE = {"f64": 1e-9, "f32": 1e-4, "bulk": 1e-5, "tolerance": 1e-6, "penalised": 1e-4, "dual": 1e-7, "dual-scipy": 1e-5}
 
 
 class Contest:
@@ -111,6 +113,14 @@ def print_sinkhorn(build, threads):
         figures.append({"what": what, "attnkit": ours, "theirs": theirs, "ratio": theirs / ours, **more})
         print(f"{what:54}{1e3 * ours:>12.3f}{1e3 * theirs:>12.3f}{theirs / ours:>9.2f}", flush=True)
 
+    def compare(what, scheme, answer, direction):
+        contest = Contest(start, (1, PENALISED, 1), answer)
+        points(contest, PENALISED)
+        for program in ("attnkit", "POT"):
+            contest.add(program, program, scheme, direction, CLOSE["penalised"])
+        medians = {name: statistics.median(t) for name, t in contest.times(3).items()}
+        tell(what, medians["attnkit"], medians["POT"], variant=contest.chosen)
+
     print("sinkhorn: ms, ours and theirs, and theirs over ours; squared distances of Gaussian points in the")
     print("plane over their maximum")
     try:
@@ -132,6 +142,12 @@ def print_sinkhorn(build, threads):
             medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
             tell(f"to an L1 error of 1e-9 at 0.005, {length}: POT", medians["attnkit"], medians["POT"],
                  variant=contest.chosen)
+        for reg, rho in UNBALANCED:
+            compare(f"unbalanced to 1e-6 at {reg} and {rho}, {PENALISED}: POT", "sinkhorn", "potentials",
+                    f"f64,reg={reg},rho={rho},tolerance=1e-6")
+        for reg in DIVERGENCE:
+            compare(f"divergence to 1e-9 at {reg}, {PENALISED}: POT", "divergence", "value",
+                    f"f64,reg={reg},tolerance=1e-9")
     except Missing as why:
         skipped(why)
     try:

@@ -208,7 +208,7 @@ class GoesOn(CheckpointTest):
     WITHIN = [
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000", "--unbalanced", "2:1"]),
-        ("problem", ["sinkhorn-iter", "exact", "cost.h5"]),
+        ("problem", ["sinkhorn-iter", "exact", "costs.h5", "--gap", "0.01"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,row_potential,grad_q,grad_k,grad_v"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "hnas", "--hybrid", "0.3", "--emit",
                   "out,col_sum,row_entropy,grad_v,grad_hybrid"]),
@@ -231,6 +231,7 @@ class GoesOn(CheckpointTest):
     def write_long(self):
         draw = np.random.default_rng(4)
         self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
+        self.write("costs.h5", cost=draw.uniform(size=(600, 600)))
         self.write("long.h5", **{name: draw.normal(size=(2500, 16)) for name in ("q", "k", "v", "grad_out")})
         self.write("wide.h5", **{name: draw.normal(size=(700, 40)) for name in ("q", "k", "v")})
         self.write("small.h5", **{name: draw.normal(size=(70, 6)) for name in ("q", "k", "v")},

@@ -263,7 +263,7 @@ class Ranks(ClusterTest):
     def test_a_signalled_run_goes_on_to_the_same_bytes(self):
         run = "--scheme sinkhorn --iterations 3000 --threads 1"
         job = self.shell(f"sbatch --parsable --ntasks=2 {SCRIPTS}/ranks.sbatch attn-compute passage.h5 {run} -o out.h5 "
-                         "--checkpoint ck --checkpoint-every 0").out.split()[0].decode()
+                         "--checkpoint ck --checkpoint-every 0.1").out.split()[0].decode()
         wait_until((self.folder / "ck").exists)
         self.shell(f"scancel --signal=USR1 {job}")
         whole = self.compute("passage.h5", *run.split())
