@@ -267,7 +267,7 @@ ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   warn_of_surprises(task.options, task.input, report);
   const auto run = task.f64 ? compute<double> : compute<float>;
-  const ComputeTotals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
+  ComputeTotals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);
   record_results(arguments, task.options, task.input, task.f64, totals.scheme, output);
   return totals;
