@@ -20,7 +20,7 @@ ITERATIONS = {512: (100, 2100, 7), 1024: (50, 1050, 7), 2048: (20, 320, 5), 4096
 LOG_ITERATIONS = {512: (2, 22, 3), 1024: (2, 12, 3), 2048: (2, 7, 3), 4096: (2, 5, 3)}
 TO_TOLERANCE = [512, 1024, 2048]
 # Points; reg and rho of unbalanced transport, reg of the divergence.
-PENALISED, UNBALANCED, DIVERGENCE = 4096, [(0.1, 1), (0.05, 1), (0.05, 10)], [0.5, 0.1]
+PENALISED, UNBALANCED, DIVERGENCE = 4096, [(0.1, 1), (0.05, 1), (0.05, 10)], [0.5]
 BATCH = (16, 1024, 1)
 # Problems and their size, 20 iterations each.
 BULK = [(400000, 4, 1), (20000, 16, 1), (1000, 64, 1)]
