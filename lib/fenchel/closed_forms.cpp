@@ -67,6 +67,10 @@ class ClosedFormSolver {
   }
 
   void solve(int threads) {
+    if (results_.h_first_order.rows + results_.p_first_order.rows + results_.h_second_order.rows ==
+        0) {
+      return;
+    }
     const bool shared = problem_.preference.rows == 1;
     PooledVector<std::unique_ptr<Origin>> origins(static_cast<std::size_t>(threads));
     const auto solve_query = [&](Index q, int worker) {
@@ -80,10 +84,12 @@ class ClosedFormSolver {
       }
       solve_one(*origin, q);
     };
-    for_each_query(problem_.evidence.rows, threads, solve_query, [&](Index q, const auto& visit) {
-      visit_rows({results_.h_first_order, results_.p_first_order, results_.h_second_order}, q,
-                 visit);
-    });
+    // Soon done again, so that no record is worth its bytes.
+    for_each_query(
+        problem_.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
+          visit_rows({results_.h_first_order, results_.p_first_order, results_.h_second_order}, q,
+                     visit);
+        });
   }
 
  private:

@@ -157,9 +157,10 @@ class DualSolver {
       if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
       solve_one(space, *solver, query(item));
     };
-    for_each_query(std::ssize(left), threads_, solve_item, [&](Index item, const auto& visit) {
-      visit_results(query(item), results_.lambda, mean_.view(), visit);
-    });
+    for_each_query(std::ssize(left), threads_, kernel::LoopRecord::current(), solve_item,
+                   [&](Index item, const auto& visit) {
+                     visit_results(query(item), results_.lambda, mean_.view(), visit);
+                   });
   }
 
   // The memory of all that is found for a query.

@@ -182,6 +182,9 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
 void find_closed_forms(const DualProblem& problem, const std::vector<double>& alphas, int threads,
                        const ClosedForms& results) {
   if (alphas.empty()) return closed_forms(problem, threads, results);
+  if (results.h_first_order.rows + results.p_first_order.rows + results.h_second_order.rows == 0) {
+    return;
+  }
   const auto row = [](MatrixView<double> all, Index q) {
     return all.rows > 0 ? all.row_range(q, 1) : all;
   };
@@ -199,9 +202,11 @@ void find_closed_forms(const DualProblem& problem, const std::vector<double>& al
                  {row(results.h_first_order, q), row(results.p_first_order, q),
                   row(results.h_second_order, q)});
   };
-  for_each_query(problem.evidence.rows, threads, solve_query, [&](Index q, const auto& visit) {
-    visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q, visit);
-  });
+  for_each_query(
+      problem.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
+        visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q,
+                   visit);
+      });
 }
 
 // Solves all queries, which with a radius gives each an α.
