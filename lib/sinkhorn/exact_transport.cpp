@@ -75,8 +75,10 @@ class ExactSolver {
 
  private:
   void anneal() {
+    // An ε far below the scores would be lost in their rounding, and the plan's marginals with it.
     // Scores that do not differ have any plan with these marginals as solution.
-    const double widest = spread_ > 0 ? spread_ : 1;
+    const double widest = spread_ > 0 ? std::max(spread_, first_spread * least_epsilon<T> * size_)
+                                      : std::max(1.0, size_);
     now_.temperature = first_spread / widest;
     if (from_ != nullptr) {
       now_.temperature = from_->temperature;
@@ -140,7 +142,10 @@ class ExactSolver {
     const PooledVector<double> col_missing = missing(scaled.cols(), marginals_.col);
 
     PooledVector<double> g = col_;
-    for (double& value : g) value /= now_.temperature;
+    for (double& value : g) {
+      // Where scores do not differ, any plan is a solution, which equal potentials prove.
+      value = spread_ > 0 || std::isinf(value) ? value / now_.temperature : 0;
+    }
     PooledVector<double> f(row_.size());
     c_transform(scores_, g, f, threads_);
     double lower = 0;

@@ -82,11 +82,19 @@ class Numbers(ExactTest):
         got, result = self.solve("in.h5", *self.EMIT)
         self.assert_certified(got, result, np.where(np.isinf(cost), 9, cost), a, b, 1e-4)
         self.assertEqual((got["row_potential"][2], got["col_potential"][5]), (-INF, -INF))
-        for constant in (0, 3, -2):
-            self.write("in.h5", cost=np.full((3, 4), float(constant)))
-            got, result = self.solve("in.h5", *self.EMIT)
-            self.assertAlmostEqual(result["value"], constant, delta=1e-12)
-            self.assertLess(abs(result["gap"]), 1e-12)
+        for constant in (0, 3, -2, -1e30):
+            for marginals in ({}, {"a": a, "b": b}):
+                shape = (len(a), len(b))
+                self.write("in.h5", cost=np.full(shape, float(constant)), **marginals)
+                got, result = self.solve("in.h5", *self.EMIT)
+                self.assertAlmostEqual(result["value"], constant, delta=1e-12 * max(1, abs(constant)))
+                self.assertLess(abs(result["gap"]), 1e-12 * max(1, abs(constant)))
+                self.assert_near("rows", got["plan"].sum(1), marginals.get("a", np.full(9, 1 / 9)), 1e-12)
+
+    def test_points_that_coincide(self):
+        self.write("in.h5", q=np.ones((4, 2)), k=np.ones((4, 2)))
+        _, result = self.solve("in.h5", *self.EMIT)
+        self.assertEqual((result["value"], result["dual"], result["status"]), (0, 0, "converged"))
 
     def test_float32(self):
         cost, a, b, _, _ = (x.astype(np.float32) for x in problem(np.random.default_rng(4), 33, 40))
