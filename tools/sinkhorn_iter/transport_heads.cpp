@@ -1,13 +1,9 @@
 #include "sinkhorn_iter/transport_heads.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "attnkit/error.hpp"
-#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
 #include "common/head_outputs.hpp"
@@ -19,19 +15,14 @@
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
 #include "sinkhorn_iter/divergence.hpp"
+#include "sinkhorn_iter/infeasible.hpp"
+#include "sinkhorn_iter/kept_iterations.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn::tools {
 namespace {
-
-// The maximum number of rows or columns named in a message.
-constexpr std::size_t most_named = 8;
-
-// As a share of the totals: a smaller difference may be rounding of marginals to a shorter type, a
-// larger one is a mistake.
-constexpr double rounded_share = 1e-2;
 
 template <class T>
 struct HeadResult {
@@ -49,125 +40,6 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.gradients);
 }
 
-template <class Archive>
-void archive(Archive& with, IterationState& state) {
-  archive(with, state.refers_to_zero);
-  for (PooledVector<double>* const values :
-       {&state.row_reference, &state.col_reference, &state.row_factor, &state.col_factor,
-        &state.row, &state.col}) {
-    archive(with, *values);
-  }
-  archive(with, state.relaxation);
-  archive(with, state.have_row);
-}
-
-template <class Archive>
-void archive(Archive& with, SinkhornState& state) {
-  archive(with, state.temperature);
-  archive(with, state.closer);
-  archive(with, state.aim);
-  archive(with, state.most);
-  archive(with, state.iterations);
-  archive(with, state.last_error);
-  archive(with, state.fall);
-  archive(with, state.relaxation);
-  archive(with, state.errors);
-  archive(with, state.iteration);
-}
-
-// The iterations of the problem in progress.
-class KeptIterations final : public SinkhornProgress {
- public:
-  explicit KeptIterations(Checkpoint& checkpoint) : checkpoint_(checkpoint) {
-    if (!checkpoint.has_state()) return;
-    from_.emplace();
-    checkpoint.load_state([&](LoadingArchive& with) { archive(with, *from_); });
-  }
-
-  const SinkhornState* start() const override { return from_ ? &*from_ : nullptr; }
-  bool is_due() override { return checkpoint_.is_due(); }
-  void keep(SinkhornState& state) override {
-    checkpoint_.keep_state([&](SavingArchive& with) { archive(with, state); });
-    checkpoint_.write_if_due();
-  }
-
- private:
-  Checkpoint& checkpoint_;
-  std::optional<SinkhornState> from_;
-};
-
-// "rows 3, 5, 7 and 20 more".
-std::string lines_text(const char* one, const std::vector<Index>& lines) {
-  if (lines.size() == 1) return fmt::format("{} {}", one, lines.front());
-  const std::size_t shown = std::min(lines.size(), most_named);
-  const std::vector<Index> first(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
-  std::string text = fmt::format("{}s {}", one, fmt::join(first, ", "));
-  if (shown < lines.size()) text += fmt::format(" and {} more", lines.size() - shown);
-  return text;
-}
-
-// "rows 1, 2 have mass 2, but the 1 column allowed for them has mass 1".
-std::string side_text(const Shortage& side, const char* one, const char* other) {
-  return fmt::format(
-      "{} {} mass {:.6g}, but the {} allowed for {} {} mass {:.6g}", lines_text(one, side.lines),
-      side.lines.size() == 1 ? "has" : "have", side.demand, cli::counted(side.partners, other),
-      side.lines.size() == 1 ? "it" : "them", side.partners == 1 ? "has" : "have", side.capacity);
-}
-
-std::string shortage_text(const Feasibility& found) {
-  // Reports the side with the shorter list.
-  if (found.cols.lines.empty() ||
-      (!found.rows.lines.empty() && found.rows.lines.size() <= found.cols.lines.size())) {
-    return side_text(found.rows, "row", "column");
-  }
-  return side_text(found.cols, "column", "row");
-}
-
-std::string totals_hint(const Feasibility& found) {
-  const double apart = std::abs(found.row_total - found.col_total);
-  if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
-    return "normalise a and b, so that they have the same sum; --iterations T runs exactly T "
-           "iterations anyway";
-  }
-  // Rounding to two digits must not make it too small.
-  return fmt::format("normalise a and b; or --tolerance {:.2g} or larger accepts them as equal",
-                     1.1 * apart / tolerated_share);
-}
-
-// Why the problem cannot be solved, if so.
-void judge(const TransportTask& task, TransportResult& result) {
-  const Feasibility& found = result.feasibility;
-  const std::string place = task.input.place(result.problem);
-  switch (found.prospect) {
-    case Prospect::total_support:
-      return;
-    case Prospect::unequal_totals:
-      result.refusal =
-          fmt::format("{}: no plan has these marginals: {} adds up to {}, {} to {}", place,
-                      task.row_address(), found.row_total, task.col_address(), found.col_total);
-      result.hint = totals_hint(found);
-      return;
-    case Prospect::no_plan:
-      result.refusal =
-          fmt::format("{}: no plan has these marginals: {}", place, shortage_text(found));
-      result.hint = "--iterations T runs exactly T iterations anyway";
-      return;
-    case Prospect::vanishing:
-      break;
-  }
-  std::vector<std::string> first;
-  for (const auto& [i, j] : found.vanishing) {
-    if (first.size() == most_named) break;
-    first.push_back(fmt::format("[{}, {}]", i, j));
-  }
-  result.refusal = fmt::format(
-      "{}: support without total support: {} allowed entries tend to 0, so no finite potentials "
-      "exist: {}{}",
-      place, found.vanishing_count, fmt::join(first, ", "),
-      static_cast<Index>(first.size()) < found.vanishing_count ? ", ..." : "");
-  result.hint = "mask these too, or run exactly T iterations with --iterations T";
-}
-
 // Checks feasibility and makes the sums equal; returns the remaining tolerance.
 double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
                TransportResult& result) {
@@ -175,7 +47,7 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
       pairs, {task.solver.tolerance, *result.tolerance, task.marginal_epsilon()}, marginals);
   result.feasibility = found.feasibility;
   result.rescaled = found.rescaled;
-  judge(task, result);
+  refuse_infeasible(task, result);
   return found.tolerance;
 }
 
@@ -191,7 +63,7 @@ void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& ma
                            .feasibility;
   // Forbidden pairs are refused by the solver.
   if (result.feasibility.prospect == Prospect::unequal_totals) {
-    judge(task, result);
+    refuse_infeasible(task, result);
     result.hint = "normalise a and b, so that they have the same sum";
     return;
   }
@@ -317,26 +189,6 @@ void write_errors(HeadOutputs& outputs, const AttentionInput& input,
   }
 }
 
-std::string status_name(const TransportResult& result) {
-  if (result.infeasible()) return "infeasible";
-  switch (result.summary.status) {
-    case SolveStatus::done:
-      return "done";
-    case SolveStatus::converged:
-      return "converged";
-    case SolveStatus::not_converged:
-      break;
-  }
-  return "not_converged";
-}
-
-// Infeasible problems are the worst, then those that did not converge, then large errors.
-std::vector<double> rank_of(const TransportResult& result) {
-  const bool stopped = result.summary.status == SolveStatus::not_converged;
-  return {result.infeasible() ? 2.0 : (stopped ? 1.0 : 0.0),
-          result.summary.row_error + result.summary.col_error};
-}
-
 // Records the settings that later tools need to compute the plan again.
 void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
   for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
@@ -346,14 +198,14 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
     for (const auto& setting : score_settings(task.scores, Scheme::sinkhorn, task.input.causal)) {
       if (setting.first == "attn_layout") write_settings({setting}, output);
     }
-    output.attribute("attn_status", status_name(results.worst()));
-    if (task.input.share) task.input.share->rank({{"attn_status"}, rank_of(results.worst())});
+    output.attribute("attn_status", results.worst().status_name());
+    if (task.input.share) task.input.share->rank({{"attn_status"}, results.worst().badness()});
     return;
   }
   write_settings(score_settings(task.scores, Scheme::sinkhorn, task.input.causal), output);
   output.attribute("attn_scheme", std::string("sinkhorn"));
   output.attribute("attn_precision", std::string(task.f64 ? "f64" : "f32"));
-  output.attribute("attn_status", status_name(results.worst()));
+  output.attribute("attn_status", results.worst().status_name());
   Index iterations = 0;
   for (const TransportResult& result : results.problems) {
     iterations = std::max(iterations, result.summary.iterations);
@@ -366,7 +218,7 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   const auto tolerance = results.worst().tolerance;
   if (tolerance) output.attribute("attn_tolerance", *tolerance);
   if (task.input.share) {
-    task.input.share->rank({{"attn_status", "attn_tolerance"}, rank_of(results.worst())});
+    task.input.share->rank({{"attn_status", "attn_tolerance"}, results.worst().badness()});
     task.input.share->rank({{"attn_iterations"}, {static_cast<double>(iterations)}});
   }
 }
@@ -419,77 +271,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
   return results;
 }
 
-std::optional<Convergence> slowest(const std::vector<TransportResult>& problems) {
-  std::optional<Convergence> found;
-  for (const TransportResult& result : problems) found = slower(found, result.summary.convergence);
-  return found;
-}
-
-// The options that save iterations and are not in use.
-std::string savings(const TransportTask& task) {
-  const SinkhornOptions& solver = task.solver;
-  std::string options;
-  if (solver.relaxation == 1) options = task.penalties ? "--relax 1.4" : "--relax 1.8";
-  if (!solver.anneals) options += options.empty() ? "--anneal" : " or --anneal";
-  return options;
-}
-
-nlohmann::ordered_json figures(const TransportTask& task, const TransportResult& result) {
-  const SinkhornSummary& summary = result.summary;
-  const double unit = task.unit();
-  const double nothing = std::numeric_limits<double>::quiet_NaN();
-  const bool solved = !result.infeasible();
-  const auto known = [&](double value) { return solved ? value : nothing; };
-  nlohmann::ordered_json json;
-  json["iterations"] = summary.iterations;
-  json["status"] = status_name(result);
-  add_convergence(summary.convergence, json);
-  if (result.tolerance) json["tolerance"] = *result.tolerance;
-  if (result.rescaled > 0) json["rescaled"] = result.rescaled;
-  json["row_error"] = known(summary.row_error);
-  json["col_error"] = known(summary.col_error);
-  if (task.penalties) json["mass"] = known(summary.mass);
-  json["value"] = known(task.of_cost ? -unit * summary.score : summary.score);
-  if (result.divergence) {
-    json["divergence"] = result.divergence->value;
-    json["sharp_divergence"] = result.divergence->sharp;
-    json["lower"] = result.divergence->lower;
-    json["upper"] = result.divergence->upper;
-  }
-  json["primal"] = known(unit * summary.primal);
-  json["dual"] = known(unit * summary.dual);
-  json["gap"] = known(unit * summary.gap);
-  if (task.exact) {
-    json["relative_gap"] = known(summary.gap / std::abs(summary.primal));
-    json["epsilon"] = known(result.epsilon);
-  }
-  if (solved) return json;
-  const Feasibility& found = result.feasibility;
-  json["row_total"] = found.row_total;
-  json["col_total"] = found.col_total;
-  const auto shortage = [](const Shortage& lines) {
-    return nlohmann::ordered_json{{"lines", lines.lines},
-                                  {"demand", lines.demand},
-                                  {"partners", lines.partners},
-                                  {"capacity", lines.capacity}};
-  };
-  if (found.prospect == Prospect::no_plan) {
-    json["unserved_queries"] = shortage(found.rows);
-    json["unserved_keys"] = shortage(found.cols);
-  }
-  if (found.prospect == Prospect::vanishing) {
-    json["vanishing"] = {{"count", found.vanishing_count}, {"first", found.vanishing}};
-  }
-  return json;
-}
-
 }  // namespace
-
-const TransportResult& TransportResults::worst() const {
-  return *std::max_element(
-      problems.begin(), problems.end(),
-      [](const TransportResult& x, const TransportResult& y) { return rank_of(x) < rank_of(y); });
-}
 
 TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
                                io::OutputBundle output, Checkpoint* checkpoint,
@@ -502,58 +284,6 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
     warn_of_leak({Scheme::sinkhorn}, task.input, report);
   }
   return results;
-}
-
-cli::Outcome conclude_transport(const TransportTask& task, const TransportResults& results,
-                                cli::Report& report) {
-  const TransportResult& worst = results.worst();
-  auto& json = report.result();
-  json = figures(task, worst);
-  if (worst.tolerance) report.params()["tolerance"] = *worst.tolerance;
-  json["queries"] = task.input.queries;
-  json["keys"] = task.input.keys;
-  add_padding(task.input.padding(), json);
-  auto problems = nlohmann::ordered_json::array();
-  for (const TransportResult& result : results.problems) {
-    nlohmann::ordered_json each;
-    each["index"] = unravel(result.problem, task.input.leading);
-    each.update(figures(task, result));
-    problems.push_back(std::move(each));
-  }
-  json["problems"] = std::move(problems);
-  if (worst.infeasible()) {
-    report.status("infeasible");
-    throw Error(Failure::numerical, worst.refusal, worst.hint);
-  }
-  const SinkhornSummary& summary = worst.summary;
-  cli::Outcome outcome;
-  outcome.summary =
-      fmt::format("{} in {}, {}, {}off by {:.2g}, {} {:.6g}",
-                  times(join(task.input.leading, {task.input.queries, task.input.keys})),
-                  task.f64 ? "float64" : "float32", cli::counted(summary.iterations, "iteration"),
-                  task.penalties ? fmt::format("mass {:.6g}, sums ", summary.mass) : "marginals ",
-                  summary.row_error + summary.col_error, task.of_cost ? "cost" : "score",
-                  json["value"].get<double>());
-  if (worst.divergence) {
-    outcome.summary += fmt::format(", divergence {:.6g}", worst.divergence->value);
-  } else if (std::isfinite(summary.gap)) {
-    outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
-  }
-  outcome.summary += padding_words(task.input.padding());
-  if (task.exact && summary.status == SolveStatus::not_converged) {
-    outcome.summary += fmt::format(
-        ", not converged to a gap of {:g} of the cost; try a larger "
-        "--iterations or --gap",
-        task.exact->gap);
-    report.status("not_converged");
-    outcome.status = 1;
-  } else if (summary.status == SolveStatus::not_converged) {
-    outcome.summary += ", not converged" +
-                       convergence_words(slowest(results.problems), "--iterations", savings(task));
-    report.status("not_converged");
-    outcome.status = 1;
-  }
-  return outcome;
 }
 
 }  // namespace attn::tools

@@ -1,0 +1,31 @@
+#include "sinkhorn_iter/transport_result.hpp"
+
+#include <algorithm>
+
+namespace attn::tools {
+
+std::string TransportResult::status_name() const {
+  if (infeasible()) return "infeasible";
+  switch (summary.status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      break;
+  }
+  return "not_converged";
+}
+
+std::vector<double> TransportResult::badness() const {
+  const bool stopped = summary.status == SolveStatus::not_converged;
+  return {infeasible() ? 2.0 : (stopped ? 1.0 : 0.0), summary.row_error + summary.col_error};
+}
+
+const TransportResult& TransportResults::worst() const {
+  return *std::max_element(
+      problems.begin(), problems.end(),
+      [](const TransportResult& x, const TransportResult& y) { return x.badness() < y.badness(); });
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnkit/transport.hpp"
+#include "common/checkpoint_record.hpp"
+#include "feasibility/feasibility.hpp"
+
+namespace attn::tools {
+
+/// A divergence in units of the cost.
+struct DivergenceFigures {
+  double value = 0;
+  double sharp = 0;
+  double lower = 0;
+  double upper = 0;
+};
+
+/// The result of one problem. That of a divergence describes the transport between both sides, with
+/// the worst status and the most iterations of its three problems.
+struct TransportResult {
+  Index problem = 0;
+  SinkhornSummary summary;
+  double epsilon = 0;  ///< exact transport: the last one
+  std::optional<DivergenceFigures> divergence;
+  std::optional<double> tolerance;  ///< none with an exact number of iterations
+  Feasibility feasibility;          ///< set if a tolerance is used
+  double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
+  std::string refusal;              ///< why it cannot be solved, for people; empty if it was solved
+  std::string hint;
+
+  bool infeasible() const { return !refusal.empty(); }
+
+  /// "done", "converged", "not_converged" or "infeasible".
+  std::string status_name() const;
+
+  /// Greater for worse results: infeasible ones, then those that did not converge, then large
+  /// errors.
+  std::vector<double> badness() const;
+};
+
+/// For a checkpoint (common/checkpoint_record.hpp).
+template <class Archive>
+void archive(Archive& with, TransportResult& result) {
+  archive(with, result.problem);
+  archive(with, result.summary);
+  archive(with, result.epsilon);
+  archive(with, result.divergence);
+  archive(with, result.tolerance);
+  Feasibility& found = result.feasibility;
+  archive(with, found.prospect);
+  archive(with, found.row_total);
+  archive(with, found.col_total);
+  for (Shortage* const side : {&found.rows, &found.cols}) {
+    archive(with, side->lines);
+    archive(with, side->demand);
+    archive(with, side->partners);
+    archive(with, side->capacity);
+  }
+  archive(with, found.vanishing_count);
+  archive(with, found.vanishing);
+  archive(with, result.rescaled);
+  archive(with, result.refusal);
+  archive(with, result.hint);
+}
+
+/// The results of several problems. The worst is one that cannot be solved, else one that has not
+/// converged, else the one with the largest error.
+struct TransportResults {
+  std::vector<TransportResult> problems;
+  const TransportResult& worst() const;
+};
+
+}  // namespace attn::tools
