@@ -116,10 +116,13 @@ class SinkhornIteration {
   bool rows_in_range(std::span<const double> sum, std::span<const double> factor) const;
   bool can_absorb(std::span<const double> row, std::span<const double> col) const;
   PooledVector<double> soft_shift() const;
-  PooledVector<double> references(Index count, bool of_rows) const;
-  double soft_error(std::span<const double> sum, std::span<const double> factor,
-                    std::span<const double> log_marginals, std::span<const double> reference,
-                    double penalty) const;
+  MarginalErrors soft_errors(std::span<const double> row_sum, std::span<const double> col_sum,
+                             std::span<const double> row_factor, std::span<const double> col_factor,
+                             bool relaxed) const;
+  MarginalErrors product_errors(std::span<const double> row_sum, std::span<const double> col_sum,
+                                std::span<const double> row_factor,
+                                std::span<const double> col_factor, bool relaxed) const;
+  bool next_columns(std::span<const double> sum, double relaxation, std::span<double> factor) const;
   bool soft_columns(std::span<const double> row, std::span<const double> sum,
                     std::span<const double> factor, double relaxation,
                     std::span<double> next) const;
