@@ -47,8 +47,8 @@ struct MarginalPenalties {
 
 /// The error is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of the plan as it
 /// is shown; with penalties the same distance from a_i exp(f_i/ρ_a) and b_j exp(g_j/ρ_b). The usual
-/// tolerance in float32 is 1e-6 times the larger of Σ a and 1 (with penalties, of Σ b too), because
-/// a plan in that format cannot have better sums.
+/// tolerance is 1e-10 times Σ a (with penalties, the larger of Σ a and Σ b), or 1e-10 if that is
+/// above 1. In float32 it is 1e-6 times Σ a, because a plan in that format cannot have better sums.
 struct SinkhornOptions : Stopping {
   /// ω in [1, 2): over-relaxed iterations. ω returns to 1 when the error stops falling, so that the
   /// solution is that of plain iterations.

@@ -14,8 +14,8 @@
 namespace attn {
 namespace {
 
-// Calls use(range, scores) for all tiles, from left to right within a block of rows; blocks may be
-// with several threads.
+// Calls use(range, scores, worker) for all tiles, from left to right within a block of rows; each
+// block is with one worker.
 template <class T, class Use>
 void for_each_tile(const Scores<T>& scores, int threads, const Use& use) {
   constexpr Index block_rows = 32;
@@ -37,7 +37,7 @@ void for_each_tile(const Scores<T>& scores, int threads, const Use& use) {
       scratch.tile.reserve(range.rows * range.cols);
       const MatrixView<T> tile(scratch.tile.data(), range.rows, range.cols);
       scores.fill(range, tile, scratch.scores);
-      use(range, tile);
+      use(range, tile, worker);
     }
   });
 }
@@ -49,7 +49,7 @@ void c_transform(const Scores<T>& scores, std::span<const double> col, std::span
                  int threads) {
   const PooledVector<double> subtracted = to_subtract(col);
   std::fill(row.begin(), row.end(), minus_infinity);
-  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile) {
+  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int) {
     for (Index i = 0; i < range.rows; ++i) {
       double& f = row[static_cast<std::size_t>(range.row0 + i)];
       f = std::max(f, kernel::row_max(tile.row(i), range.cols, subtracted.data() + range.col0));
@@ -58,12 +58,40 @@ void c_transform(const Scores<T>& scores, std::span<const double> col, std::span
 }
 
 template <class T>
+void complete_columns(const Scores<T>& scores, std::span<const double> row, std::span<double> col,
+                      int threads) {
+  PooledVector<std::size_t> open;
+  for (std::size_t j = 0; j < col.size(); ++j) {
+    if (col[j] == minus_infinity) open.push_back(j);
+  }
+  if (open.empty()) return;
+  // The largest does not depend on which thread meets which rows.
+  PooledVector<PooledVector<double>> found(static_cast<std::size_t>(std::max(1, threads)));
+  for (auto& largest : found) largest.assign(open.size(), minus_infinity);
+  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int worker) {
+    PooledVector<double>& largest = found[static_cast<std::size_t>(worker)];
+    for (std::size_t n = 0; n < open.size(); ++n) {
+      const Index j = static_cast<Index>(open[n]) - range.col0;
+      if (j < 0 || j >= range.cols) continue;
+      for (Index i = 0; i < range.rows; ++i) {
+        const double f = row[static_cast<std::size_t>(range.row0 + i)];
+        const auto score = static_cast<double>(tile(i, j));
+        if (score != minus_infinity) largest[n] = std::max(largest[n], score - f);
+      }
+    }
+  });
+  for (std::size_t n = 0; n < open.size(); ++n) {
+    for (const auto& largest : found) col[open[n]] = std::max(col[open[n]], largest[n]);
+  }
+}
+
+template <class T>
 ScoreRange score_range(const Scores<T>& scores, std::span<const double> row_marginal,
                        std::span<const double> col_marginal, int threads) {
   const auto size = static_cast<std::size_t>(scores.rows());
   PooledVector<double> least(size, infinity);
   PooledVector<double> largest(size, minus_infinity);
-  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile) {
+  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int) {
     for (Index i = 0; i < range.rows; ++i) {
       const auto at = static_cast<std::size_t>(range.row0 + i);
       if (row_marginal[at] == 0) continue;
@@ -83,6 +111,8 @@ ScoreRange score_range(const Scores<T>& scores, std::span<const double> row_marg
 
 #define ATTN_FOR_TYPE(T)                                                                        \
   template void c_transform(const Scores<T>&, std::span<const double>, std::span<double>, int); \
+  template void complete_columns(const Scores<T>&, std::span<const double>, std::span<double>,  \
+                                 int);                                                          \
   template ScoreRange score_range(const Scores<T>&, std::span<const double>,                    \
                                   std::span<const double>, int);
 ATTN_FOR_TYPE(float)

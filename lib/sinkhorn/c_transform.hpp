@@ -13,6 +13,12 @@ template <class T>
 void c_transform(const Scores<T>& scores, std::span<const double> col, std::span<double> row,
                  int threads);
 
+/// g_j = max_i (s_ij − f_i) for the columns whose g is −inf; the others stay. Nothing is read
+/// without such a column.
+template <class T>
+void complete_columns(const Scores<T>& scores, std::span<const double> row, std::span<double> col,
+                      int threads);
+
 /// The range of the scores of some pairs; least > largest if there are none.
 struct ScoreRange {
   double least = 0;  ///< −inf if one of the pairs is forbidden

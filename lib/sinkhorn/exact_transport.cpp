@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
-#include "kernel/stop_flag.hpp"
 #include "sinkhorn/c_transform.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/relaxation.hpp"
@@ -14,6 +13,7 @@
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "sinkhorn/watched_solution.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -48,8 +48,7 @@ class ExactSolver {
         options_(options),
         observers_(observers),
         threads_(threads),
-        progress_(progress),
-        from_(progress == nullptr ? nullptr : progress->start()),
+        solution_(progress, nullptr),
         row_(static_cast<std::size_t>(scores.rows())),
         col_(static_cast<std::size_t>(scores.cols())) {
     for (const double a : marginals.row) log_row_.push_back(std::log(a));
@@ -63,12 +62,7 @@ class ExactSolver {
     }
     spread_ = std::max(0.0, range.largest - range.least);
     size_ = std::max(std::abs(range.largest), std::abs(range.least));
-    try {
-      anneal();
-    } catch (const kernel::Stopped&) {
-      if (progress_ != nullptr && begun_) progress_->keep(last_);
-      throw;
-    }
+    solution_.run([&] { anneal(); });
     found_.summary.iterations = now_.iterations;
     return std::move(found_);
   }
@@ -80,16 +74,16 @@ class ExactSolver {
     const double widest = spread_ > 0 ? std::max(spread_, first_spread * least_epsilon<T> * size_)
                                       : std::max(1.0, size_);
     now_.temperature = first_spread / widest;
-    if (from_ != nullptr) {
-      now_.temperature = from_->temperature;
-      now_.iterations = from_->iterations;
+    if (solution_.start() != nullptr) {
+      now_.temperature = solution_.start()->temperature;
+      now_.iterations = solution_.start()->iterations;
     }
-    for (bool started = from_ != nullptr;; now_.temperature *= exact_cooling) {
+    for (bool started = solution_.start() != nullptr;; now_.temperature *= exact_cooling) {
       const TemperedEnergy<T> energy(scores_, now_.temperature);
       typename Scores<T>::Terms terms;
       terms.energy = &energy;
       const Scores<T> warm(terms);
-      if (started && from_ == nullptr) {
+      if (started && solution_.start() == nullptr) {
         for (double& g : col_) g *= exact_cooling;
       }
       run(warm, started);
@@ -105,7 +99,7 @@ class ExactSolver {
     if (!started) iteration.start(col_);
     now_.relaxation = {};
     now_.relaxation.wanted = options_.relaxation;
-    const SinkhornState* const from = std::exchange(from_, nullptr);
+    const SinkhornState* const from = solution_.take_start();
     if (from != nullptr) now_.relaxation = from->relaxation;
     const double total = marginals_.total();
     const double unit = 1 / (now_.temperature * std::max(spread_, 1 / now_.temperature));
@@ -118,14 +112,7 @@ class ExactSolver {
           if (error <= aim || now_.iterations >= options_.iterations) return std::nullopt;
           return next_relaxation(error, now_.relaxation);
         },
-        [&](IterationState&& state) {
-          if (progress_ == nullptr) return;
-          last_ = now_;
-          last_.iteration = std::move(state);
-          begun_ = true;
-          if (progress_->is_due()) progress_->keep(last_);
-        },
-        from == nullptr ? nullptr : &from->iteration);
+        solution_.watch(), from == nullptr ? nullptr : &from->iteration);
   }
 
   // Bounds the value by the potentials at this ε; true if they are close enough, or if there is no
@@ -148,13 +135,10 @@ class ExactSolver {
     }
     PooledVector<double> f(row_.size());
     c_transform(scores_, g, f, threads_);
+    complete_columns(scores_, f, g, threads_);
     double lower = 0;
     for (std::size_t i = 0; i < f.size(); ++i) {
-      if (marginals_.row[i] > 0) {
-        lower -= marginals_.row[i] * f[i];
-      } else {
-        f[i] = minus_infinity;
-      }
+      if (marginals_.row[i] > 0) lower -= marginals_.row[i] * f[i];
     }
     for (std::size_t j = 0; j < g.size(); ++j) {
       if (marginals_.col[j] > 0) lower -= marginals_.col[j] * g[j];
@@ -218,14 +202,11 @@ class ExactSolver {
   const ExactOptions& options_;
   const ObserverList<T>& observers_;
   int threads_;
-  SinkhornProgress* progress_;
-  const SinkhornState* from_;  // until it was used
+  WatchedSolution solution_;
+  SinkhornState& now_ = solution_.now;
   PooledVector<double> row_, col_, log_row_, log_col_;
-  double spread_ = 0;   // of the scores
-  double size_ = 0;     // the largest of them in magnitude
-  SinkhornState now_;   // without errors and iteration
-  SinkhornState last_;  // as the latest iteration began
-  bool begun_ = false;
+  double spread_ = 0;  // of the scores
+  double size_ = 0;    // the largest of them in magnitude
   ExactSolution found_;
 };
 

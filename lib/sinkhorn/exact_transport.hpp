@@ -42,7 +42,7 @@ struct ExactSummary {
 
 struct ExactSolution {
   /// f̄ and g of the lower bound, in units of the scores: f̄_i + g_j ≥ s_ij for all pairs, with near
-  /// equality where the plan has mass. −inf for a line of marginal 0.
+  /// equality where the plan has mass. −inf only for a line whose pairs are all forbidden.
   Potentials potentials;
   /// The plan before the missing mass is added: exp((s_ij/ε − g_j) − f_i), ε = summary.epsilon; it
   /// lacks `row_missing` of the rows and `col_missing` of the columns. Shown is that plan plus e_i

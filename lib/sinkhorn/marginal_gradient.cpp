@@ -13,7 +13,7 @@ MarginalGradient marginal_gradient(const Potentials& potentials, const Marginals
                            const std::optional<double>& penalty) {
     PooledVector<double> gradient;
     for (std::size_t n = 0; n < potential.size(); ++n) {
-      if (marginal[n] == 0) {
+      if (marginal[n] == 0 && potential[n] == minus_infinity) {
         gradient.push_back(minus_infinity);
       } else if (penalty) {
         gradient.push_back(-unit * *penalty * std::expm1(potential[n] / *penalty));

@@ -7,13 +7,13 @@
 
 #include "attnkit/error.hpp"
 #include "feasibility/tree_gap.hpp"
-#include "kernel/stop_flag.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/relaxation.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "sinkhorn/watched_solution.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -65,8 +65,7 @@ class SinkhornSolver {
         options_(options),
         observers_(observers),
         threads_(threads),
-        progress_(progress),
-        from_(progress == nullptr ? nullptr : progress->start()),
+        solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         allowed_(scores.allowed_counts()),
         tolerance_(tolerance_in_force(options, marginals.total(), sizeof(T))) {
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
@@ -75,17 +74,12 @@ class SinkhornSolver {
 
   SinkhornSolution solve() {
     require_room(marginals_.total(), "the marginals add up to");
-    if (from_ != nullptr) {
-      now_.iterations = from_->iterations;
-      now_.last_error = from_->last_error;
-      found_.errors = from_->errors;
+    if (const SinkhornState* const from = solution_.start()) {
+      now_.iterations = from->iterations;
+      now_.last_error = from->last_error;
+      found_.errors = from->errors;
     }
-    try {
-      find();
-    } catch (const kernel::Stopped&) {
-      if (progress_ != nullptr) keep();
-      throw;
-    }
+    solution_.run([&] { find(); });
     found_.summary.iterations = now_.iterations;
     return std::move(found_);
   }
@@ -142,13 +136,13 @@ class SinkhornSolver {
     const LogMarginals log_marginals{log_a, log_b, marginals_.penalties};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
     SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
-    if (!warm && from_ == nullptr) start(iteration);
+    if (!warm && solution_.start() == nullptr) start(iteration);
     now_.temperature = 1;
     now_.closer = 0;
     now_.aim = tolerance_.value_or(0);
-    if (from_ != nullptr) {
-      now_.closer = from_->closer;
-      now_.aim = from_->aim;
+    if (const SinkhornState* const from = solution_.start()) {
+      now_.closer = from->closer;
+      now_.aim = from->aim;
     }
     for (;;) {
       const std::optional<double> aim = tolerance_ ? std::optional(now_.aim) : std::nullopt;
@@ -183,7 +177,7 @@ class SinkhornSolver {
     now_.relaxation.wanted = options_.relaxation;
     now_.fall.restart();
     now_.most = most;
-    const SinkhornState* const from = std::exchange(from_, nullptr);
+    const SinkhornState* const from = solution_.take_start();
     if (from != nullptr) {
       now_.relaxation = from->relaxation;
       now_.fall = from->fall;
@@ -201,27 +195,8 @@ class SinkhornSolver {
       std::copy(col().begin(), col().end(), row().begin());
       return;
     }
-    if (progress_ == nullptr) return iteration.iterate(col(), row(), callback);
-    iteration.iterate(
-        col(), row(), callback, [&](IterationState&& state) { watch(std::move(state)); },
-        from == nullptr ? nullptr : &from->iteration);
-  }
-
-  // The errors are kept apart, as there may be millions of them.
-  void watch(IterationState&& state) {
-    last_ = now_;
-    last_.iteration = std::move(state);
-    begun_ = true;
-    if (progress_->is_due()) keep();
-  }
-
-  void keep() {
-    if (!begun_) return;
-    const auto known = found_.errors.begin() +
-                       static_cast<std::ptrdiff_t>(options_.keeps_errors ? last_.iterations : 0);
-    last_.errors.assign(found_.errors.begin(), known);
-    progress_->keep(last_);
-    last_.errors = {};
+    iteration.iterate(col(), row(), callback, solution_.watch(),
+                      from == nullptr ? nullptr : &from->iteration);
   }
 
   // Leaves g to start from; false if scores are small already, or of unknown size.
@@ -231,13 +206,13 @@ class SinkhornSolver {
     if (!(largest > first_scores * cooling) || std::isinf(largest)) return false;
     double temperature = 1;
     while (temperature * largest > first_scores) temperature /= cooling;
-    if (from_ != nullptr) temperature = from_->temperature;
+    if (solution_.start() != nullptr) temperature = solution_.start()->temperature;
     const double rough = std::max(*tolerance_, rough_error * marginals_.total());
-    bool started = from_ != nullptr;
+    bool started = solution_.start() != nullptr;
     for (; temperature < 1; temperature *= cooling) {
       const Index most =
           std::min(now_.iterations + most_rough_iterations, options_.most_iterations() - 1);
-      if (from_ == nullptr && now_.iterations >= most) break;
+      if (solution_.start() == nullptr && now_.iterations >= most) break;
       now_.temperature = temperature;
       const TemperedEnergy<T> energy(scores_, temperature);
       typename Scores<T>::Terms terms;
@@ -358,13 +333,10 @@ class SinkhornSolver {
   const SinkhornOptions& options_;
   const ObserverList<T>& observers_;
   int threads_;
-  SinkhornProgress* progress_;
-  const SinkhornState* from_;  // until it was used
+  WatchedSolution solution_;
+  SinkhornState& now_ = solution_.now;
   AllowedCounts allowed_;
   std::optional<double> tolerance_;
-  SinkhornState now_;   // without errors and iteration
-  SinkhornState last_;  // as the latest iteration began
-  bool begun_ = false;
   PooledVector<double> row_missing_;  // of the latest plan, if the gap is found by trees
   PooledVector<double> col_missing_;
   SinkhornSolution found_;
@@ -383,8 +355,11 @@ std::optional<double> tolerance_in_force(const SinkhornOptions& options, double 
                                          std::size_t element_size) {
   if (options.tolerance) return options.tolerance;
   if (options.iterations) return std::nullopt;
-  const double usual = usual_tolerance(element_size);
-  return element_size == sizeof(float) ? usual * std::max(1.0, total) : usual;
+  // Shares add up to 1 but for rounding.
+  const double size = std::abs(total - 1) < 1e-6 ? 1 : total;
+  // A plan in float32 cannot have better sums than its total allows.
+  return usual_tolerance(element_size) *
+         (element_size == sizeof(float) ? size : std::min(1.0, size));
 }
 
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,

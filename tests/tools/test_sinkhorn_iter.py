@@ -302,6 +302,23 @@ class Statuses(SinkhornTest):
                                  b=[0.5, 0.5, 0.5], says=["in.h5:/cost", "in.h5:/a", "in.h5:/b", "1.5"])
         self.assertEqual((result["row_total"], result["col_total"]), (1, 1.5))
 
+    def test_small_totals(self):
+        """The usual tolerance is relative to them: little mass moves as much does."""
+        draw = np.random.default_rng(6)
+        cost, b = draw.uniform(size=(7, 5)), draw.dirichlet(np.ones(5))
+        for dtype in ("f8", "f4"):
+            plans = []
+            for total in (1, 1e-11):
+                self.write("small.h5", cost=cost.astype(dtype), a=np.full(7, total / 7), b=total * b)
+                self.run_tool("sinkhorn-iter", "--epsilon", 0.1, "--emit", "plan", "small.h5", "-o", "plan.h5", "--force")
+                plans.append(self.read("plan.h5")["plan"].astype(float) / total)
+                self.run_tool("sinkhorn-iter", "--epsilon", 0.1, "--unbalanced", 1, "--only", "small.h5", "-o", "plan.h5",
+                              "--force", "--json=plan.json")
+                result = self.read_json("plan.json")["result"]
+                self.assertLess(result["row_error"] + result["col_error"], (1e-10 if dtype == "f8" else 1e-6) * total)
+            # The plan is as far from that of the solution as its sums are, times a few.
+            self.assert_near("plan", plans[1], plans[0], 1e-9 if dtype == "f8" else 1e-5)
+
     def test_totals_apart_by_less_than_the_tolerance(self):
         # Marginals that were rounded to float32 and stored as float64.
         a = np.full(3, np.float64(np.float32(1 / 3)))

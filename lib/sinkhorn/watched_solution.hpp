@@ -1,0 +1,67 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "kernel/stop_flag.hpp"
+#include "sinkhorn/sinkhorn.hpp"
+#include "sinkhorn/sinkhorn_state.hpp"
+
+namespace attn {
+
+/// Where a solution by Sinkhorn's iterations stands, and what is kept of it, if anything.
+class WatchedSolution {
+ public:
+  /// `keeper` may be null. `errors` has the errors of all iterations so far, which are kept, too;
+  /// null: they are not. Both must outlive this.
+  WatchedSolution(SinkhornProgress* keeper, const std::vector<double>* errors)
+      : keeper_(keeper), errors_(errors), start_(keeper == nullptr ? nullptr : keeper->start()) {}
+
+  /// Without errors and iteration.
+  SinkhornState now;
+
+  /// The state from which to go on, until it is taken; null: there is none.
+  const SinkhornState* start() const { return start_; }
+  const SinkhornState* take_start() { return std::exchange(start_, nullptr); }
+
+  /// Calls body(). If that is stopped, keeps the state as the latest iteration began.
+  template <class Body>
+  void run(const Body& body) {
+    try {
+      body();
+    } catch (const kernel::Stopped&) {
+      keep();
+      throw;
+    }
+  }
+
+  /// For SinkhornIteration::iterate; empty if nothing is kept.
+  IterationWatch watch() {
+    if (keeper_ == nullptr) return {};
+    return [this](IterationState&& state) {
+      last_ = now;
+      last_.iteration = std::move(state);
+      has_begun_ = true;
+      if (keeper_->is_due()) keep();
+    };
+  }
+
+ private:
+  // There may be millions of errors: a state has them only while it is kept.
+  void keep() {
+    if (!has_begun_) return;
+    if (errors_ != nullptr) {
+      last_.errors.assign(errors_->begin(), errors_->begin() + last_.iterations);
+    }
+    keeper_->keep(last_);
+    last_.errors = {};
+  }
+
+  SinkhornProgress* keeper_;
+  const std::vector<double>* errors_;
+  const SinkhornState* start_;
+  SinkhornState last_;  // as the latest iteration began
+  bool has_begun_ = false;
+};
+
+}  // namespace attn
