@@ -237,16 +237,19 @@ struct FailedRun {
   std::string lines;
 };
 
+/// Lines such as "HDF5 1.10.8"; throws if the environment's choice among them cannot be followed.
+using Libraries = std::function<std::vector<std::string>()>;
+
 /// The main function of every tool: parses the command line (and answers --help, --version, --man,
 /// --completion and usage errors), runs the tool, prints errors and hints, writes the JSON report
 /// and returns the exit status. An Error ends with the status of its category, std::bad_alloc with
-/// 6; any other exception is a bug and ends with 70. `libraries` are lines such as "HDF5 1.10.8"
-/// for --version. `on_failure` is called after a failure, when all messages are written: it may
-/// remove temporaries, and may end the process itself. `silent`: prints nothing and writes no JSON
-/// report, since another process does; the error is then only passed to `on_failure`.
+/// 6; any other exception is a bug and ends with 70. `libraries` is called for --version.
+/// `on_failure` is called after a failure, when all messages are written: it may remove
+/// temporaries, and may end the process itself. `silent`: prints nothing and writes no JSON report,
+/// since another process does; the error is then only passed to `on_failure`.
 int run_tool(int argc, char** argv, const Declaration& declaration,
              const std::function<Outcome(const Arguments&, Report&)>& run,
-             const std::vector<std::string>& libraries,
+             const Libraries& libraries,
              const std::function<void(const FailedRun&)>& on_failure = {}, bool silent = false);
 
 }  // namespace attn::cli

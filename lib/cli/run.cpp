@@ -53,7 +53,7 @@ class Session {
   }
 
   int run(const std::function<Outcome(const Arguments&, Report&)>& run,
-          const std::vector<std::string>& libraries) {
+          const Libraries& libraries) {
     try {
       if (const auto text = information(libraries)) return inform(*text);
       if (!silent_) json_ = json_of_refused(command_line_, declaration_);
@@ -93,10 +93,10 @@ class Session {
 
   // The text of --help, --help=TOPIC, --version, --man or --completion; absent if none of them is
   // given.
-  std::optional<std::string> information(const std::vector<std::string>& libraries) const {
+  std::optional<std::string> information(const Libraries& libraries) const {
     if (asks_for(command_line_, "--help", "-h")) return help_text(declaration_);
     if (auto topic = topic_text(command_line_, declaration_)) return topic;
-    if (asks_for(command_line_, "--version")) return version_text(declaration_, libraries);
+    if (asks_for(command_line_, "--version")) return version_text(declaration_, libraries());
     if (asks_for(command_line_, "--man")) return man_page(declaration_);
     if (const auto shell = completion_shell(command_line_, declaration_)) {
       return completion_script(declaration_, *shell);
@@ -183,8 +183,8 @@ class Session {
 
 int run_tool(int argc, char** argv, const Declaration& declaration,
              const std::function<Outcome(const Arguments&, Report&)>& run,
-             const std::vector<std::string>& libraries,
-             const std::function<void(const FailedRun&)>& on_failure, bool silent) {
+             const Libraries& libraries, const std::function<void(const FailedRun&)>& on_failure,
+             bool silent) {
   secure_standard_streams();
   Session session(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
                   silent);

@@ -89,9 +89,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attn::kernel {
 
-HWY_EXPORT(SpreadOfOpen);
+ATTN_EXPORT(SpreadOfOpen);
 double spread_of_open(const double* x, const double* closed, Index n) {
-  return HWY_DYNAMIC_DISPATCH(SpreadOfOpen)(x, closed, n);
+  return ATTN_CHOSEN(SpreadOfOpen)(x, closed, n);
 }
 
 }  // namespace attn::kernel

@@ -11,6 +11,8 @@
 // Include it after the code that is compiled once per instruction set, outside the namespaces of
 // that code. It has no #pragma once because it is included once per instruction set.
 
+#include "kernel/targets.hpp"
+
 #ifndef ATTN_KERNEL_PREFIX
 #define ATTN_KERNEL_PREFIX
 #endif
@@ -19,8 +21,8 @@
   result kernel##_##T parameters { return kernel<T> arguments; }
 
 #define ATTN_DISPATCH_KERNEL(T, result, name, kernel, parameters, arguments) \
-  HWY_EXPORT(kernel##_##T);                                                  \
-  ATTN_KERNEL_PREFIX result name parameters { return HWY_DYNAMIC_DISPATCH(kernel##_##T) arguments; }
+  ATTN_EXPORT(kernel##_##T);                                                 \
+  ATTN_KERNEL_PREFIX result name parameters { return ATTN_CHOSEN(kernel##_##T) arguments; }
 
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {

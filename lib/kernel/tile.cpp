@@ -232,8 +232,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attn::kernel {
 
-HWY_EXPORT(TargetName);
-const char* simd_description() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+ATTN_EXPORT(TargetName);
+const char* simd_description() { return ATTN_CHOSEN(TargetName)(); }
 
 }  // namespace attn::kernel
 #endif

@@ -61,7 +61,7 @@ void add_columns(MatrixView<const double> tile, double* sum);
 void add_outer(MatrixView<float> tile, const double* row, const double* col);
 void add_outer(MatrixView<double> tile, const double* row, const double* col);
 
-/// The instruction set used on this CPU: "AVX2".
+/// The instruction set in use (targets.hpp): "AVX2".
 const char* simd_description();
 
 }  // namespace attn::kernel

@@ -1,6 +1,7 @@
 """The last bit: results depend neither on the number of threads nor on --memory, and dnas equals
 the first iteration of sinkhorn."""
 
+import re
 import unittest
 
 import numpy as np
@@ -120,6 +121,36 @@ class Bits(ToolTest):
                 for name in ("weights", "out", "col_sum"):
                     # The column potentials differ by a constant of size 1: a few roundings.
                     self.assert_near(name, once[name], dnas[name], 1e-14)
+
+
+class InstructionSets(ToolTest):
+
+    def available(self):
+        done = self.run_tool("attn-compute", "--version", environment={"ATTN_TARGET": "none"},
+                             status=2)
+        form = (r"attn-compute: error: ATTN_TARGET: expected an instruction set of this CPU, "
+                r"one of (.+), not 'none'\n")
+        self.assertRegex(done.err, rf"\A{form}\Z")
+        return re.fullmatch(form, done.err)[1].split(", ")
+
+    def test_each_computes_the_same_up_to_rounding(self):
+        self.write("in.h5", **vectors(np.random.default_rng(5), 2, 70, 300, 33))
+        first = None
+        for name in self.available():
+            with self.subTest(target=name):
+                chosen = {"ATTN_TARGET": name}
+                version = self.run_tool("attn-compute", "--version", environment=chosen)
+                self.assertIn(f"SIMD {name.upper()}\n", version.out.decode())
+                found = self.compute("in.h5", EVERYTHING, "--scheme=dnas", "-q", "--only",
+                                     environment=chosen)
+                first = first or found
+                # 33 and 300 float32 terms of size 1 in another order, and another exp.
+                self.assert_near("out", found["out"], first["out"], 2e-6)
+
+    def test_a_wrong_name_stops_a_run(self):
+        self.write("in.h5", **vectors(np.random.default_rng(6), 1, 3, 3, 3))
+        self.refused("attn-compute", "in.h5", status=2, says=["ATTN_TARGET", "'mmx'"],
+                     environment={"ATTN_TARGET": "mmx"})
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ Ran run(Role role, std::vector<std::string> words, const Run& body,
     const Redirected out(STDOUT_FILENO, out_path.empty() ? folder / "out" : out_path, flags);
     const Redirected err(STDERR_FILENO, folder / "err", flags);
     ran.status = run_tool(
-        static_cast<int>(words.size()), argv.data(), declaration, body, {"HDF5 1.10.8"},
+        static_cast<int>(words.size()), argv.data(), declaration, body,
+        [] { return std::vector<std::string>{"HDF5 1.10.8"}; },
         [&](const FailedRun& failed) {
           ++ran.cleanups;
           ran.failed = failed;

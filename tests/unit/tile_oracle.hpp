@@ -4,7 +4,6 @@
 // bounds.
 
 #include <doctest/doctest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +13,7 @@
 
 #include "guarded.hpp"
 #include "infinity.hpp"
+#include "kernel/targets.hpp"
 #include "kernel/tile.hpp"
 
 namespace attn::tile_oracle {
@@ -53,14 +53,10 @@ class Worst {
 // Runs `body` on every instruction set that was compiled and that this CPU has.
 template <class Body>
 void on_every_target(const Body& body) {
-  struct Restore {
-    ~Restore() { hwy::SetSupportedTargetsForTest(0); }
-  };
-  const auto targets = hwy::SupportedAndGeneratedTargets();
+  const auto targets = kernel::available_targets();
   REQUIRE(!targets.empty());
   for (const std::int64_t target : targets) {
-    const Restore restore;
-    hwy::SetSupportedTargetsForTest(target);
+    const kernel::UseTarget use(target);
     const std::string in_use = kernel::simd_description();
     CAPTURE(in_use);
     REQUIRE(in_use == hwy::TargetName(target));

@@ -90,5 +90,5 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
 
 int main(int argc, char** argv) {
   using namespace attn::tools;
-  return tool_main(argc, argv, declare(), run, numeric_libraries());
+  return tool_main(argc, argv, declare(), run, numeric_libraries);
 }

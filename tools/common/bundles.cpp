@@ -176,13 +176,19 @@ std::string bytes_text(double bytes) {
 
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
-              std::vector<std::string> libraries) {
+              const cli::Libraries& libraries) {
   keep_freed_memory();
   watch_memory();
   io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
-  libraries.insert(libraries.begin(),
-                   {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
+  const cli::Libraries all = [&] {
+    std::vector<std::string> names = {"HDF5 " + io::hdf5_version(),
+                                      "libzip " + io::libzip_version()};
+    for (const std::string& name : libraries ? libraries() : std::vector<std::string>()) {
+      names.push_back(name);
+    }
+    return names;
+  };
   RankedRun ranked(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
                    cli::process_environment);
   bool failed = false;
@@ -193,11 +199,11 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
         const cli::Arguments own = with_shard(with_table_file(arguments));
         require_output_name(own);
         require_restart_options(own);
-        return ranked.run(own, report, libraries, [&](const cli::Arguments& ranks_own) {
+        return ranked.run(own, report, all, [&](const cli::Arguments& ranks_own) {
           return run_watched([&] { return run(ranks_own, report); });
         });
       },
-      libraries,
+      all,
       [&](const cli::FailedRun& failure) {
         failed = true;
         remove_temporaries();

@@ -158,7 +158,7 @@ RankedRun::RankedRun(const cli::Declaration& declaration, const std::vector<std:
 }
 
 cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report,
-                            const std::vector<std::string>& libraries,
+                            const cli::Libraries& libraries,
                             const std::function<cli::Outcome(const cli::Arguments&)>& run) {
   if (refused_) throw Error(*refused_);
   if (!launched_) return run(arguments);
@@ -192,13 +192,13 @@ void RankedRun::start(const cli::Arguments& arguments) {
 }
 
 // The number of threads of the rank that has the fewest: how a head is computed follows from it.
-int RankedRun::agree(const cli::Arguments& arguments, const std::vector<std::string>& libraries) {
+int RankedRun::agree(const cli::Arguments& arguments, const cli::Libraries& libraries) {
   struct Settings {
     std::uint64_t command;
     std::uint64_t libraries;
     std::int64_t threads;
   };
-  const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries),
+  const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries()),
                      arguments.threads};
   const std::vector<Settings> all = kernel::gathered(*ranks_, own);
   int threads = arguments.threads;

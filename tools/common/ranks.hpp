@@ -49,7 +49,7 @@ class RankedRun {
   /// for standard input, and if the ranks were started with different commands; and what `run`
   /// throws.
   cli::Outcome run(const cli::Arguments& arguments, cli::Report& report,
-                   const std::vector<std::string>& libraries,
+                   const cli::Libraries& libraries,
                    const std::function<cli::Outcome(const cli::Arguments&)>& run);
 
   /// To be called after a failure, when the temporaries are removed: ends all ranks. Rank 0 prints
@@ -58,7 +58,7 @@ class RankedRun {
 
  private:
   void start(const cli::Arguments& arguments);
-  int agree(const cli::Arguments& arguments, const std::vector<std::string>& libraries);
+  int agree(const cli::Arguments& arguments, const cli::Libraries& libraries);
   void finish(cli::Report& report);
 
   std::optional<LaunchedRank> launched_;  // if the run is ranked

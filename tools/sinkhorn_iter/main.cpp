@@ -198,5 +198,5 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
 
 int main(int argc, char** argv) {
   return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
-                                attn::tools::numeric_libraries());
+                                attn::tools::numeric_libraries);
 }

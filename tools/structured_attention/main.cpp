@@ -53,5 +53,5 @@ struct Tool {
 
 int main(int argc, char** argv) {
   using namespace attn::tools;
-  return tool_main(argc, argv, declare(), MechanismTool<Tool>::run, numeric_libraries());
+  return tool_main(argc, argv, declare(), MechanismTool<Tool>::run, numeric_libraries);
 }

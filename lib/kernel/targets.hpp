@@ -1,0 +1,40 @@
+#pragma once
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <vector>
+
+/// The instruction set that kernels are run on: of those that were compiled and that this CPU has,
+/// the best one, or the one that the environment's ATTN_TARGET names (avx3, avx2, sse4, ssse3,
+/// scalar, in any case). OpenBLAS has its own choice, OPENBLAS_CORETYPE.
+///
+/// Highway's headers make the tables of kernels. The choice is not left to its library: that
+/// measures the CPU's clock for 3 ms whenever it is loaded.
+namespace attn::kernel {
+
+/// Those that were compiled and that this CPU has, the best first, as HWY_AVX2 and so on.
+std::vector<std::int64_t> available_targets();
+
+/// The one in use. Throws Error(usage) that names what is available if ATTN_TARGET is not.
+const hwy::ChosenTarget& chosen_target();
+
+/// Uses `target` until the end of the scope. Not while kernels run on other threads.
+class UseTarget {
+ public:
+  explicit UseTarget(std::int64_t target);
+  ~UseTarget();
+  UseTarget(const UseTarget&) = delete;
+  UseTarget& operator=(const UseTarget&) = delete;
+};
+
+}  // namespace attn::kernel
+
+/// Defines the table of the versions of a function, in Highway's order: see HWY_EXPORT, of which
+/// the first entry would call Highway's library.
+#define ATTN_EXPORT(function)                                               \
+  constexpr decltype(&HWY_STATIC_DISPATCH(function)) function##_table[] = { \
+      nullptr, HWY_CHOOSE_TARGET_LIST(function), HWY_CHOOSE_FALLBACK(function)}
+
+/// The version for the instruction set in use.
+#define ATTN_CHOSEN(function) (function##_table[attn::kernel::chosen_target().GetIndex()])
