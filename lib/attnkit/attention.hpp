@@ -86,6 +86,12 @@ struct AttentionOptions {
   /// k. Otherwise scores that are surely small take a shorter way.
   bool same_if_rescaled = false;
 
+  /// Takes the products of q and k, all of them bfloat16 numbers (in float32, with lower halves of
+  /// 0), by instructions for them where the CPU has those; the bits are the same everywhere. Scores
+  /// are as accurate as in float32, but numbers below 2⁻⁶⁰ count as 0. Only AttentionPlan<float>,
+  /// with the energies scaled-dot and dot of q and k, and attention that is not repeated.
+  bool bf16 = false;
+
   double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
   double alpha = 1;     ///< for fenchel: multiplies the scale; finite
   Stopping stopping;    ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c

@@ -91,6 +91,8 @@ class Declaration {
   Declaration& letter(char letter);
   /// Adds --seed, for tools that use randomness.
   Declaration& seeded();
+  /// Lets --precision be bf16, for tools that make scores of q and k.
+  Declaration& bf16();
   /// Adds --allow-external to the common options, for tools that open inputs although their role
   /// has no INPUT.
   Declaration& allow_external();
@@ -201,6 +203,7 @@ class Arguments {
   std::int64_t memory = 0;  ///< --memory in bytes
   std::uint64_t seed = 0;
   std::optional<bool> f64;  ///< --precision; if absent, the tool decides
+  bool bf16 = false;        ///< --precision bf16: float32, and products of bfloat16 for scores
   std::string tmpdir;       ///< --tmpdir, TMPDIR, /tmp
   enum class Progress { automatic, always, never } progress = Progress::automatic;
   std::optional<std::string> json;  ///< --json: "" for standard output, else the file

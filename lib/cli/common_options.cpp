@@ -163,11 +163,20 @@ std::vector<Common> common_options() {
   return all;
 }
 
+void offer_bf16(Option& option) {
+  option.values.push_back("bf16");
+  option.help +=
+      " bf16 is f32 with faster scores of q and k, on CPUs with AVX512-BF16, if their numbers are "
+      "bfloat16; the energy is scaled-dot or dot. Each score's error is at most d 2^-24 times the "
+      "sum of |q_c k_c|, as in f32, and numbers below 2^-60 count as 0.";
+}
+
 // Adds the common options that some role of the tool has, each restricted to the verbs with it.
 void add_common_options(const Declaration::Impl& declaration, std::vector<Option>& options) {
   for (Common& common : common_options()) {
     Option& option = common.option;
     option.section = common_heading;
+    if (option.name == "precision" && declaration.bf16) offer_bf16(option);
     if (declaration.verbs.empty()) {
       if (common.has(declaration.role)) options.push_back(std::move(option));
       continue;

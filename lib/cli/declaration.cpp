@@ -204,6 +204,11 @@ Declaration& Declaration::several_inputs() {
   return *this;
 }
 
+Declaration& Declaration::bf16() {
+  impl_->bf16 = true;
+  return *this;
+}
+
 Declaration& Declaration::allow_external() {
   Option option = external_links_option();
   option.section = common_heading;

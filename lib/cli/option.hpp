@@ -72,6 +72,7 @@ struct Declaration::Impl {
   std::vector<std::string> for_verbs;  ///< the verbs that accept the next option; none: all
 
   bool several_inputs = false;
+  bool bf16 = false;  // among the words of --precision
 
   std::string verb_placeholder;
   std::vector<Verb> verbs;

@@ -254,6 +254,7 @@ class Parser {
     if (has("seed")) a.seed = std::get<std::uint64_t>(values.at("seed"));
     const std::string precision = text("precision");
     if (!precision.empty()) a.f64 = precision == "f64";
+    a.bf16 = precision == "bf16";
     a.tmpdir = resolve_tmpdir(text("tmpdir"), environment_);
     values["tmpdir"] = a.tmpdir;
     const std::string progress = text("progress");

@@ -13,6 +13,10 @@ const EnergyDescription& gaussian_energy();
 const EnergyDescription& bilinear_energy();
 const EnergyDescription& mlp_energy();
 
+/// The same energy of bfloat16 numbers in float32, see make_bf16_energy. Throws Error(usage) unless
+/// the energy is scaled-dot or dot.
+const EnergyDescription& in_bf16(const EnergyDescription& energy);
+
 /// The names of the operands of `energies`, in their order, for programs that are linked without
 /// the mathematics.
 inline constexpr std::array energy_operand_names = {"w", "w1", "w2", "b1"};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/view.hpp"
 
@@ -35,6 +36,16 @@ T largest_magnitude(MatrixView<const T> matrix) {
     largest = std::max(largest, largest_magnitude(matrix.row(i), matrix.cols));
   }
   return largest;
+}
+
+/// max_i ‖row i‖; 0 for an empty matrix.
+template <class T>
+double largest_norm(MatrixView<const T> matrix) {
+  double largest = 0;
+  for (Index i = 0; i < matrix.rows; ++i) {
+    largest = std::max(largest, squared_norm(matrix.row(i), matrix.cols));
+  }
+  return std::sqrt(largest);
 }
 
 }  // namespace attn::kernel

@@ -67,18 +67,21 @@ struct Scaled {
   }
 };
 
-// The left-hand factor: element (r, k) is at[r * row + k * step].
+// The left-hand factor: element (r, k) is at[r * row + k * step]. `add` adds its product with a
+// vector of the panel.
 template <class T>
 struct AsItLies {
   const T* at;
   Index row;
   static constexpr Index step = 1;
+  static HWY_INLINE Vec<T> add(Vec<T> x, Vec<T> b, Vec<T> sum) { return hn::MulAdd(x, b, sum); }
 };
 template <class T>
 struct Transposed {
   const T* at;
   Index step;
   static constexpr Index row = 1;
+  static HWY_INLINE Vec<T> add(Vec<T> x, Vec<T> b, Vec<T> sum) { return hn::MulAdd(x, b, sum); }
 };
 template <class T>
 AsItLies<T> rows_from(AsItLies<T> a, Index i) {
@@ -103,7 +106,7 @@ HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, 
     unrolled<tile_vectors>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, panel + v * lanes<T>()); });
     unrolled<R>([&](auto r) HWY_ATTR {
       const Vec<T> x = hn::Set(d, left[r * a.row + k * a.step]);
-      unrolled<tile_vectors>([&](auto v) HWY_ATTR { sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]); });
+      unrolled<tile_vectors>([&](auto v) HWY_ATTR { sum[r][v] = Left::add(x, b[v], sum[r][v]); });
     });
     panel += Width<T>();
   }

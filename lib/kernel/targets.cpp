@@ -74,6 +74,15 @@ std::vector<std::int64_t> available_targets() {
 
 const hwy::ChosenTarget& chosen_target() { return chosen(); }
 
+bool has_bf16_products() {
+#if HWY_ARCH_X86
+  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 UseTarget::UseTarget(std::int64_t target) { chosen().Update(target); }
 UseTarget::~UseTarget() { chosen().Update(wanted_target()); }
 

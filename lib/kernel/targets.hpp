@@ -19,6 +19,9 @@ std::vector<std::int64_t> available_targets();
 /// The one in use. Throws Error(usage) that names what is available if ATTN_TARGET is not.
 const hwy::ChosenTarget& chosen_target();
 
+/// Whether the one in use has products of bfloat16 numbers (AVX512-BF16).
+bool has_bf16_products();
+
 /// Uses `target` until the end of the scope. Not while kernels run on other threads.
 class UseTarget {
  public:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "energy/table.hpp"
 #include "plan/option_checks.hpp"
 #include "plan/regions.hpp"
 #include "plan/repeated_scores.hpp"
@@ -206,6 +207,7 @@ void AttentionLayout::take_energy(const AttentionShapes& shapes, const Attention
   const bool usual = options.energy.empty();
   recipe.energy = &energy_called(usual ? description_of(options.scheme).usual_energy()
                                        : std::string_view(options.energy));
+  if (options.bf16) recipe.energy = &in_bf16(*recipe.energy);
   if (recipe.energy->needs_equal_depths() && q.cols() != k.cols()) {
     throw Error(Failure::input, "k: last axis is " + std::to_string(k.cols()) + ", q has " +
                                     std::to_string(q.cols()));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "attnkit/attention.hpp"
@@ -13,7 +14,11 @@
 namespace attn {
 namespace {
 
+template <class T>
 AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions& options) {
+  if (options.bf16 && !std::is_same_v<T, float>) {
+    throw Error(Failure::usage, "bfloat16 products are taken in float32");
+  }
   AttentionLayout layout(shapes, options);
   layout.scheme.kept_bytes = options.kept_bytes;
   return layout;
@@ -25,7 +30,7 @@ template <class T>
 class AttentionPlan<T>::Impl {
  public:
   Impl(const AttentionShapes& shapes, const AttentionOptions& options, int threads)
-      : layout_(layout_of(shapes, options)),
+      : layout_(layout_of<T>(shapes, options)),
         problems_(layout_.leading, threads,
                   most_slots(layout_.queries(), layout_.keys(), sizeof(T))),
         arrays_(shapes, layout_),

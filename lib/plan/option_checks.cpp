@@ -77,6 +77,9 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
   require(scheme.is_iterated() || options.kept_bytes == 0,
           "kept_bytes requires the scheme sinkhorn");
   require_stopping(options.stopping, scheme);
+  require(!options.bf16 || source_of(shapes) == ScoreSource::vectors,
+          "bfloat16 products require the operands q and k");
+  require(!options.bf16 || !options.repetition, "bfloat16 products do not go with a repetition");
   const bool ready_made = source_of(shapes) == ScoreSource::ready_made;
   require(!ready_made || options.energy.empty(), "ready-made scores have no energy");
   require(!ready_made || shapes.energy.empty(), "ready-made scores have no operands of an energy");

@@ -13,22 +13,12 @@ namespace attn {
 namespace {
 
 template <class T>
-double largest_norm(MatrixView<const T> rows) {
-  double largest = 0;
-  for (Index i = 0; i < rows.rows; ++i) {
-    const double norm = kernel::squared_norm(rows.row(i), rows.cols);
-    largest = std::max(largest, norm);
-  }
-  return std::sqrt(largest);
-}
-
-template <class T>
 class DotEnergy final : public Energy<T> {
  public:
   DotEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
       : product_(q, k, static_cast<T>(scale)),
         scale_(std::abs(static_cast<double>(static_cast<T>(scale)))),
-        norms_(largest_norm(q) * largest_norm(k)) {}
+        norms_(kernel::largest_norm(q) * kernel::largest_norm(k)) {}
 
   Index rows() const override { return product_.rows(); }
   Index cols() const override { return product_.cols(); }
@@ -60,7 +50,7 @@ class GaussianEnergy final : public Energy<T> {
     // The scale as rounded to T, so that both parts of the square have the same one.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
-    const double norms = largest_norm(q_) + largest_norm(k_);
+    const double norms = kernel::largest_norm(q_) + kernel::largest_norm(k_);
     bound_ = norms * norms * std::max(1.0, std::abs(static_cast<double>(scale_)));
   }
 

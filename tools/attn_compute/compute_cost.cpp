@@ -130,8 +130,8 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   result["scheme"] = scheme;
   result["shape"] = shape;
   report_run_cost(
-      {fmt::format("{} of {} in {}", scheme, times(shape), f64 ? "float64" : "float32"), plan.bytes,
-       bytes, arguments.compress > 0,
+      {fmt::format("{} of {} in {}", scheme, times(shape), precision_words(options.scores, f64)),
+       plan.bytes, bytes, arguments.compress > 0,
        fmt::format("{:.3g} flops{}", flops, description.is_iterated() ? " at most" : "")},
       report);
   result["flops"] = flops;

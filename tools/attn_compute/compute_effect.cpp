@@ -25,7 +25,7 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   if (task.options.repetition) {
     for (const auto& [name, value] : repetition_settings(task.options)) settings[name] = value;
   }
-  settings["attn_precision"] = task.f64 ? "f64" : "f32";
+  settings["attn_precision"] = precision_name(task.options.scores, task.f64);
   if (description.has_preference()) settings["attn_alpha"] = task.options.scores.alpha;
   if (description.is_mixture() && arguments.number("hybrid")) {
     settings["attn_hybrid"] = *arguments.number("hybrid");

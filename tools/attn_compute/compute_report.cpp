@@ -52,7 +52,7 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
   }
   output.attribute("attn_scheme", options.name);
   if (options.repetition) write_settings(repetition_settings(options), output);
-  output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
+  output.attribute("attn_precision", precision_name(options.scores, f64));
   output.attribute("attn_status", status_name(totals.worst.status));
   if (input.share) {
     input.share->rank({{"attn_status"}, {static_cast<double>(totals.worst.status)}});
@@ -94,7 +94,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   cli::Outcome outcome;
   outcome.summary = fmt::format("{}, {} in {}", options.name,
                                 times(join(input.leading, {input.queries, input.keys})),
-                                f64 ? "float64" : "float32") +
+                                precision_words(options.scores, f64)) +
                     remarks(options.name, totals);
   if (!found.log_likelihood.empty()) {
     outcome.summary += fmt::format(", log-likelihood {:.10g}", found.log_likelihood.back());

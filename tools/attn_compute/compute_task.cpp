@@ -129,7 +129,7 @@ ProblemUnits ComputeTask::units() const {
 
 void ComputeTask::report_params(cli::Report& report) const {
   report_score_options(options.scores, input.causal, report);
-  report.params()["precision"] = f64 ? "f64" : "f32";
+  report.params()["precision"] = precision_name(options.scores, f64);
 }
 
 }  // namespace attn::tools

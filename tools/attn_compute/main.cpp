@@ -104,6 +104,7 @@ cli::Declaration declare() {
             "All layers of a model's dump.");
   d.example("attn-compute --scheme dnas --emit out,grad_q,grad_k,grad_v layer3.h5 -o g.h5",
             "Gradients; layer3.h5 holds grad_out.");
+  d.bf16();
   d.exit_status(
       1, "sinkhorn did not converge; the results are written with attn_status not_converged");
   return d;

@@ -62,6 +62,10 @@ std::optional<Repetition> repetition_of(const cli::Arguments& arguments) {
 }
 
 void require_repeatable(const ComputeOptions& options, const AttentionInput& input) {
+  if (options.scores.bf16) {
+    throw Error(Failure::usage,
+                fmt::format("--precision bf16 does not go with --scheme {}", options.name));
+  }
   require_repetition(*options.repetition, options.scheme.scheme,
                      input.recipe(options.scheme.scheme), input.q.has_value(),
                      !input.bias || input.bias->cols == 1, input.sink.has_value());

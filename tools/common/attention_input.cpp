@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
+#include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
 #include "score/relative_bias.hpp"
 
@@ -80,6 +81,11 @@ Vectors projected(const io::InputBundle& bundle, const std::string& bias_name,
   return made;
 }
 
+const EnergyDescription& energy_in_use(const ScoreOptions& options, Scheme scheme) {
+  const EnergyDescription& energy = energy_called(options.energy_of(scheme));
+  return options.bf16 ? in_bf16(energy) : energy;
+}
+
 }  // namespace
 
 std::string Vectors::address() const {
@@ -97,6 +103,9 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     : options(score_options) {
   for (const Scheme scheme : schemes) {
     (description_of(scheme).has_preference() ? with_preference : with_plain) = true;
+  }
+  if (options.bf16 && options.source != ScoreOptions::Source::vectors) {
+    throw Error(Failure::usage, "--precision bf16 requires scores of q and k (--from qk)");
   }
   switch (options.source) {
     case ScoreOptions::Source::vectors:
@@ -202,7 +211,7 @@ void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
 }
 
 const EnergyDescription& AttentionInput::energy() const {
-  return energy_called(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel));
+  return energy_in_use(options, with_plain ? Scheme::unas : Scheme::fenchel);
 }
 
 EnergySizes AttentionInput::sizes() const {
@@ -223,7 +232,7 @@ EnergySizes AttentionInput::sizes() const {
 
 ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
   ScoreRecipe recipe;
-  recipe.energy = &energy_called(options.energy_of(scheme));
+  recipe.energy = &energy_in_use(options, scheme);
   recipe.scale = options.scale * (description_of(scheme).has_preference() ? options.alpha : 1);
   if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
   recipe.causal = causal != Causal::none;

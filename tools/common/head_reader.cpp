@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <span>
+#include <type_traits>
 
+#include "kernel/bf16.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
 
@@ -22,6 +24,16 @@ void require_finite(const io::InputDataset& dataset, const Shape& start, const S
 template <class T>
 bool same_rows(const Block<T>& block, RowRange rows) {
   return block.first == rows.first && block.rows == rows.last - rows.first;
+}
+
+// The block must hold bfloat16 numbers only.
+void require_bf16(const Operand& operand, Index problem, const Block<float>& block) {
+  const Index size = block.rows * block.cols;
+  const Index bad = kernel::first_not_bf16(block.values.data(), size);
+  if (bad == size) return;
+  const BlockAxes axes(operand, operand.block(problem), block.first, block.rows, 0, block.cols);
+  refuse_element(operand.dataset, axes.start, axes.count, bad, block.values[bad],
+                 "bfloat16 numbers (--precision bf16)");
 }
 
 bool same_range(const TileRange& a, const TileRange& b) {
@@ -110,6 +122,12 @@ void HeadReader<T>::read_vectors(Head<T>& head) {
     const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
     head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
     head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
+    if constexpr (std::is_same_v<T, float>) {
+      if (input_.options.bf16) {
+        require_bf16(input_.q->input, head.problem, *head.q_block_);
+        require_bf16(input_.k->input, head.problem, *head.k_block_);
+      }
+    }
     arrays.q = head.q_block_->view();
     arrays.k = head.k_block_->view();
     read_energy_operands(head);

@@ -230,6 +230,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     throw Error(Failure::usage, "--energy has no effect on ready-made scores",
                 arguments.given("from") ? "" : "--from qk computes scores from q and k");
   }
+  options.bf16 = arguments.bf16;
   options.layout = resolve_word(layouts, "layout", arguments, recorded);
   // Scores that a tool wrote contain the terms of its run.
   const bool contained = options.source == ScoreOptions::Source::scores && recorded != nullptr &&
@@ -369,6 +370,14 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
   }
   if (options.query_offset) params["query_offset"] = *options.query_offset;
   if (options.softcap) params["softcap"] = *options.softcap;
+}
+
+std::string precision_name(const ScoreOptions& options, bool f64) {
+  return options.bf16 ? "bf16" : f64 ? "f64" : "f32";
+}
+
+std::string precision_words(const ScoreOptions& options, bool f64) {
+  return options.bf16 ? "bfloat16" : f64 ? "float64" : "float32";
 }
 
 std::string ScoreOptions::energy_of(Scheme scheme) const {

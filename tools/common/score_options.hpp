@@ -43,6 +43,7 @@ struct ScoreOptions {
   std::optional<Index> query_offset;  ///< the position of query 0; else the dataset query_offset
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
+  bool bf16 = false;  ///< products of bfloat16 numbers, in float32
 
   /// Whether scores depend on the positions of queries and keys.
   bool by_position() const {
@@ -52,6 +53,12 @@ struct ScoreOptions {
   /// A scheme with a preference has a usual energy of its own (SchemeDescription::usual_energy).
   std::string energy_of(Scheme scheme) const;
 };
+
+/// "f32", "f64" or "bf16".
+std::string precision_name(const ScoreOptions& options, bool f64);
+
+/// The same in words: "float32", "float64" or "bfloat16".
+std::string precision_words(const ScoreOptions& options, bool f64);
 
 /// The purpose of the scores: attention; transport, which may have a cost; the dual, only for inner
 /// products.

@@ -17,7 +17,7 @@ Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
        score_settings(options.scores, Scheme::unas, task.input.causal)) {
     settings[name] = value;
   }
-  settings["precision"] = options.f64 ? "f64" : "f32";
+  settings["precision"] = precision_name(options.scores, options.f64);
   settings["attn_alpha"] = options.scores.alpha;
   const auto hybrid = arguments.number("hybrid");
   settings["attn_hybrid"] = hybrid ? Setting(*hybrid) : root_setting(task.bundle, "attn_hybrid");

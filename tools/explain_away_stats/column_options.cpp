@@ -89,6 +89,9 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle) {
   ColumnOptions options;
   options.scores = resolve_score_options(arguments, &bundle);
+  if (!arguments.given("precision")) {
+    options.scores.bf16 = bundle.text_attribute("attn_precision") == "bf16";
+  }
   const bool computable = has_scores(bundle, options.scores.source);
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
@@ -140,8 +143,8 @@ void complete_column_options(const cli::Arguments& arguments, const io::InputBun
   options.f64 = input.any_float64 || (options.wants(stored) && bundle.has("weights") &&
                                       bundle.dataset("weights").dtype() == DType::f64);
   if (const auto recorded = bundle.text_attribute("attn_precision")) {
-    if (*recorded != "f32" && *recorded != "f64") {
-      refuse_attribute(bundle, "attn_precision", *recorded, "expected f32 or f64");
+    if (*recorded != "f32" && *recorded != "f64" && *recorded != "bf16") {
+      refuse_attribute(bundle, "attn_precision", *recorded, "expected f32, f64 or bf16");
     }
     options.f64 = *recorded == "f64";
   }

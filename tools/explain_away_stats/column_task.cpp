@@ -68,7 +68,7 @@ void ColumnTask::report_params(cli::Report& report) const {
   if (params["hybrid"].is_array() && params["hybrid"].size() == 1) {
     params["hybrid"] = params["hybrid"].front();
   }
-  params["precision"] = options().f64 ? "f64" : "f32";
+  params["precision"] = precision_name(options().scores, options().f64);
   params["scheme"] = options().schemes;
 }
 
@@ -115,7 +115,7 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
   const double bytes = arguments.output ? heads * vectors * sizeof(double) : 0;
   report.result()["shape"] = shape;
   report_run_cost({fmt::format("column sums of {} in {}", times(shape),
-                               task.options().f64 ? "float64" : "float32"),
+                               precision_words(task.options().scores, task.options().f64)),
                    plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops", flops)},
                   report);
   report.result()["flops"] = flops;

@@ -85,6 +85,7 @@ cli::Declaration declare() {
   declare_ranks(d);
   declare_restart(d);
   d.several_inputs();
+  d.bf16();
   declare_column_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "Compare unas and dnas.");
   d.example("explain-away-stats --epsilon 1e-8,1e-3 --json=stats.json layer3.h5",
@@ -144,7 +145,7 @@ std::string heading_of(const ColumnTask& task) {
       input.q ? scores.energy_of(task.options().scored_schemes().front()) : "as stored";
   return fmt::format("{}: {}, {}, {}", task.bundle.description(),
                      times(join(input.leading, {input.queries, input.keys})), energy,
-                     task.options().f64 ? "float64" : "float32");
+                     precision_words(task.options().scores, task.options().f64));
 }
 
 // One row for each point of a sweep and scheme, pooled over the heads of a section.
