@@ -33,6 +33,14 @@ class UseTarget {
 
 }  // namespace attn::kernel
 
+#if HWY_IDE || ((HWY_TARGETS & (HWY_TARGETS - 1)) == 0)
+
+// One version only.
+#define ATTN_EXPORT(function) static_assert(true, "a semicolon follows")
+#define ATTN_CHOSEN(function) HWY_STATIC_DISPATCH(function)
+
+#else
+
 /// Defines the table of the versions of a function, in Highway's order: see HWY_EXPORT, of which
 /// the first entry would call Highway's library.
 #define ATTN_EXPORT(function)                                               \
@@ -41,3 +49,5 @@ class UseTarget {
 
 /// The version for the instruction set in use.
 #define ATTN_CHOSEN(function) (function##_table[attn::kernel::chosen_target().GetIndex()])
+
+#endif
