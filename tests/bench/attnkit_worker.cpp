@@ -1,6 +1,5 @@
-// The library as timed by tests/bench/run, and the matrix product that it is compared with.
+// The library as timed by tests/bench/run.
 
-#include <cblas.h>
 #include <omp.h>
 
 #include <memory>
@@ -90,23 +89,6 @@ bench::Contest attention(const bench::Problem& given) {
   return contest;
 }
 
-bench::Contest product(const bench::Problem& problem) {
-  const auto size = static_cast<std::size_t>(problem.length * problem.length);
-  const auto matrices = std::make_shared<std::vector<float>>(3 * size, 1.0F);
-  bench::Contest contest;
-  contest.variants = {{"sgemm", [n = static_cast<blasint>(problem.length), size, matrices] {
-                         float* a = matrices->data();
-                         openblas_set_num_threads(omp_get_max_threads());
-                         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n,
-                                     a + size, n, 0, a + 2 * size, n);
-                       }}};
-  return contest;
-}
-
 }  // namespace
 
-int main() {
-  return bench::serve([](const bench::Problem& problem) {
-    return problem.scheme == "product" ? product(problem) : attention(problem);
-  });
-}
+int main() { return bench::serve(attention); }

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conditions import has_avx512
+
 HERE = Path(__file__).resolve().parent
+# Seconds: shorter runs have an untimed one before them, longer ones take part in every third turn.
+SHORT, LONG = 0.3, 2
 
 
 class Missing(Exception):
@@ -45,6 +49,22 @@ class Worker:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def in_turn(workers, runs, rarely=()):
+    """Seconds of each worker by name: of each of `runs` turns or, where it takes long or `rarely`
+    names it, of every third one."""
+    seconds = {name: [] for name in workers}
+    for turn in range(runs):
+        for name, worker in workers.items():
+            found = seconds[name]
+            if turn % 3 and (name in rarely or found[-1] > LONG):
+                continue
+            # Caches and threads as after a run of its own.
+            if name not in rarely and (not found or found[-1] < SHORT):
+                worker.time()
+            found.append(worker.time())
+    return seconds
 
 
 class Tool:
@@ -94,58 +114,66 @@ def onednn_worker(build, environment):
     return Worker([program], environment, "")
 
 
-def settings(threads):
-    """Environments: for all, and for PyTorch and NumPy."""
-    omp = {"OMP_NUM_THREADS": str(threads), "BENCH_THREADS": str(threads)}
+def settings(conditions):
+    """Environments: for all, for those that keep memory, for peers, and for PyTorch."""
+    threads = str(conditions.threads)
+    omp = {"OMP_NUM_THREADS": threads, "BENCH_THREADS": threads}
     # Freed memory is kept instead of being returned and faulted in again, which can cost several
     # times the computation: nothing is mapped separately, and threads share one heap that is never
     # trimmed. (A mapping threshold above 32 MB would be ignored.)
-    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_ARENA_MAX": "1",
+    kept = {**omp, "MALLOC_MMAP_MAX_": "0", "MALLOC_ARENA_MAX": "1",
             "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+    peers = {**kept, **conditions.peer()}
     # PyTorch does not use AVX-512 by default on every CPU.
-    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    wide = all(flag in flags for flag in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
-    return omp, {**omp, **kept}, {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
+    wide = {"ATEN_CPU_CAPABILITY": "avx512"} if has_avx512(conditions.target) else {}
+    return omp, kept, peers, {**peers, **wide}
+
+
+def attn_bench(conditions, case, environment=None):
+    """attn-bench on one of its cases (library.cpp)."""
+    command = [conditions.build / "attn-bench", "--threads", conditions.threads, "--serve", case]
+    return Worker(command, environment or {}, "")
 
 
 NO_TORCH = "python3-torch is not installed (scripts/install-deps peers)"
 
 
-def contenders(build, threads):
+def contenders(conditions):
     """Names, and functions that start them; the others are compared with the first."""
-    omp, kept, torch = settings(threads)
+    omp, _, peers, torch = settings(conditions)
+    build = conditions.build
     return {
         "attnkit": lambda: Worker([build / "attn-bench-worker"], omp, ""),
-        "sgemm": lambda: Worker([build / "attn-bench-worker"], omp, ""),
-        "tool": lambda: Tool(build / "bin/attn-compute", threads),
-        "NumPy": lambda: python_worker("numpy_worker.py", {**kept, "OMP_NUM_THREADS": "1"}),
-        "PyTorch": lambda: python_worker("torch_worker.py", {**kept, **torch}, NO_TORCH),
+        "sgemm": lambda: attn_bench(conditions, "gemm:4096", conditions.peer()),
+        "tool": lambda: Tool(build / "bin/attn-compute", conditions.threads),
+        "NumPy": lambda: python_worker("numpy_worker.py", {**peers, "OMP_NUM_THREADS": "1"}),
+        "PyTorch": lambda: python_worker("torch_worker.py", torch, NO_TORCH),
         "oneDNN": lambda: onednn_worker(build, omp),
     }
 
 
-def solvers(build, threads):
+def solvers(conditions):
     """The same for Sinkhorn and the dual."""
-    _, kept, torch = settings(threads)
+    _, kept, peers, torch = settings(conditions)
     return {
-        "attnkit": lambda: Worker([build / "attn-bench-solver-worker"], kept, ""),
-        "POT": lambda: python_worker("pot_worker.py", kept,
+        "attnkit": lambda: Worker([conditions.build / "attn-bench-solver-worker"], kept, ""),
+        "POT": lambda: python_worker("pot_worker.py", peers,
                                      "python3-pot is not installed (scripts/install-deps peers)"),
-        "PyTorch": lambda: python_worker("torch_sinkhorn_worker.py", {**kept, **torch}, NO_TORCH),
-        "NumPy": lambda: python_worker("dual_worker.py", kept,
+        "PyTorch": lambda: python_worker("torch_sinkhorn_worker.py", torch, NO_TORCH),
+        "NumPy": lambda: python_worker("dual_worker.py", peers,
                                        "python3-scipy is not installed (scripts/install-deps peers)"),
     }
 
 
-def mechanism_contenders(build, threads):
+def mechanism_contenders(conditions):
     """The same for recurrent mechanisms."""
-    _, kept, torch = settings(threads)
+    _, kept, _, torch = settings(conditions)
 
     def pytorch():
-        return python_worker("torch_mechanism_worker.py", {**kept, **torch}, NO_TORCH)
+        return python_worker("torch_mechanism_worker.py", torch, NO_TORCH)
 
     return {
-        "attnkit": lambda: Worker([build / "attn-bench-mechanism-worker"], kept, ""),
+        "attnkit": lambda: Worker([conditions.build / "attn-bench-mechanism-worker"], kept, ""),
         "loop of cells": pytorch,
         "PyTorch": pytorch,
     }

@@ -62,7 +62,7 @@ def _measure(folder, strided, runs):
     return seconds
 
 
-def print_dump(runs):
+def print_dump(conditions):
     """Measures and prints; None without torch or h5py."""
     print("dump-attention: GB/s of writing float32, and its share of h5py's")
     sys.path.insert(0, str(SCRIPTS))
@@ -71,7 +71,7 @@ def print_dump(runs):
     try:
         for kind in ("contiguous", "strided"):
             with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-                seconds = _measure(Path(folder), kind == "strided", runs)
+                seconds = _measure(Path(folder), kind == "strided", conditions.runs)
             size = 4 * TENSORS * SHAPE[0] * SHAPE[1] * SHAPE[2] * SHAPE[3]
             medians = {name: statistics.median(times) for name, times in seconds.items()}
             share = {name: median / medians["dump-attention"] for name, median in medians.items()}

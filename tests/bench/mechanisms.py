@@ -149,16 +149,16 @@ def measure(start, case, runs):
     }
 
 
-def print_mechanisms(build, threads, runs):
+def print_mechanisms(conditions):
     """Measures, and prints line by line."""
-    start = mechanism_contenders(build, threads)
+    start = mechanism_contenders(conditions)
     peers = [contender for contender in start if contender != "attnkit"]
     print("mechanisms: seconds, and in brackets their time over ours; MB of our process, at half the "
           "first length and at all of it")
     print(f"{'':34}{'attnkit':>9}" + "".join(f"{peer:>16}" for peer in peers) + f"{'MB':>14}")
     figures = []
     for case in CASES:
-        f = measure(start, case, runs)
+        f = measure(start, case, conditions.runs)
         figures.append(f)
         cells = "".join(
             f"{f['median'][peer]:>9.2f} ({f['speedup'][peer]:.1f})" if peer in f["median"]

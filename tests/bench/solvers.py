@@ -10,14 +10,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from contenders import Missing, solvers
+from contenders import Missing, in_turn, solvers
 
 # Points per side; the two numbers of iterations whose times are subtracted, so that work done once
-# (the kernel, the plan that POT returns) is not counted; repetitions.
-ITERATIONS = {512: (100, 2100, 7), 1024: (50, 1050, 7), 2048: (20, 320, 5), 4096: (10, 110, 3),
-              8192: (5, 45, 3)}
+# (the kernel, the plan that POT returns) is not counted.
+ITERATIONS = {512: (100, 2100), 1024: (50, 550), 2048: (20, 170), 4096: (10, 60), 8192: (5, 25)}
 # For sinkhorn_log, which is compared with the library's figure.
-LOG_ITERATIONS = {512: (2, 22, 3), 1024: (2, 12, 3), 2048: (2, 7, 3), 4096: (2, 5, 3)}
+LOG_ITERATIONS = {512: (2, 22), 1024: (2, 12), 2048: (2, 7), 4096: (2, 5)}
 TO_TOLERANCE = [512, 1024, 2048]
 # Points; reg and rho of unbalanced transport, reg of the divergence.
 PENALISED, UNBALANCED, DIVERGENCE = 4096, [(0.1, 1), (0.05, 1), (0.05, 10)], [0.5]
@@ -25,7 +24,6 @@ BATCH = (16, 1024, 1)
 # Problems and their size, 20 iterations each.
 BULK = [(400000, 4, 1), (20000, 16, 1), (1000, 64, 1)]
 DUALS = [(128, 128, 64), (16, 512, 768)]  # queries, templates, their length
-RUNS = 7
 # Largest difference of potentials (of lambda), relative to the largest. The solvers stop at
 # different points: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is about 1e-7.
 CLOSE = {"f64": 1e-9, "f32": 1e-4, "bulk": 1e-5, "tolerance": 1e-6, "penalised": 1e-4, "dual": 1e-7, "dual-scipy": 1e-5}
@@ -65,26 +63,15 @@ class Contest:
         self.holder.cleanup()
 
 
-def in_turn(workers, runs):
-    seconds = {name: [] for name in workers}
-    for _ in range(runs):
-        for name, worker in workers.items():
-            # Caches and threads as after a run of its own.
-            if not seconds[name] or seconds[name][-1] < 0.3:
-                worker.time()
-            seconds[name].append(worker.time())
-    return seconds
-
-
 def points(contest, length):
     random = np.random.default_rng(1)
     for name in "xy":
         contest.write(name, random.standard_normal((length, 2)))
 
 
-def per_iteration(start, programs, scheme, kind, length, plan):
-    """Seconds per iteration of each program: medians of the differences of each turn."""
-    fewer, more, runs = plan
+def per_iteration(start, programs, scheme, kind, length, plan, runs):
+    """Seconds per iteration of each program, from the medians of both numbers of iterations."""
+    fewer, more = plan
     contests, workers = [], {}
     for count in (fewer, more):
         contest = Contest(start, (1, length, 1), "potentials")
@@ -97,16 +84,16 @@ def per_iteration(start, programs, scheme, kind, length, plan):
     seconds = in_turn(workers, runs)
     for contest in contests:
         contest.close()
-    return [statistics.median(np.subtract(seconds[program, more], seconds[program, fewer])) / (more - fewer)
-            for program in programs]
+    medians = {key: statistics.median(found) for key, found in seconds.items()}
+    return [(medians[program, more] - medians[program, fewer]) / (more - fewer) for program in programs]
 
 
 def skipped(why):
     print(f"skipped: {why}\n")
 
 
-def print_sinkhorn(build, threads):
-    start = solvers(build, threads)
+def print_sinkhorn(conditions):
+    start = solvers(conditions)
     figures = []
 
     def tell(what, ours, theirs, **more):
@@ -118,7 +105,7 @@ def print_sinkhorn(build, threads):
         points(contest, PENALISED)
         for program in ("attnkit", "POT"):
             contest.add(program, program, scheme, direction, CLOSE["penalised"])
-        medians = {name: statistics.median(t) for name, t in contest.times(3).items()}
+        medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         tell(what, medians["attnkit"], medians["POT"], variant=contest.chosen)
 
     print("sinkhorn: ms, ours and theirs, and theirs over ours; squared distances of Gaussian points in the")
@@ -127,11 +114,13 @@ def print_sinkhorn(build, threads):
         library = {}
         for kind in ("f64", "f32"):
             for length, plan in ITERATIONS.items():
-                ours, theirs = per_iteration(start, ["attnkit", "POT"], "sinkhorn", kind, length, plan)
+                ours, theirs = per_iteration(start, ["attnkit", "POT"], "sinkhorn", kind, length, plan,
+                                             conditions.runs)
                 library[kind, length] = ours
                 tell(f"an iteration, {kind}, {length}: POT sinkhorn", ours, theirs)
         for length, plan in LOG_ITERATIONS.items():
-            (theirs,) = per_iteration(start, ["POT"], "sinkhorn-log", "f64", length, plan)
+            (theirs,) = per_iteration(start, ["POT"], "sinkhorn-log", "f64", length, plan,
+                                       conditions.runs)
             tell(f"an iteration, f64, {length}: POT sinkhorn_log", library["f64", length], theirs)
         for length in TO_TOLERANCE:
             contest = Contest(start, (1, length, 1), "potentials")
@@ -139,7 +128,7 @@ def print_sinkhorn(build, threads):
             direction = "f64,reg=0.005,tolerance=1e-9"
             contest.add("attnkit", "attnkit", "sinkhorn", direction, 0)
             contest.add("POT", "POT", "sinkhorn", direction, CLOSE["tolerance"])
-            medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
+            medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
             tell(f"to an L1 error of 1e-9 at 0.005, {length}: POT", medians["attnkit"], medians["POT"],
                  variant=contest.chosen)
         for reg, rho in UNBALANCED:
@@ -157,7 +146,7 @@ def print_sinkhorn(build, threads):
         contest.add("attnkit", "attnkit", "sinkhorn-batch", "f32,iterations=10", 0)
         for name, scheme in (("as written", "sinkhorn-batch-plain"), ("at its best", "sinkhorn-batch")):
             contest.add(name, "PyTorch", scheme, "f32,iterations=10", CLOSE["f32"])
-        medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
+        medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         for name in ("as written", "at its best"):
             tell(f"10 iterations, f32, {heads} x {length}^2: PyTorch {name}", medians["attnkit"], medians[name],
                  variant=contest.chosen)
@@ -167,8 +156,8 @@ def print_sinkhorn(build, threads):
     return figures
 
 
-def print_bulk(build, threads):
-    start = solvers(build, threads)
+def print_bulk(conditions):
+    start = solvers(conditions)
     figures = []
     print("bulk: millions of small problems a second, float32, 20 iterations, and PyTorch's time over ours")
     for shape in BULK:
@@ -180,7 +169,7 @@ def print_bulk(build, threads):
             contest.add("PyTorch", "PyTorch", "bulk", "f32,iterations=20", CLOSE["bulk"])
         except Missing as why:
             skipped(why)
-        medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
+        medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         ours = medians["attnkit"]
         figures.append({"shape": shape, "seconds": medians, "variant": contest.chosen,
                         "ratio": {name: t / ours for name, t in medians.items()}})
@@ -190,10 +179,10 @@ def print_bulk(build, threads):
     return figures
 
 
-def print_dual(build, threads):
+def print_dual(conditions):
     """Templates and evidence as in attention: N(0, 1/d) and N(0, 1), so that logits have variance
     1."""
-    start = solvers(build, threads)
+    start = solvers(conditions)
     figures = []
     print("dual: ms to a gradient norm of 1e-8, float64, and theirs over ours")
     for shape in DUALS:
@@ -209,7 +198,7 @@ def print_dual(build, threads):
             contest.add("SciPy", "NumPy", "dual-scipy", "f64", CLOSE["dual-scipy"])
         except Missing as why:
             skipped(why)
-        medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
+        medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         ours = medians["attnkit"]
         figures.append({"shape": shape, "seconds": medians, "variant": contest.chosen,
                         "max_relative_difference": contest.differences,

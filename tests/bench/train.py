@@ -17,9 +17,10 @@ STEPS, UNTIMED = 12, 3
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 
 
-def _seconds(command, scheme, model, threads):
+def _seconds(command, environment, scheme, model, threads):
     words = [*command, scheme, *map(str, model), str(threads), str(STEPS)]
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **KEEPS_MEMORY})
+    done = subprocess.run(words, capture_output=True, text=True,
+                          env={**os.environ, **KEEPS_MEMORY, **environment})
     if done.returncode != 0:
         return None, done.stderr
     *seconds, loss = map(float, done.stdout.split())
@@ -28,18 +29,19 @@ def _seconds(command, scheme, model, threads):
     return statistics.median(seconds[UNTIMED:]), ""
 
 
-def print_train(build, threads, runs):
+def print_train(conditions):
     """Measures and prints; each run is a process, and the contenders take turns."""
     print("\na training step: ms of the library, and PyTorch's time over it; the schemes over unas")
-    ours = [str(build / "attn-bench-train-worker")]
+    ours = [str(conditions.build / "attn-bench-train-worker")]
     torch = [sys.executable, str(HERE / "torch_train_worker.py")]
-    contenders = {scheme: (ours, scheme) for scheme in SCHEMES} | {"PyTorch": (torch, "unas")}
+    contenders = {scheme: (ours, {}, scheme) for scheme in SCHEMES}
+    contenders["PyTorch"] = (torch, conditions.peer(), "unas")
     figures = []
     for model in MODELS:
         times = {name: [] for name in contenders}
-        for _ in range(runs):
-            for name, (command, scheme) in contenders.items():
-                seconds, said = _seconds(command, scheme, model, threads)
+        for _ in range(conditions.runs):
+            for name, (command, environment, scheme) in contenders.items():
+                seconds, said = _seconds(command, environment, scheme, model, conditions.threads)
                 if seconds is None and name != "PyTorch":
                     sys.exit(f"run: {command}: {said}")
                 if seconds is not None:

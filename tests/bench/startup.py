@@ -1,0 +1,89 @@
+"""How long the tools take to start, and for a tiny problem, as whole processes: a part of
+tests/bench/run."""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+# A run is short, and so many are cheap: a multiple of the usual number.
+MANY = 3
+# Problems of 8 x 8, or as small; {} is the folder. Tools that are not named only say their version.
+TINY = {
+    "attn-compute": "{}/layer.h5 -o {}/out.h5 --force",
+    "explain-away-stats": "{}/layer.h5",
+    "lambda-solve": "{}/layer.h5 -o {}/out.h5 --force",
+    "sinkhorn-iter": "--epsilon 1 {}/cost.h5 -o {}/out.h5 --force",
+    "basis-paths": "step --rate 0.001 {}/paths.h5 -o {}/out.h5 --force",
+    "mode-collapse-sim": "curve --r 1:10:8 --a 1 -o {}/out.h5 --force",
+    "seed-test": "--means 121.85,123.23 --deviations .46,.36 --counts 4 --better lower",
+    "tensor-gen": "normal q=8x8 -o {}/out.h5 --force",
+    "tensor-info": "{}/layer.h5",
+    "tensor-compare": "{}/layer.h5 {}/layer.h5",
+    "tensor-convert": "{}/layer.h5 -o {}/out.npz --force",
+}
+# What else a process costs here.
+OTHERS = {"/bin/true": ["/bin/true"],
+          "Python with NumPy and h5py": [sys.executable, "-c", "import numpy, h5py"]}
+
+
+def _write_inputs(folder):
+    import h5py
+    random = np.random.default_rng(1)
+    contents = {"layer": {name: (1, 8, 16) for name in "qkv"}, "cost": {"cost": (8, 8)},
+                "paths": {name: (8, 4) for name in ("wq", "wk", "grad_wq", "grad_wk")}}
+    for bundle, shapes in contents.items():
+        with h5py.File(folder / f"{bundle}.h5", "w") as file:
+            for name, shape in shapes.items():
+                file[name] = random.random(shape).astype(np.float32)
+
+
+def _milliseconds(command):
+    """From the start of the process to its end, which is faster to begin than by `subprocess`."""
+    quiet = [(os.POSIX_SPAWN_OPEN, descriptor, "/dev/null", os.O_RDWR, 0) for descriptor in (0, 1, 2)]
+    begun = time.perf_counter()
+    process = os.posix_spawn(command[0], command, os.environ, file_actions=quiet)
+    _, status = os.waitpid(process, 0)
+    spent = time.perf_counter() - begun
+    if status:
+        sys.exit(f"run: {' '.join(command)}: status {os.waitstatus_to_exitcode(status)}")
+    return 1e3 * spent
+
+
+def commands(binaries, folder):
+    """By name and kind: "version" or "tiny"."""
+    found = {(name, "version"): command for name, command in OTHERS.items()}
+    for tool in sorted(binaries.iterdir()):
+        found[tool.name, "version"] = [str(tool), "--version"]
+        if tool.name in TINY:
+            words = TINY[tool.name].replace("{}", str(folder)).split()
+            found[tool.name, "tiny"] = [str(tool), *words]
+    return found
+
+
+def print_startup(conditions):
+    """Measures in turn, and prints."""
+    print("startup: ms of --version, and of a tiny problem, whole processes")
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        _write_inputs(Path(name))
+        every = commands(conditions.build / "bin", Path(name))
+        times = {key: [] for key in every}
+        for turn in range(MANY * conditions.runs + 1):
+            for key, command in every.items():
+                found = _milliseconds(command)
+                if turn:  # the first one reads the files
+                    times[key].append(found)
+    figures = []
+    for tool in dict.fromkeys(tool for tool, _ in every):
+        figure = {"tool": tool} | {kind: statistics.median(times[tool, kind])
+                                   for kind in ("version", "tiny") if (tool, kind) in times}
+        figures.append(figure)
+        tiny = f"{figure['tiny']:>9.1f}" if "tiny" in figure else ""
+        print(f"{tool:28}{figure['version']:>9.1f}{tiny}")
+    print(flush=True)
+    return figures
