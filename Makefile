@@ -66,6 +66,12 @@ bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch, POT, 
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/run --json build/$(PRESET)/bench.json
 
+bench-compare: ## build, and compare the speed with BASE, a commit or a folder with a build; CASES="..." chooses
+	$(if $(BASE),,$(error bench-compare: say what to compare with, as in `make bench-compare BASE=main`))
+	@scripts/install-deps --check build bench
+	@$(MAKE) --no-print-directory compile TARGETS=attn-bench
+	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/compare $(BASE) $(if $(CASES),--cases "$(CASES)")
+
 install: all  ## install the tools and the library into PREFIX (/usr/local; DESTDIR is honoured)
 	cmake --install build/$(PRESET) --prefix $(abspath $(PREFIX))
 	@sed 's|^|$(DESTDIR)|' build/$(PRESET)/install_manifest.txt | \
@@ -95,4 +101,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare install uninstall package format lint clean help compile
