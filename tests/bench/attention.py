@@ -10,6 +10,7 @@ from contenders import Missing, contenders, in_turn
 
 SHAPES = [(12, 512, 64), (16, 1024, 64), (8, 2048, 64), (4, 4096, 64), (4, 8192, 64),
           (1, 16384, 64)]
+FEW_SHAPES = [SHAPES[0], SHAPES[2], SHAPES[3]]  # for other instruction sets, which may be slow
 SCHEMES = ["unas", "dnas"]
 PRODUCT = 4096  # the length of the matrices of the sgemm product
 # Products of Lq x Lk x d that softmax attention needs: two forward, four backward.
@@ -108,9 +109,10 @@ def print_attention(direction, conditions):
     print(f"{what}: GF/s ({per_head} Lq Lk d a head) and, in brackets, their time over ours")
     print(f"{'':6}{'heads x length x d':>20}{'attnkit':>9}{'of sgemm':>10}{'tool':>8}"
           + "".join(f"{name:>13}" for name in peers))
+    shapes = FEW_SHAPES if conditions.target else SHAPES if direction == "forward" else SHAPES[:4]
     figures = []
     for scheme in SCHEMES:
-        for shape in SHAPES if direction == "forward" else SHAPES[:4]:
+        for shape in shapes:
             f = measure(start, scheme, direction, shape, conditions.runs)
             figures.append(f)
             tool = f"{f['gflops']['tool']:.0f}" if "tool" in f["gflops"] else ""

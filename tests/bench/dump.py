@@ -78,7 +78,8 @@ def print_dump(conditions):
             print(f"{kind:12}" + "".join(
                 f"{name}: {size / median / 1e9:.2f} ({share[name]:.2f})  "
                 for name, median in medians.items()), flush=True)
-            figures.append({"tensors": kind, "shape": SHAPE, "seconds": seconds, "share_of": share})
+            figures.append({"tensors": kind, "shape": SHAPE, "seconds": seconds, "share_of": share,
+                            "gbytes": size / medians["dump-attention"] / 1e9})
     except ImportError as missing:
         print(f"skipped: {missing}")
     print()

@@ -32,6 +32,9 @@ def machine():
     return {
         "date": date.today().isoformat(),
         "cpu": field("/proc/cpuinfo", "model name") or platform.processor(),
+        # The name of a virtual CPU may not say which one it is.
+        "family": field("/proc/cpuinfo", "cpu family"),
+        "model": field("/proc/cpuinfo", "model\t"),
         "simd": next((name for name in ("avx512f", "avx2", "sse4_1") if name in flags), ""),
         "cpus": len(os.sched_getaffinity(0)),
         "memory": field("/proc/meminfo", "MemTotal"),

@@ -96,17 +96,17 @@ def print_sinkhorn(conditions):
     start = solvers(conditions)
     figures = []
 
-    def tell(what, ours, theirs, **more):
-        figures.append({"what": what, "attnkit": ours, "theirs": theirs, "ratio": theirs / ours, **more})
+    def tell(kind, what, ours, theirs, **more):
+        figures.append({"kind": kind, "what": what, "attnkit": ours, "theirs": theirs, "ratio": theirs / ours, **more})
         print(f"{what:54}{1e3 * ours:>12.3f}{1e3 * theirs:>12.3f}{theirs / ours:>9.2f}", flush=True)
 
-    def compare(what, scheme, answer, direction):
+    def compare(label, what, scheme, answer, direction):
         contest = Contest(start, (1, PENALISED, 1), answer)
         points(contest, PENALISED)
         for program in ("attnkit", "POT"):
             contest.add(program, program, scheme, direction, CLOSE["penalised"])
         medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
-        tell(what, medians["attnkit"], medians["POT"], variant=contest.chosen)
+        tell("penalised", what, medians["attnkit"], medians["POT"], label=label, variant=contest.chosen)
 
     print("sinkhorn: ms, ours and theirs, and theirs over ours; squared distances of Gaussian points in the")
     print("plane over their maximum")
@@ -117,11 +117,12 @@ def print_sinkhorn(conditions):
                 ours, theirs = per_iteration(start, ["attnkit", "POT"], "sinkhorn", kind, length, plan,
                                              conditions.runs)
                 library[kind, length] = ours
-                tell(f"an iteration, {kind}, {length}: POT sinkhorn", ours, theirs)
+                tell("iteration", f"an iteration, {kind}, {length}: POT sinkhorn", ours, theirs,
+                     numbers=kind, length=length)
         for length, plan in LOG_ITERATIONS.items():
             (theirs,) = per_iteration(start, ["POT"], "sinkhorn-log", "f64", length, plan,
                                        conditions.runs)
-            tell(f"an iteration, f64, {length}: POT sinkhorn_log", library["f64", length], theirs)
+            tell("log", f"an iteration, f64, {length}: POT sinkhorn_log", library["f64", length], theirs)
         for length in TO_TOLERANCE:
             contest = Contest(start, (1, length, 1), "potentials")
             points(contest, length)
@@ -129,14 +130,14 @@ def print_sinkhorn(conditions):
             contest.add("attnkit", "attnkit", "sinkhorn", direction, 0)
             contest.add("POT", "POT", "sinkhorn", direction, CLOSE["tolerance"])
             medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
-            tell(f"to an L1 error of 1e-9 at 0.005, {length}: POT", medians["attnkit"], medians["POT"],
-                 variant=contest.chosen)
+            tell("tolerance", f"to an L1 error of 1e-9 at 0.005, {length}: POT", medians["attnkit"],
+                 medians["POT"], variant=contest.chosen)
         for reg, rho in UNBALANCED:
-            compare(f"unbalanced to 1e-6 at {reg} and {rho}, {PENALISED}: POT", "sinkhorn", "potentials",
-                    f"f64,reg={reg},rho={rho},tolerance=1e-6")
+            compare(f"ε {reg}, ρ {rho}", f"unbalanced to 1e-6 at {reg} and {rho}, {PENALISED}: POT", "sinkhorn",
+                    "potentials", f"f64,reg={reg},rho={rho},tolerance=1e-6")
         for reg in DIVERGENCE:
-            compare(f"divergence to 1e-9 at {reg}, {PENALISED}: POT", "divergence", "value",
-                    f"f64,reg={reg},tolerance=1e-9")
+            compare(f"divergence, ε {reg} undivided", f"divergence to 1e-9 at {reg}, {PENALISED}: POT",
+                    "divergence", "value", f"f64,reg={reg},tolerance=1e-9")
     except Missing as why:
         skipped(why)
     try:
@@ -148,8 +149,8 @@ def print_sinkhorn(conditions):
             contest.add(name, "PyTorch", scheme, "f32,iterations=10", CLOSE["f32"])
         medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         for name in ("as written", "at its best"):
-            tell(f"10 iterations, f32, {heads} x {length}^2: PyTorch {name}", medians["attnkit"], medians[name],
-                 variant=contest.chosen)
+            tell("batch", f"10 iterations, f32, {heads} x {length}^2: PyTorch {name}", medians["attnkit"],
+                 medians[name], variant=contest.chosen)
     except Missing as why:
         skipped(why)
     print()

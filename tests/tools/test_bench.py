@@ -1,12 +1,16 @@
-"""The tools of benchmarks: the arithmetic of a comparison of two builds.
+"""The tools of benchmarks: the arithmetic of a comparison of two builds, and the tables of the page.
 No time is tested."""
 
+import json
 import math
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 
 from attn import BIN, SOURCE
 
@@ -77,6 +81,74 @@ class Comparison(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "compare: no-such-commit is neither a commit nor a folder with attn-bench\n")
         self.assertEqual(run("compare", str(BUILD), "--turns", "5").returncode, 2)
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="attn-test-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        for name in ("README.md", "figures.json"):
+            shutil.copy(BENCH / name, self.folder)
+
+    def page(self, *words):
+        return run("page", *words, "--folder", str(self.folder))
+
+    def text(self):
+        return (self.folder / "README.md").read_text(encoding="utf-8")
+
+    def figures(self, runs=9, target="", **parts):
+        machine = {"cpu": "A CPU", "simd": "avx2", "threads": 3, "target": target, "core_type": "Zen",
+                   "date": "2030-01-02", "runs": runs}
+        path = self.folder / "bench.json"
+        path.write_text(json.dumps({"machine": machine, **parts}), encoding="utf-8")
+        return str(path)
+
+    def test_the_page_is_what_the_figures_give(self):
+        done = run("page", "--check")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        before = self.text()
+        self.assertEqual(self.page().returncode, 0)
+        self.assertEqual(self.text(), before)
+
+    def test_new_figures_replace_those_of_their_parts(self):
+        forward = [{"scheme": "unas", "shape": [12, 512, 64], "of_sgemm": 0.987654,
+                    "gflops": {"attnkit": 300.4, "tool": 250.6, "NumPy": 100.2, "sgemm": 304},
+                    "speedup": {"attnkit": 1, "tool": 1.2, "NumPy": 2.998, "sgemm": 9}}]
+        pipe = {"median": {"basis-paths": 1.5, "cp": 0.5, "cat | cat": 0.76543}}
+        done = self.page(self.figures(forward=forward, pipe=pipe))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text = self.text()
+        self.assertIn("| unas | 12 × 512 | 300 | 0.99 | 251 | 100 (3.00) | | |\n<!-- end of table -->", text)
+        self.assertIn("*A CPU, AVX2, 3 threads, OpenBLAS' kernels of the peers: Zen; 2030-01-02*", text)
+        self.assertIn("| `cat IN \\| cat > OUT` | 0.765 | 1.53 |", text)
+        # The others are kept.
+        kept = json.loads((self.folder / "figures.json").read_text(encoding="utf-8"))
+        before = json.loads((BENCH / "figures.json").read_text(encoding="utf-8"))
+        for name, entry in before.items():
+            if name not in ("forward", "pipe"):
+                self.assertEqual(kept[name], entry)
+        self.assertEqual(self.page("--check").returncode, 0)
+        (self.folder / "README.md").write_text(text.replace("100 (3.00)", "100 (9.00)"), encoding="utf-8")
+        done = self.page("--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("README.md is not what figures.json gives", done.stderr)
+
+    def test_figures_of_another_instruction_set_have_their_own_table(self):
+        backward = [{"scheme": "dnas", "shape": [8, 2048, 64], "of_sgemm": 0.5, "gflops": {"attnkit": 77.7},
+                     "speedup": {"attnkit": 1}}]
+        forward = [{**backward[0], "gflops": {"attnkit": 77.7, "PyTorch": 40}, "speedup": {"PyTorch": 2}}]
+        done = self.page(self.figures(target="avx2", forward=forward))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("*A CPU, avx2, 3 threads, OpenBLAS' kernels of the peers: Zen; 2030-01-02*", self.text())
+        self.assertIn("| dnas | 8 × 2048 | 78 | 0.50 | | | 40 (2.00) | |", self.text())
+        done = self.page(self.figures(target="avx2", backward=backward))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no <!-- table backward@avx2 -->", done.stderr)
+
+    def test_what_is_refused(self):
+        self.assertIn("medians of 1, expected 9 or more", self.page(self.figures(runs=1)).stderr)
+        self.assertIn("no-such.json: [Errno 2]", self.page("no-such.json").stderr)
+        self.assertIn("no figures of tests/bench/run", self.page(str(self.folder / "figures.json")).stderr)
 
 
 if __name__ == "__main__":
