@@ -20,16 +20,23 @@ struct Arrays {
   std::vector<float> out, grad_q, grad_k, grad_v;
 };
 
+bool is_backward(const bench::Problem& problem) {
+  return problem.direction.rfind("backward", 0) == 0;
+}
+
 struct Head {
   const bench::Problem& problem;
   Arrays& arrays;
   Index head;
 
+  // Of as many queries or keys as each head of `values` has.
   MatrixView<float> view(std::vector<float>& values) const {
-    return {values.data() + head * problem.length * problem.depth, problem.length, problem.depth};
+    const auto length = static_cast<Index>(values.size()) / (problem.heads * problem.depth);
+    return {values.data() + head * length * problem.depth, length, problem.depth};
   }
   MatrixView<const float> input(const std::vector<float>& values) const {
-    return {values.data() + head * problem.length * problem.depth, problem.length, problem.depth};
+    const auto length = static_cast<Index>(values.size()) / (problem.heads * problem.depth);
+    return {values.data() + head * length * problem.depth, length, problem.depth};
   }
 
   void compute(int threads) const {
@@ -44,7 +51,7 @@ struct Head {
     options.scheme = problem.scheme == "dnas" ? Scheme::dnas : Scheme::unas;
     Output<float> output(v, view(arrays.out));
     const Attention attention = attend<float>(scores, options, {&output}, threads);
-    if (problem.direction != "backward") return;
+    if (!is_backward(problem)) return;
 
     const auto gradient = make_product_gradient<float>(EnergyKind::scaled_dot, q, k, 1,
                                                        view(arrays.grad_q), view(arrays.grad_k));
@@ -65,15 +72,20 @@ struct Head {
 bench::Contest attention(const bench::Problem& given) {
   const auto problem = std::make_shared<bench::Problem>(given);
   const auto arrays = std::make_shared<Arrays>();
-  arrays->q = problem->input("q");
+  const auto queries =
+      static_cast<long>(problem->option("queries", static_cast<double>(problem->length)));
+  const long of_queries = problem->heads * queries * problem->depth;
+  arrays->q = problem->input<float>("q", of_queries);
   arrays->k = problem->input("k");
   arrays->v = problem->input("v");
   arrays->out.resize(arrays->q.size());
   bench::Contest contest;
   contest.answers = {{"out", &arrays->out}};
-  if (problem->direction == "backward") {
-    arrays->grad_out = problem->input("grad_out");
-    arrays->grad_q = arrays->grad_k = arrays->grad_v = arrays->out;
+  if (is_backward(*problem)) {
+    arrays->grad_out = problem->input<float>("grad_out", of_queries);
+    arrays->grad_q = arrays->q;
+    arrays->grad_k = arrays->k;
+    arrays->grad_v = arrays->v;
     contest.answers.push_back({"grad_q", &arrays->grad_q});
     contest.answers.push_back({"grad_k", &arrays->grad_k});
     contest.answers.push_back({"grad_v", &arrays->grad_v});

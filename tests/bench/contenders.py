@@ -74,7 +74,7 @@ class Tool:
         self.tool, self.threads = tool, threads
 
     def set(self, scheme, direction, shape, folder):
-        if direction != "forward":
+        if not direction.startswith("forward"):
             raise Missing("")
         import h5py
         import numpy as np
@@ -85,7 +85,7 @@ class Tool:
                         str(self.folder / "in.h5"), "-o", str(self.folder / "out.h5")]
         with h5py.File(self.folder / "in.h5", "w") as file:
             for name in "qkv":
-                file[name] = np.fromfile(self.folder / name, np.float32).reshape(shape)
+                file[name] = np.fromfile(self.folder / name, np.float32).reshape(shape[0], -1, shape[2])
         self.time()
         with h5py.File(self.folder / "out.h5") as file:
             file["out"][:].tofile(self.folder / "out")

@@ -7,7 +7,7 @@ run on one. The environment that run gives sets BLAS to one thread.
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from worker import THREADS, parts, serve
+from worker import THREADS, parts, serve, sizes
 
 POOL = ThreadPoolExecutor(THREADS)
 
@@ -23,12 +23,12 @@ def exponentials(a, b, room):
 def softmax(q, k, v, size):
     """Blocks of queries with all keys."""
     heads, length, depth = q.shape
-    out = np.empty_like(v)
+    out = np.empty_like(q)
     scale = np.float32(depth**-0.5)
 
     def task(part):
         head, blocks = part
-        room = np.empty((size, length), np.float32)
+        room = np.empty((size, k.shape[1]), np.float32)
         for rows in blocks:
             weights = exponentials(q[head, rows] * scale, k[head], room)
             np.matmul(weights, v[head], out=out[head, rows])
@@ -59,15 +59,15 @@ def doubly_normalised(q, k, v, size):
         return head, total
 
     totals = np.zeros((heads, length, depth + 1), np.float32)
-    for head, total in POOL.map(task, parts(heads, length, size)):
+    for head, total in POOL.map(task, parts(heads, k.shape[1], size)):
         totals[head] += total
     return {"out": totals[..., :depth] / totals[..., depth:]}
 
 
 def prepare(problem):
-    q, k, v = (problem.input(name) for name in "qkv")
-    attention = {"unas": softmax, "dnas": doubly_normalised}[problem.scheme]
-    return {f"blocks of {size}": lambda size=size: attention(q, k, v, size) for size in (256, 512)}
+    q, k, v = problem.attention_inputs(*"qkv")
+    attention, row = {"unas": (softmax, k.shape[1]), "dnas": (doubly_normalised, q.shape[1])}[problem.scheme]
+    return {f"blocks of {size}": lambda size=size: attention(q, k, v, size) for size in sizes(row)}
 
 
 serve(prepare)

@@ -46,8 +46,13 @@ def with_speedup(figure, name, numbers="gflops", ratios="speedup"):
     return [figure[numbers][name], figure[ratios][name]] if name in figure[numbers] else None
 
 
+def shape_of(shape):
+    heads, keys, _, queries = shape
+    return f"{heads} × {keys}" + (f", {queries} queries" if queries != keys else "")
+
+
 def attention(figures, peers):
-    return [[f["scheme"], f"{f['shape'][0]} × {f['shape'][1]}", f["gflops"]["attnkit"], f["of_sgemm"],
+    return [[f["scheme"], shape_of(f["shape"]), f["gflops"]["attnkit"], f["of_sgemm"],
              *([f["gflops"].get("tool")] if "NumPy" in peers else []),
              *[with_speedup(f, name) for name in peers]] for f in figures]
 

@@ -4,7 +4,7 @@ weights in memory, are slower than the fastest on every measured shape."""
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from worker import THREADS, blocks, parts, serve
+from worker import THREADS, blocks, parts, serve, sizes
 
 POOL = ThreadPoolExecutor(THREADS, initializer=lambda: torch.set_num_threads(1))
 torch.set_num_threads(THREADS)
@@ -24,7 +24,7 @@ WAYS = {"": in_turn, ", by Python threads": at_once}
 
 def softmax(each, q, k, v, size):
     """Blocks of queries with all keys."""
-    out = torch.empty_like(v)
+    out = torch.empty_like(q)
     scale = q.shape[2] ** -0.5
 
     def task(part):
@@ -55,7 +55,7 @@ def doubly_normalised(each, q, k, v, size):
         return head, product, total
 
     out, totals = torch.zeros(heads, length, depth), torch.zeros(heads, length, 1)
-    for head, product, total in each(task, parts(heads, length, size)):
+    for head, product, total in each(task, parts(heads, k.shape[1], size)):
         out[head] += product
         totals[head] += total
     out /= totals
@@ -70,7 +70,7 @@ def softmax_gradients(q, k, v, grad_out, size):
     """One head by autograd. Blocks of queries have separate graphs, so their weights stay in
     cache."""
     k, v = leaves(k, v)
-    out, grad_q = torch.empty_like(v), torch.empty_like(q)
+    out, grad_q = torch.empty_like(q), torch.empty_like(q)
     for rows in blocks(len(q), size):
         (some,) = leaves(q[rows])
         product = torch.mm(torch.softmax(torch.mm(some * len(q[0]) ** -0.5, k.T), 1), v)
@@ -129,13 +129,15 @@ BACKWARD = {
 
 
 def prepare(problem):
-    names = "qkv" if problem.direction == "forward" else ("q", "k", "v", "grad_out")
-    tensors = [torch.from_numpy(problem.input(name)) for name in names]
+    backward = problem.direction.startswith("backward")
+    names = ["q", "k", "v", *["grad_out"] * backward]
+    tensors = [torch.from_numpy(values) for values in problem.attention_inputs(*names)]
+    row = tensors[0 if problem.scheme == "dnas" else 1].shape[1]
     variants = {}
     for how, each in WAYS.items():
-        if problem.direction == "forward":
+        if not backward:
             attention = FORWARD[problem.scheme]
-            for size in (256, 512):
+            for size in sizes(row):
                 variants[f"blocks of {size}{how}"] = (
                     lambda each=each, size=size: attention(each, *tensors, size))
         else:

@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 MODELS = [(1, 256, 512, 8, 256, 65), (6, 128, 256, 16, 256, 65), (1, 256, 512, 8, 256, 8000),
           (6, 128, 256, 16, 256, 8000)]
 SCHEMES = ["unas", "dnas", "hnas", "si-sgd"]
-STEPS, UNTIMED = 12, 3
+STEPS, UNTIMED = 8, 3
 # The allocator keeps freed memory, which PyTorch would touch anew in each step.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 

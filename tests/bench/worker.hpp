@@ -3,11 +3,12 @@
 // A contender of tests/bench/run: a process that reads commands from standard input, so that
 // contenders with environments of their own can be timed in turn. worker.py is the same for Python.
 //
-//   set SCHEME forward|backward HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
-//   time                                                    -> seconds of one run of that
+//   set SCHEME DIRECTION HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
+//   time                                             -> seconds of one run of that
 //
-// Inputs and answers are files FOLDER/NAME of raw numbers: of attention float32, (heads, length,
-// depth). Solvers (solvers.py) have in place of a direction a format and options, as in
+// A DIRECTION is forward or backward, then options, as in "forward,queries=8192" (LENGTH without).
+// Inputs and answers are files FOLDER/NAME of raw numbers: of attention float32, (heads, length or
+// queries, depth). Solvers (solvers.py) have in place of a direction a format and options, as in
 // "f64,reg=0.05,iterations=20", and more than one shape.
 
 #include <chrono>

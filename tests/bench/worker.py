@@ -18,6 +18,13 @@ class Problem:
     shape: tuple
     folder: Path
 
+    def attention_inputs(self, *names):
+        """Queries are as many as the direction says, else as many as there are keys."""
+        heads, keys, width = self.shape
+        queries = self.option("queries", keys)
+        return [self.input(name, shape=(heads, keys if name in "kv" else queries, width))
+                for name in names]
+
     def input(self, name, dtype=np.float32, shape=None):
         return np.fromfile(self.folder / name, dtype).reshape(shape or self.shape)
 
@@ -47,6 +54,11 @@ def fastest(variants):
 
 def blocks(length, size):
     return [slice(first, min(first + size, length)) for first in range(0, length, size)]
+
+
+def sizes(length):
+    """Of blocks of rows or columns of so many numbers, to choose from: 8 to 32 MiB of the longest."""
+    return (256, 512) if length <= 16384 else (16, 32, 64)
 
 
 def parts(heads, length, size):

@@ -111,7 +111,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.text(), before)
 
     def test_new_figures_replace_those_of_their_parts(self):
-        forward = [{"scheme": "unas", "shape": [12, 512, 64], "of_sgemm": 0.987654,
+        forward = [{"scheme": "unas", "shape": [12, 512, 64, 512], "of_sgemm": 0.987654,
                     "gflops": {"attnkit": 300.4, "tool": 250.6, "NumPy": 100.2, "sgemm": 304},
                     "speedup": {"attnkit": 1, "tool": 1.2, "NumPy": 2.998, "sgemm": 9}}]
         pipe = {"median": {"basis-paths": 1.5, "cp": 0.5, "cat | cat": 0.76543}}
@@ -134,7 +134,7 @@ class Page(unittest.TestCase):
         self.assertIn("README.md is not what figures.json gives", done.stderr)
 
     def test_figures_of_another_instruction_set_have_their_own_table(self):
-        backward = [{"scheme": "dnas", "shape": [8, 2048, 64], "of_sgemm": 0.5, "gflops": {"attnkit": 77.7},
+        backward = [{"scheme": "dnas", "shape": [8, 2048, 64, 2048], "of_sgemm": 0.5, "gflops": {"attnkit": 77.7},
                      "speedup": {"attnkit": 1}}]
         forward = [{**backward[0], "gflops": {"attnkit": 77.7, "PyTorch": 40}, "speedup": {"PyTorch": 2}}]
         done = self.page(self.figures(target="avx2", forward=forward))
