@@ -1,5 +1,5 @@
-"""The tools of benchmarks: the arithmetic of a comparison of two builds, and the tables of the page.
-No time is tested."""
+"""The tools of benchmarks: the arithmetic of a comparison of two builds, the commands whose start is
+measured, and the tables of the page. No time is tested."""
 
 import json
 import math
@@ -81,6 +81,25 @@ class Comparison(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "compare: no-such-commit is neither a commit nor a folder with attn-bench\n")
         self.assertEqual(run("compare", str(BUILD), "--turns", "5").returncode, 2)
+
+
+class Startup(unittest.TestCase):
+    def test_all_commands_work(self):
+        with tempfile.TemporaryDirectory(prefix="attn-test-") as folder:
+            # A process of its own: modules of both folders have the same names.
+            code = """if True:
+                import sys
+                from pathlib import Path
+                import startup
+                binaries, folder = map(Path, sys.argv[1:])
+                startup.write_inputs(folder)
+                assert set(startup.TINY) <= {path.name for path in binaries.iterdir()}
+                for command in startup.commands(binaries, folder).values():
+                    startup.milliseconds(command)
+                """
+            done = subprocess.run([sys.executable, "-c", code, str(BIN), folder], cwd=BENCH,
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class Page(unittest.TestCase):
