@@ -107,7 +107,7 @@ enum class Priors {
   fixed,
   estimated,  ///< β_i = mean_j ξ_ij
   /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
-  /// steps are not those of one EM, and the likelihood can fall.
+  /// steps are not those of one EM, and the likelihood can fall. Requires one σ² for all.
   dnas,
 };
 
@@ -121,18 +121,18 @@ struct EmOptions {
 
 /// Results for the mixture from which a step started.
 struct EmStep {
-  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
-  bool at_floor = false;      ///< σ² would have been below min_variance, and was set to it
+  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ_i²I)
+  bool at_floor = false;      ///< a σ_i² would have been below min_variance, and was set to it
   Index empty = 0;            ///< components whose share of all points underflows to 0
 };
 
-/// Mixtures of M Gaussians N(q_i, σ²I) with priors β_i that sum to 1, one for each problem. `T` is
-/// double or const double.
+/// Mixtures of M Gaussians N(q_i, σ_i²I) with priors β_i that sum to 1, one for each problem. `T`
+/// is double or const double.
 template <class T>
 struct MixtureViews {
   TensorView<T> centre;     ///< q (leading, M, d)
   TensorView<T> log_prior;  ///< log β (leading, M)
-  TensorView<T> variance;   ///< σ² (leading)
+  TensorView<T> variance;   ///< one σ² for all components (leading), or σ_i² (leading, M)
 
   operator MixtureViews<const T>() const requires(!std::is_const_v<T>) {
     return {centre, log_prior, variance};
@@ -154,7 +154,7 @@ class MixturePlan {
   MixturePlan& operator=(MixturePlan&&) noexcept;
 
   const Shape& leading() const;
-  Shape log_prior_shape() const;  ///< leading, M
+  Shape log_prior_shape() const;  ///< leading, M; also of the variance of each component
 
   /// The most bytes of working memory that a step takes, arguments and results not included. The
   /// first step allocates it and later steps reuse it.
@@ -162,22 +162,25 @@ class MixturePlan {
 
   /// One step from `from` to `to`:
   ///
-  ///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
-  ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
+  ///   ξ_ij ∝_i β_i N(k_j | q_i, σ_i²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
+  ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q for all, or
+  ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) for each,
   ///
-  /// β and σ² as EmOptions says. The first two are dnas of the scores log β_i + log N. `to` may be
-  /// `from`. Returns the results of each problem. Throws Error(input) for arrays whose shapes are
-  /// not the plan's and for numbers that are not allowed, Error(numerical) for scores or a
-  /// likelihood beyond the range of float64.
+  /// β and σ² as EmOptions and the shape of the variance say. The first two are dnas of the scores
+  /// log β_i + log N. `to` may be `from`. The likelihood never falls from step to step, up to
+  /// rounding, unless a variance starts below its floor or the priors are those of dnas. Returns
+  /// the results of each problem. Throws Error(input) for arrays whose shapes are not the plan's
+  /// and for numbers that are not allowed, Error(usage) for Priors::dnas with a variance of each
+  /// component, Error(numerical) for scores or a likelihood beyond the range of float64.
   std::vector<EmStep> step(const TensorView<const double>& points,
                            const MixtureViews<const double>& from, const MixtureViews<double>& to);
 
-  /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ²I) of each problem, with the same bits as in `step`.
+  /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ_i²I) of each problem, with the same bits as in `step`.
   std::vector<double> log_likelihood(const TensorView<const double>& points,
                                      const MixtureViews<const double>& mixture);
 
   /// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: with these priors a step is dnas with the dot
-  /// product.
+  /// product. Throws as `step` does.
   void set_dnas_priors(const MixtureViews<double>& mixture);
 
  private:

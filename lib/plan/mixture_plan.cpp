@@ -46,10 +46,16 @@ class MixturePlan::Impl {
     return problems_.run(bytes(), 0, [&] {
       require(points, from);
       require_shapes(to);
+      if (to.variance.shape != from.variance.shape) {
+        throw Error(Failure::input, "variance is " + to_string(to.variance.shape) +
+                                        " after the step, " + to_string(from.variance.shape) +
+                                        " before it");
+      }
+      if (options_.priors == Priors::dnas) require_one_variance(from);
       std::vector<EmStep> steps(problems());
       problems_.for_each([&](Index problem, int threads) {
-        const GaussianMixture now = mixture_of(from, problem);
-        GaussianMixture next = mixture_of(from, problem);
+        const Mixture now = mixture_of(from, problem);
+        Mixture next = mixture_of(from, problem);
         steps[static_cast<std::size_t>(problem)] =
             em_step(points_of(points, problem), now, options_, next, threads);
         write(next, to, problem);
@@ -75,8 +81,9 @@ class MixturePlan::Impl {
     return problems_.run(bytes(), 0, [&] {
       require_shapes(mixture);
       require_numbers(mixture, false);
+      require_one_variance(mixture);
       problems_.for_each([&](Index problem, int) {
-        GaussianMixture made = mixture_of(mixture, problem);
+        Mixture made = mixture_of(mixture, problem);
         collapse::set_dnas_priors(made);
         write(made, mixture, problem);
       });
@@ -92,20 +99,32 @@ class MixturePlan::Impl {
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     return em_step_bytes(components(), points_.axis(0), dimension(), problems_.inside()) +
-           2 * components() * (dimension() + 1) * number;
+           2 * components() * (dimension() + 2) * number;
   }
 
   template <class T>
   void require_shapes(const MixtureViews<T>& mixture) const {
     plan::require_array("centre", mixture.centre, centre_shape_);
     plan::require_array("log_prior", mixture.log_prior, log_prior_shape());
-    plan::require_array("variance", mixture.variance, leading());
+    plan::require_array("variance", mixture.variance,
+                        has_own_variances(mixture) ? log_prior_shape() : leading());
+  }
+
+  template <class T>
+  bool has_own_variances(const MixtureViews<T>& mixture) const {
+    return mixture.variance.shape.size() > leading().size();
+  }
+
+  void require_one_variance(const MixtureViews<const double>& mixture) const {
+    if (!has_own_variances(mixture)) return;
+    throw Error(Failure::usage, "the priors of dnas require one variance for all components");
   }
 
   void require_numbers(const MixtureViews<const double>& mixture, bool priors) const {
     plan::require_finite("centre", mixture.centre);
     if (priors) plan::require_finite("log_prior", mixture.log_prior);
-    plan::require_numbers("variance", mixture.variance.data, leading(), "finite numbers > 0",
+    plan::require_numbers("variance", mixture.variance.data, mixture.variance.shape,
+                          "finite numbers > 0",
                           [](double value) { return value > 0 && std::isfinite(value); });
   }
 
@@ -121,25 +140,24 @@ class MixturePlan::Impl {
     return {points_.block(points, problem), points_.axis(0), dimension()};
   }
 
-  GaussianMixture mixture_of(const MixtureViews<const double>& all, Index problem) const {
+  Mixture mixture_of(const MixtureViews<const double>& all, Index problem) const {
     const Index numbers = components() * dimension();
-    GaussianMixture made;
-    made.components = components();
-    made.dimension = dimension();
-    made.centre = Buffer<double>(numbers);
+    Mixture made(components(), dimension());
     std::copy_n(all.centre.data + problem * numbers, numbers, made.centre.data());
-    const double* const log_prior = all.log_prior.data + problem * components();
-    made.log_prior.assign(log_prior, log_prior + components());
-    made.variance = all.variance.data[problem];
+    std::copy_n(all.log_prior.data + problem * components(), components(), made.log_prior.begin());
+    const Index variances = has_own_variances(all) ? components() : 1;
+    made.variance.resize(static_cast<std::size_t>(variances));
+    std::copy_n(all.variance.data + problem * variances, variances, made.variance.begin());
     return made;
   }
 
-  void write(const GaussianMixture& made, const MixtureViews<double>& all, Index problem) const {
+  void write(const Mixture& made, const MixtureViews<double>& all, Index problem) const {
     std::copy(made.centre.begin(), made.centre.end(),
               all.centre.data + problem * made.centre.size());
     std::copy(made.log_prior.begin(), made.log_prior.end(),
               all.log_prior.data + problem * components());
-    all.variance.data[problem] = made.variance;
+    std::copy(made.variance.begin(), made.variance.end(),
+              all.variance.data + problem * static_cast<Index>(made.variance.size()));
   }
 
   EmOptions options_;

@@ -131,7 +131,8 @@ void RepeatedScores<T>::estimate(int threads) {
   mixtures_.push_back(start());
   for (Index t = 1; t < repetition_.iterations; ++t) {
     Mixture next(head_.queries, head_.q.cols);
-    log_likelihood_.push_back(em_step(data_, mixtures_.back(), repetition_, next, threads));
+    log_likelihood_.push_back(
+        em_step(data_, mixtures_.back(), repetition_, next, threads).log_likelihood);
     if (!keeps_) mixtures_.pop_back();
     mixtures_.push_back(std::move(next));
   }

@@ -61,28 +61,35 @@ double mixture_log_likelihood(const PooledVector<double>& col_potential) {
   throw Error(Failure::numerical, "the log-likelihood lies beyond the format");
 }
 
-double em_step(const MixtureData& data, const Mixture& from, const Repetition& options, Mixture& to,
-               int threads) {
+collapse::EmStep em_step(const MixtureData& data, const Mixture& from, const Repetition& options,
+                         Mixture& to, int threads) {
   const MixtureScores<double> expectation(data, from);
   Output<double> means(data.points, {to.centre.data(), to.components, to.dimension});
   SchemeOptions dnas;
   dnas.scheme = Scheme::dnas;
   Attention found = attend<double>(expectation.scores(), dnas, {&means}, threads);
   Potentials& potentials = found.potentials;
+  collapse::EmStep step;
   for (Index i = 0; i < from.components; ++i) {
-    if (found.allowed.keys_of_query[static_cast<std::size_t>(i)] > 0) continue;
+    const auto at = static_cast<std::size_t>(i);
+    if (found.allowed.keys_of_query[at] > 0) {
+      // f_i = log Σ_j ξ_ij
+      step.empty += std::exp(potentials.row[at]) > 0 ? 0 : 1;
+      continue;
+    }
     std::copy_n(from.centre.data() + i * from.dimension, from.dimension,
                 to.centre.data() + i * from.dimension);
   }
-  const double log_likelihood = mixture_log_likelihood(potentials.col);
+  step.log_likelihood = mixture_log_likelihood(potentials.col);
   to.variance = from.variance;
   if (options.estimates_variance && from.dimension > 0) {
     SquaredDistances distances(data.points, to.centres());
     show_weights<double>(expectation.scores(), potentials, 0, {&distances}, threads);
     for (std::size_t i = 0; i < to.variance.size(); ++i) {
       if (found.allowed.keys_of_query[i] == 0) continue;
-      to.variance[i] =
-          std::max(options.min_variance, distances.sums()[i] / static_cast<double>(from.dimension));
+      const double estimate = distances.sums()[i] / static_cast<double>(from.dimension);
+      step.at_floor = step.at_floor || estimate < options.min_variance;
+      to.variance[i] = std::max(options.min_variance, estimate);
     }
   }
   to.log_prior = from.log_prior;
@@ -90,7 +97,7 @@ double em_step(const MixtureData& data, const Mixture& from, const Repetition& o
     to.log_prior = std::move(potentials.row);
     normalise_priors(to.log_prior);
   }
-  return log_likelihood;
+  return step;
 }
 
 std::int64_t mixture_step_bytes(Index components, Index points, Index dimension, int threads) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "attnkit/attention.hpp"
+#include "attnkit/collapse.hpp"
 #include "score/mixture_energy.hpp"
 #include "score/scores.hpp"
 #include "tensor/buffer.hpp"
@@ -68,12 +69,12 @@ double mixture_log_likelihood(const PooledVector<double>& col_potential);
 ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) with the new q, if estimated
 ///   β_i ← mean_j ξ_ij, if estimated
 ///
-/// Components without a point stay. Returns the log-likelihood of `from`; it never falls from step
-/// to step, except for a σ_i² that starts below its floor. Memory O((M + N) d); the bits do not
-/// depend on `threads`. Throws whatever attend throws, and Error(numerical) for a likelihood that
-/// is not finite.
-double em_step(const MixtureData& data, const Mixture& from, const Repetition& options, Mixture& to,
-               int threads);
+/// Components that no point may belong to stay. The log-likelihood of `from`, which is returned,
+/// never falls from step to step, except for a σ_i² that starts below its floor. Memory
+/// O((M + N) d); the bits do not depend on `threads`. Throws whatever attend throws, and
+/// Error(numerical) for a likelihood that is not finite.
+collapse::EmStep em_step(const MixtureData& data, const Mixture& from, const Repetition& options,
+                         Mixture& to, int threads);
 
 /// Bytes that a step takes in addition to data and mixtures.
 std::int64_t mixture_step_bytes(Index components, Index points, Index dimension, int threads);

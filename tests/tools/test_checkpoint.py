@@ -103,7 +103,7 @@ class GoesOn(CheckpointTest):
         ["mode-collapse-sim", "simulate", "--counts", "200,150", "--centres", "1,0;-1,0", "--seeds", "3",
          "--steps", "8", "--scheme", "unas,dnas", "-o", "out.h5"],
         ["mode-collapse-sim", "em", "--counts", "200,150", "--centres", "2,0;-2,0", "--seeds", "3", "--steps", "8",
-         "--priors", "estimated", "--estimate-variance", "-o", "out.h5"],
+         "--priors", "estimated", "--estimate-variance=each", "-o", "out.h5"],
         ["structured-attention", "dump.h5", "--memory", "1M",
          "--emit", "weights,out,penalty,grad_x,grad_w1,grad_w2", "-o", "out.h5"],
         ["hard-attention", "dump.h5", "--samples", "30000", "--entropy", "0.1", "--memory", "64K",

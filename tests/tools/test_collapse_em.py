@@ -1,5 +1,6 @@
 """mode-collapse-sim em, against NumPy."""
 
+import json
 import unittest
 
 import numpy as np
@@ -8,6 +9,7 @@ from collapse import PAIR, UNBALANCED, CollapseTest
 
 
 def likelihood(x, centres, prior, variance):
+    """`variance` is one number, or one for each centre."""
     d = x.shape[1]
     squares = ((x[:, None] - centres[None])**2).sum(-1)
     joint = np.log(prior) - squares / (2 * variance) - d / 2 * np.log(2 * np.pi * variance)
@@ -45,9 +47,82 @@ class Em(CollapseTest):
                         squares = ((x[:, None] - centre[None])**2).sum(-1)
                         variance = (shares * squares).sum() / x.size
 
+    def test_variances_of_components(self):
+        start = np.array([[1.0, 0.5], [-0.5, 0.0], [0.3, -1.0]])
+        text = ";".join(",".join(map(str, row)) for row in start)
+        for priors in ("fixed", "estimated"):
+            for more in (["--model-variance=0.7,0.4,1.1"],
+                         ["--model-variance=0.7,0.4,1.1", "--estimate-variance=each"],
+                         ["--model-variance=0.7", "--estimate-variance=each"]):
+                bundle, result = self.sim("em", *PAIR, "--variance=0.3", f"--start={text}",
+                                          f"--priors={priors}", "--steps=4", *more, json=True)
+                self.assertEqual(bundle["em/variance"].shape, (5, 3))
+                x, centre = bundle["x"], start
+                variance = np.array([0.7, 0.4, 1.1] if "," in more[0] else [0.7] * 3)
+                prior = np.full(3, 1 / 3)
+                for step in range(5):
+                    value, shares = likelihood(x, centre, prior, variance)
+                    self.assert_near("centre", bundle["em/centre"][step], centre, 1e-11)
+                    self.assert_near("prior", bundle["em/prior"][step], prior, 1e-11)
+                    self.assert_near("variance", bundle["em/variance"][step], variance, 1e-11)
+                    self.assert_near("likelihood", bundle["em/log_likelihood"][step], value,
+                                     1e-11 * abs(value))
+                    told = result["steps"][step]
+                    found = bundle["em/variance"][step]
+                    self.assertEqual([told["least_variance"]["median"],
+                                      told["largest_variance"]["median"]],
+                                     [found.min(), found.max()])
+                    centre = shares.T @ x / shares.sum(0)[:, None]
+                    if priors == "estimated":
+                        prior = shares.mean(0)
+                    if len(more) > 1:
+                        squares = ((x[:, None] - centre[None])**2).sum(-1)
+                        variance = (shares * squares).sum(0) / (2 * shares.sum(0))
+
+    def test_variances_of_components_are_those_of_attn_compute(self):
+        random = np.random.default_rng(12)
+        x, start = random.normal(size=(70, 3)), random.normal(size=(5, 3))
+        self.write("in.h5", x=x, start=start, q=start, k=x, v=x)
+        for priors, estimate in (("fixed", "variance"), ("estimated", "variance,priors")):
+            bundle = self.sim("em", "in.h5", "--steps=6", f"--priors={priors}", "--min-variance=0.01",
+                              "--model-variance=0.5", "--estimate-variance=each")
+            for times in (1, 2, 7):
+                found = self.compute("in.h5", "--scheme=em", f"--iterations={times}", "-q", "--scale=2",
+                                     "--energy=gaussian", f"--estimate={estimate}", "--min-variance=0.01",
+                                     "--emit=centre,variance,prior", "--json=attn.json")
+                for name in ("centre", "variance", "prior"):
+                    np.testing.assert_array_equal(found[name], bundle["em/" + name][times - 1])
+            told = json.loads((self.folder / "attn.json").read_text())
+            self.assertEqual(told["result"]["log_likelihood_by_iteration"],
+                             bundle["em/log_likelihood"].tolist())
+
+    def test_variances_of_components_by_set(self):
+        random = np.random.default_rng(13)
+        self.write("in.h5", x=random.normal(size=(2, 20, 2)), start=random.normal(size=(2, 3, 2)))
+        options = ["--steps=3", "--estimate-variance=each", "--priors=estimated"]
+        whole = self.sim("em", "in.h5", *options)
+        self.assertEqual(whole["em/variance"].shape, (2, 4, 3))
+        for n in range(2):
+            one = self.sim("em", "-i", f"x=in.h5:/x[{n}]", "-i", f"start=in.h5:/start[{n}]", *options)
+            np.testing.assert_array_equal(one["em/variance"], whole["em/variance"][n])
+        self.assert_same_bits(self.sim("em", "in.h5", *options, "--threads=3"), whole)
+
+    def test_variances_that_do_not_fit(self):
+        problem = ["em", *PAIR, "--start=1,1;-1,1"]
+        for more, words in (
+                (["--model-variance=1,2,3"], ["3 numbers", "2 components"]),
+                (["--model-variance=1,2", "--estimate-variance"], ["--estimate-variance=each"]),
+                (["--priors=dnas", "--estimate-variance=each"], ["--priors dnas", "one variance"]),
+                (["--priors=dnas", "--model-variance=1,2"], ["--priors dnas", "one variance"]),
+                (["--model-variance=1,1e-9", "--estimate-variance=each"], ["1e-09", "--min-variance"]),
+                (["--model-variance=1,0"], ["--model-variance"]),
+                (["--estimate-variance=all"], ["shared", "each"])):
+            self.refused("mode-collapse-sim", *problem, *more, status=2, says=words)
+
     def test_the_likelihood_never_falls(self):
         for priors in ("fixed", "estimated"):
-            for more in ([], ["--estimate-variance", "--min-variance=1e-3"]):
+            for more in ([], ["--estimate-variance", "--min-variance=1e-3"],
+                         ["--estimate-variance=each", "--min-variance=1e-3"]):
                 for start in ([], ["--start=1,1;0,0;-1,2;5,5"]):
                     bundle, result = self.sim("em", *PAIR, f"--priors={priors}", "--seeds=10",
                                               "--steps=60", *more, *start, json=True)

@@ -110,6 +110,8 @@ class Reports(ShardTest):
         self.check_sets("em", f"{drawn} --start 1,0;-1,0 --priors dnas", counts)
         self.check_sets("em", f"{drawn} --start 1,0;-1,0;50,50 --priors estimated --estimate-variance "
                               "--model-variance 2 --min-variance 1.9", (64,))
+        self.check_sets("em", f"{drawn} --start 1,0;-1,0;50,50 --estimate-variance=each "
+                              "--model-variance 2,2,3 --min-variance 1.9", counts)
         draw = np.random.default_rng(6)
         self.write("x.h5", {"model": "m"}, x=draw.normal(size=(2, 3, 9, 2)), label=draw.integers(0, 2, size=9))
         self.check_sets("simulate", "x.h5 --only", counts)

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -14,16 +15,13 @@ using namespace attn::testing;
 using collapse::em_step;
 using collapse::EmOptions;
 using collapse::EmStep;
-using collapse::GaussianMixture;
 using collapse::Priors;
 
 namespace {
 
-constexpr Priors all_priors[] = {Priors::fixed, Priors::estimated, Priors::dnas};
-
 struct Fitting {
   Guarded<double> points;
-  GaussianMixture mixture;
+  Mixture mixture;
 
   MatrixView<const double> view() const { return points.view(); }
 };
@@ -33,26 +31,28 @@ Fitting random_problem(Random& random, Index count, Index components, Index dime
   Fitting problem{Guarded<double>(count, dimension), {}};
   std::normal_distribution<double> normal;
   problem.points.fill([&] { return offset + spread * normal(random); });
-  GaussianMixture& mixture = problem.mixture;
-  mixture.components = components;
-  mixture.dimension = dimension;
-  mixture.centre = Buffer<double>(components * dimension);
+  Mixture& mixture = problem.mixture;
+  mixture = Mixture(components, dimension);
   for (double& value : mixture.centre) value = offset + spread * normal(random);
   double sum = 0;
-  for (Index i = 0; i < components; ++i) {
-    mixture.log_prior.push_back(normal(random));
-    sum += std::exp(mixture.log_prior.back());
+  for (double& log : mixture.log_prior) {
+    log = normal(random);
+    sum += std::exp(log);
   }
   for (double& log : mixture.log_prior) log -= std::log(sum);
-  mixture.variance = std::exp(0.5 * normal(random));
+  mixture.variance.assign(1, std::exp(0.5 * normal(random)));
   return problem;
 }
 
-GaussianMixture copy_of(const GaussianMixture& from) {
-  GaussianMixture to;
-  to.components = from.components;
-  to.dimension = from.dimension;
-  to.centre = Buffer<double>(from.centre.size());
+// Gives each component a variance of its own.
+void set_own_variances(Mixture& mixture, Random& random) {
+  std::normal_distribution<double> normal;
+  mixture.variance.resize(static_cast<std::size_t>(mixture.components));
+  for (double& variance : mixture.variance) variance = std::exp(0.5 * normal(random));
+}
+
+Mixture copy_of(const Mixture& from) {
+  Mixture to(from.components, from.dimension);
   std::copy(from.centre.begin(), from.centre.end(), to.centre.begin());
   to.log_prior = from.log_prior;
   to.variance = from.variance;
@@ -63,7 +63,8 @@ struct Expected {
   long double log_likelihood = 0;
   reference::Matrix centre;
   std::vector<long double> prior;
-  long double variance = 0;
+  long double variance = 0;                ///< one for all
+  std::vector<long double> own_variances;  ///< of each component
 };
 
 long double squared(MatrixView<const double> points, Index j, const reference::Matrix& q, Index i) {
@@ -76,27 +77,29 @@ long double squared(MatrixView<const double> points, Index j, const reference::M
 }
 
 // The formulas of MATHEMATICS.md §2 by plain loops.
-Expected expected_step(MatrixView<const double> points, const GaussianMixture& from) {
+Expected expected_step(MatrixView<const double> points, const Mixture& from) {
   const Index m = from.components, n = points.rows, d = points.cols;
   reference::Matrix q(m, d);
   std::copy(from.centre.begin(), from.centre.end(), q.values.begin());
   reference::Matrix share(m, n);
   Expected expected;
   expected.centre = reference::Matrix(m, d);
-  const long double variance = from.variance;
+  const auto variance_of = [&](Index i) -> long double {
+    return from.variance[from.variance.size() > 1 ? static_cast<std::size_t>(i) : 0];
+  };
+  const auto half_depth = 0.5L * static_cast<long double>(d);
   for (Index j = 0; j < n; ++j) {
     long double most = -HUGE_VALL;
     for (Index i = 0; i < m; ++i) {
-      share(i, j) =
-          from.log_prior[static_cast<std::size_t>(i)] - squared(points, j, q, i) / (2 * variance);
+      share(i, j) = from.log_prior[static_cast<std::size_t>(i)] -
+                    squared(points, j, q, i) / (2 * variance_of(i)) -
+                    half_depth * std::log(2 * std::numbers::pi_v<long double> * variance_of(i));
       most = std::max(most, share(i, j));
     }
     long double sum = 0;
     for (Index i = 0; i < m; ++i) sum += std::exp(share(i, j) - most);
     for (Index i = 0; i < m; ++i) share(i, j) = std::exp(share(i, j) - most) / sum;
-    expected.log_likelihood += most + std::log(sum) -
-                               0.5L * static_cast<long double>(d) *
-                                   std::log(2 * std::numbers::pi_v<long double> * variance);
+    expected.log_likelihood += most + std::log(sum);
   }
   for (Index i = 0; i < m; ++i) {
     long double mass = 0;
@@ -108,9 +111,11 @@ Expected expected_step(MatrixView<const double> points, const GaussianMixture& f
     expected.prior.push_back(mass / static_cast<long double>(n));
   }
   for (Index i = 0; i < m; ++i) {
-    for (Index j = 0; j < n; ++j) {
-      expected.variance += share(i, j) * squared(points, j, expected.centre, i);
-    }
+    long double sum = 0;
+    for (Index j = 0; j < n; ++j) sum += share(i, j) * squared(points, j, expected.centre, i);
+    expected.variance += sum;
+    expected.own_variances.push_back(
+        sum / (static_cast<long double>(n * d) * expected.prior[static_cast<std::size_t>(i)]));
   }
   expected.variance /= static_cast<long double>(n * d);
   return expected;
@@ -122,7 +127,7 @@ TEST_CASE("scores of components are computed from differences") {
   Random random(87);
   for (const double offset : {0.0, 1e6}) {
     const Fitting problem = random_problem(random, 70, 9, 3, 1, offset);
-    const std::vector<double> variance(9, problem.mixture.variance);
+    const std::vector<double> variance(9, problem.mixture.variance.front());
     const MixtureEnergy<double> energy(problem.mixture.centres(), problem.view(),
                                        problem.mixture.log_prior, variance);
     reference::Matrix q(9, 3);
@@ -136,7 +141,7 @@ TEST_CASE("scores of components are computed from differences") {
           const long double square = squared(problem.view(), range.col0 + j, q, range.row0 + i);
           const long double prior =
               problem.mixture.log_prior[static_cast<std::size_t>(range.row0 + i)];
-          const long double part = square / (2 * problem.mixture.variance);
+          const long double part = square / (2 * problem.mixture.variance.front());
           const double found = out.view()(i, j);
           CHECK(std::abs(found - (prior - part)) <= 2e-15L * (part + std::abs(prior)));
           CHECK(std::abs(found) <= energy.bound());
@@ -156,7 +161,11 @@ TEST_CASE("a step of EM follows the formulas") {
                             {300, 300, 7}}) {
     const Index n = shape[0], m = shape[1], d = shape[2];
     for (const double offset : {0.0, 1e5}) {
-      for (const Priors priors : all_priors) {
+      for (const auto& [priors, own] : {std::pair{Priors::fixed, false},
+                                        {Priors::fixed, true},
+                                        {Priors::estimated, false},
+                                        {Priors::estimated, true},
+                                        {Priors::dnas, false}}) {
         // Far from the origin, dnas' priors make shares underflow, even in long double.
         if (priors == Priors::dnas && offset > 0) continue;
         CAPTURE(n);
@@ -164,11 +173,12 @@ TEST_CASE("a step of EM follows the formulas") {
         CAPTURE(offset);
         Fitting problem = random_problem(random, n, m, d, 2, offset);
         if (priors == Priors::dnas) collapse::set_dnas_priors(problem.mixture);
+        if (own) set_own_variances(problem.mixture, random);
         EmOptions options;
         options.priors = priors;
         options.estimates_variance = true;
         options.min_variance = 1e-12;
-        GaussianMixture to = copy_of(problem.mixture);
+        Mixture to = copy_of(problem.mixture);
         const EmStep step = em_step(problem.view(), problem.mixture, options, to, 2);
         const Expected expected = expected_step(problem.view(), problem.mixture);
         CHECK(std::abs(step.log_likelihood - expected.log_likelihood) <=
@@ -188,10 +198,17 @@ TEST_CASE("a step of EM follows the formulas") {
         }
         // The mean of a cluster of one point has its rounding error.
         const double rounding = 1e-12 * (10 + offset);
-        CHECK(std::abs(to.variance - std::max(expected.variance, 1e-12L)) <=
-              1e-12L * expected.variance + rounding * rounding);
-        CHECK(step.at_floor == (to.variance == 1e-12));
-        GaussianMixture again = copy_of(problem.mixture);
+        bool at_floor = false;
+        for (std::size_t i = 0; i < to.variance.size(); ++i) {
+          const long double variance =
+              to.variance.size() > 1 ? expected.own_variances[i] : expected.variance;
+          CHECK(std::abs(to.variance[i] - std::max(variance, 1e-12L)) <=
+                1e-12L * variance + rounding * rounding);
+          at_floor = at_floor || to.variance[i] == 1e-12;
+        }
+        CHECK(to.variance.size() == (own ? static_cast<std::size_t>(m) : 1));
+        CHECK(step.at_floor == at_floor);
+        Mixture again = copy_of(problem.mixture);
         const EmStep same = em_step(problem.view(), problem.mixture, options, again, 5);
         CHECK(same.log_likelihood == step.log_likelihood);
         CHECK(again.variance == to.variance);
@@ -205,17 +222,19 @@ TEST_CASE("the likelihood never falls under EM") {
   Random random(89);
   for (int n = 0; n < 30; ++n) {
     for (const Priors priors : {Priors::fixed, Priors::estimated}) {
-      for (const bool variance : {false, true}) {
+      for (const auto& [variance, own] :
+           {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
         const Index m = random_size(random, 1, 40);
         Fitting problem =
             random_problem(random, random_size(random, 2, 150), m, random_index(random, 1, 4), 3,
                            chance(random, 0.3) ? 1e4 : 0);
+        if (own) set_own_variances(problem.mixture, random);
         EmOptions options;
         options.priors = priors;
         options.estimates_variance = variance;
         options.min_variance = 1e-4;
-        GaussianMixture now = copy_of(problem.mixture);
-        GaussianMixture next = copy_of(problem.mixture);
+        Mixture now = copy_of(problem.mixture);
+        Mixture next = copy_of(problem.mixture);
         double before = -HUGE_VAL;
         for (int step = 0; step < 40; ++step) {
           const EmStep found = em_step(problem.view(), now, options, next, 1);
@@ -235,8 +254,8 @@ TEST_CASE("with dnas priors the first step equals dnas, and steps are not EM") {
   for (int n = 0; n < 20; ++n) {
     const Index d = random_index(random, 1, 4);
     Fitting problem = random_problem(random, 60, n % 2 == 0 ? 60 : 3, d, 1.5, 0);
-    GaussianMixture now = copy_of(problem.mixture);
-    GaussianMixture next = copy_of(problem.mixture);
+    Mixture now = copy_of(problem.mixture);
+    Mixture next = copy_of(problem.mixture);
     collapse::set_dnas_priors(now);
     EmOptions options;
     options.priors = Priors::dnas;
@@ -263,20 +282,18 @@ TEST_CASE("with dnas priors the first step equals dnas, and steps are not EM") {
 TEST_CASE("the variance stops at its floor, and a component may be left without a share") {
   Fitting problem{Guarded<double>(6, 1), {}};
   for (Index j = 0; j < 6; ++j) problem.points.view()(j, 0) = j < 3 ? 1 : -1;
-  GaussianMixture& mixture = problem.mixture;
-  mixture.components = 3;
-  mixture.dimension = 1;
-  mixture.centre = Buffer<double>(3);
+  Mixture& mixture = problem.mixture;
+  mixture = Mixture(3, 1);
   mixture.centre[0] = 0.9;
   mixture.centre[1] = -0.9;
   mixture.centre[2] = 100;
   mixture.log_prior.assign(3, -std::log(3.0));
-  mixture.variance = 0.5;
+  mixture.variance.assign(1, 0.5);
   EmOptions options;
   options.priors = Priors::estimated;
   options.estimates_variance = true;
   options.min_variance = 1e-3;
-  GaussianMixture next = copy_of(mixture);
+  Mixture next = copy_of(mixture);
   bool floored = false;
   for (int step = 0; step < 20; ++step) {
     const EmStep found = em_step(problem.view(), mixture, options, next, 1);
@@ -287,22 +304,47 @@ TEST_CASE("the variance stops at its floor, and a component may be left without 
     std::swap(mixture, next);
   }
   CHECK(floored);
-  CHECK(mixture.variance == 1e-3);
+  CHECK(mixture.variance.front() == 1e-3);
   CHECK(std::abs(mixture.centre[0] - 1) <= 1e-15);
   CHECK(std::abs(mixture.centre[1] + 1) <= 1e-15);
+}
+
+TEST_CASE("equal variances of components are one variance, and own ones end at their floor") {
+  Random random(91);
+  for (int n = 0; n < 10; ++n) {
+    const Index m = random_index(random, 2, 20);
+    Fitting problem = random_problem(random, 80, m, 2, 2, 0);
+    EmOptions options;
+    options.priors = Priors::estimated;
+    Mixture shared = copy_of(problem.mixture);
+    Mixture own = copy_of(problem.mixture);
+    own.variance.assign(static_cast<std::size_t>(m), shared.variance.front());
+    Mixture next_shared = copy_of(shared), next_own = copy_of(own);
+    const EmStep of_shared = em_step(problem.view(), shared, options, next_shared, 1);
+    const EmStep of_own = em_step(problem.view(), own, options, next_own, 1);
+    CHECK(std::abs(of_shared.log_likelihood - of_own.log_likelihood) <=
+          1e-13 * (80 + std::abs(of_own.log_likelihood)));
+    for (Index k = 0; k < own.centre.size(); ++k) {
+      CHECK(std::abs(next_shared.centre[k] - next_own.centre[k]) <= 1e-12 * 10);
+    }
+    options.estimates_variance = true;
+    options.min_variance = 0.5;
+    const EmStep floored = em_step(problem.view(), own, options, next_own, 1);
+    const double least = *std::min_element(next_own.variance.begin(), next_own.variance.end());
+    CHECK(least >= 0.5);
+    CHECK(floored.at_floor == (least == 0.5));
+  }
 }
 
 TEST_CASE("a likelihood that exceeds the format is refused") {
   // Each point's term fits the format, their sum does not.
   Fitting problem{Guarded<double>(1000, 1), {}};
   problem.points.fill([] { return 1e153; });
-  GaussianMixture& mixture = problem.mixture;
-  mixture.components = 1;
-  mixture.dimension = 1;
-  mixture.centre = Buffer<double>(1);
+  Mixture& mixture = problem.mixture;
+  mixture = Mixture(1, 1);
   mixture.centre[0] = 0;
-  mixture.log_prior.assign(1, 0.0);
-  GaussianMixture to = copy_of(mixture);
+  mixture.variance[0] = 1;
+  Mixture to = copy_of(mixture);
   CHECK_THROWS_AS(em_step(problem.view(), mixture, {}, to, 1), Error);
   CHECK_THROWS_AS(collapse::log_likelihood(problem.view(), mixture, 1), Error);
 }

@@ -62,44 +62,54 @@ struct Mixtures {
         log_prior(join(leading, {components}), -std::log(static_cast<double>(components))),
         variance(leading, 0.5) {}
 
+  bool has_own_variances() const { return variance.shape == log_prior.shape; }
+  void set_own_variances() {
+    variance = Array<double>(log_prior.shape);
+    for (std::size_t n = 0; n < variance.values.size(); ++n) {
+      variance.values[n] = 0.5 + 0.1 * static_cast<double>(n % 5);
+    }
+  }
+
   MixtureViews<double> views() { return {centre.view(), log_prior.view(), variance.view()}; }
   MixtureViews<const double> views() const {
     return {centre.view(), log_prior.view(), variance.view()};
   }
 
-  GaussianMixture of(Index problem) const {
+  Mixture of(Index problem) const {
     const Index m = log_prior.shape.back();
     const Index d = centre.shape.back();
-    GaussianMixture made;
-    made.components = m;
-    made.dimension = d;
-    made.centre = Buffer<double>(m * d);
+    Mixture made(m, d);
     std::copy_n(centre.values.data() + problem * m * d, m * d, made.centre.data());
     const double* const prior = log_prior.values.data() + problem * m;
     made.log_prior.assign(prior, prior + m);
-    made.variance = variance.values[static_cast<std::size_t>(problem)];
+    const Index variances = has_own_variances() ? m : 1;
+    const double* const first = variance.values.data() + problem * variances;
+    made.variance.assign(first, first + variances);
     return made;
   }
 };
 
-void check_mixtures(const EmOptions& options, Index m, Index n, Index d, Random& random) {
+void check_mixtures(const EmOptions& options, Index m, Index n, Index d, bool own_variances,
+                    Random& random) {
   const Array<double> points = normal_array<double>({2, n, d}, random);
-  const Mixtures from({3, 2}, m, d, random);
+  Mixtures from({3, 2}, m, d, random);
+  if (own_variances) from.set_own_variances();
   for (const int threads : {1, 4}) {
     MixturePlan plan(points.shape, from.centre.shape, options, threads);
     Mixtures to({3, 2}, m, d, random);
+    to.variance = Array<double>(from.variance.shape);
     const std::vector<EmStep> steps = plan.step(points.view(), from.views(), to.views());
     const std::vector<double> likelihood = plan.log_likelihood(points.view(), from.views());
     REQUIRE(steps.size() == 6);
     for (Index problem = 0; problem < 6; ++problem) {
       const auto at = static_cast<std::size_t>(problem);
       const MatrixView<const double> of_problem = points.matrix(problem, {3, 2});
-      GaussianMixture next = from.of(problem);
+      Mixture next = from.of(problem);
       const EmStep expected = em_step(of_problem, from.of(problem), options, next, 1);
       CHECK(steps[at].log_likelihood == expected.log_likelihood);
       CHECK(likelihood[at] == expected.log_likelihood);
       CHECK(steps[at].at_floor == expected.at_floor);
-      const GaussianMixture found = to.of(problem);
+      const Mixture found = to.of(problem);
       CHECK(same_bits(found.centre.data(), next.centre.data(), m * d));
       CHECK(same_bits(found.log_prior, next.log_prior));
       CHECK(found.variance == next.variance);
@@ -172,12 +182,15 @@ TEST_CASE("mixture plans step as each problem by itself") {
     CAPTURE(m);
     CAPTURE(n);
     EmOptions options;
-    check_mixtures(options, m, n, d, random);
-    options.priors = Priors::estimated;
-    options.estimates_variance = true;
-    check_mixtures(options, m, n, d, random);
+    for (const bool own_variances : {false, true}) {
+      options = {};
+      check_mixtures(options, m, n, d, own_variances, random);
+      options.priors = Priors::estimated;
+      options.estimates_variance = true;
+      check_mixtures(options, m, n, d, own_variances, random);
+    }
     options.priors = Priors::dnas;
-    check_mixtures(options, m, n, d, random);
+    check_mixtures(options, m, n, d, false, random);
   }
 }
 
@@ -185,7 +198,7 @@ TEST_CASE("mixture plans set the priors of dnas") {
   Random random(943);
   Mixtures mixtures({4}, 3, 2, random);
   MixturePlan plan({5, 2}, mixtures.centre.shape, {}, 2);
-  std::vector<GaussianMixture> expected;
+  std::vector<Mixture> expected;
   for (Index problem = 0; problem < 4; ++problem) {
     expected.push_back(mixtures.of(problem));
     set_dnas_priors(expected.back());
@@ -268,6 +281,20 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
   CHECK(contains(message(step), "centre is (2, 2, 3)"));
   mixtures.centre.shape = {2, 3, 2};
   step();
+  mixtures.variance.shape = {2, 2};
+  CHECK(contains(message(step), "variance is (2, 2)"));
+  mixtures.set_own_variances();
+  step();
+  Mixtures other({2}, 3, 2, random);
+  CHECK(contains(message([&] { mixture_plan.step(known.view(), mixtures.views(), other.views()); }),
+                 "variance is (2) after the step, (2, 3) before it"));
+  CHECK(contains(message([&] { mixture_plan.set_dnas_priors(mixtures.views()); }),
+                 "require one variance"));
+  em.min_variance = EmOptions().min_variance;
+  em.priors = Priors::dnas;
+  MixturePlan with_dnas({2, 3, 2}, mixtures.centre.shape, em, 1);
+  CHECK(contains(message([&] { with_dnas.step(known.view(), mixtures.views(), mixtures.views()); }),
+                 "require one variance"));
 
   CHECK(contains(message([] { ClusterPlan<float>({4, 2}, {3}, 1, 1, 1); }), "labels"));
   CHECK(contains(message([] { ClusterPlan<float>({4, 2}, {4}, 0, 1, 1); }), "clusters"));

@@ -10,8 +10,10 @@ void declare_formulas(cli::Declaration& d) {
       .formula("  unas    2 r (1 - s^2) a / ((1 + r s)(r + s))")
       .formula("  dnas    2 q r (1 - s^2) a / ((q + r s)(r + s q))")
       .formula("simulate  x_i = sum_j weight_ij x_j  (+ x_i with --residual)")
-      .formula("em        xi_ij ~ b_i N(x_j | q_i, S I),   sum_i xi_ij = 1")
-      .formula("          q_i = sum_j xi_ij x_j / sum_j xi_ij");
+      .formula("em        xi_ij ~ b_i N(x_j | q_i, S_i I),   sum_i xi_ij = 1")
+      .formula("          q_i = sum_j xi_ij x_j / sum_j xi_ij")
+      .formula("          S = sum_ij xi_ij |x_j - q_i|^2 / (d N), or for each")
+      .formula("          S_i = sum_j xi_ij |x_j - q_i|^2 / (d sum_j xi_ij)");
 }
 
 void declare_results(cli::Declaration& d) {
@@ -32,7 +34,8 @@ void declare_results(cli::Declaration& d) {
               "simulate --energy gaussian, unas and dnas: of the points, under the mixture of "
               "Gaussians of variance 1/scale around each of them, with equal priors")
       .result("em/log_likelihood, em/variance", "(..., T+1)",
-              "em: the log-likelihood and the variance before each step and after the last")
+              "em: the log-likelihood and the variance before each step and after the last; of "
+              "own variances (..., T+1, M)")
       .result("em/centre, em/prior", "(..., T+1, M, d), (..., T+1, M)",
               "em: the centres and priors of the components");
 }
@@ -63,12 +66,13 @@ void declare_report(cli::Declaration& d) {
                      "log_likelihood; merged, the number of sets with two centres less than "
                      "--merged apart")
       .report_member("components, priors, steps",
-                     "em: min, median and max over sets of log_likelihood and variance by step")
+                     "em: min, median and max over sets of log_likelihood and variance by step; "
+                     "least_variance and largest_variance if each component has its own")
       .report_member("falls, largest_fall, largest_relative_fall, never_falls",
                      "em: how often and how far the likelihood fell")
       .report_member(
           "sets_at_min_variance, empty_components, dnas_error",
-          "em: the number of sets whose variance reached --min-variance and of "
+          "em: the number of sets with a variance that reached --min-variance and of "
           "components whose share underflowed; with --priors dnas the difference "
           "between the first step and dnas, in units of its bound by rounding, at most 1")
       .report_member("result_bytes, working_bytes, flops",

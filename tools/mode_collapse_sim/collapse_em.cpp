@@ -17,17 +17,18 @@
 namespace attn::tools {
 namespace {
 
-using collapse::GaussianMixture;
 using collapse::Priors;
 
 // The result of one set.
 struct EmRun {
   Index steps = 0;  // done so far
   std::vector<double> log_likelihood;
-  std::vector<double> variance;
+  std::vector<double> variance;          // of all components, or the least
+  std::vector<double> largest_variance;  // if each has its own
   // With a checkpoint; else they are written as they are made.
   std::vector<double> centre;
   std::vector<double> prior;
+  std::vector<double> own_variance;
   bool floored = false;
   Index empty = 0;
   double dnas_error = 0;
@@ -37,7 +38,8 @@ template <class Archive>
 void archive(Archive& with, EmRun& run) {
   archive(with, run.steps);
   for (std::vector<double>* const numbers :
-       {&run.log_likelihood, &run.variance, &run.centre, &run.prior}) {
+       {&run.log_likelihood, &run.variance, &run.largest_variance, &run.centre, &run.prior,
+        &run.own_variance}) {
     archive(with, *numbers);
   }
   archive(with, run.floored);
@@ -48,7 +50,7 @@ void archive(Archive& with, EmRun& run) {
 // A set in progress.
 struct EmState {
   EmRun run;
-  GaussianMixture now;  // relative to the origin
+  Mixture now;  // relative to the origin
 };
 
 template <class Archive>
@@ -100,7 +102,11 @@ class Fit {
     write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
     const Index times = task.steps + 1;
     create("log_likelihood", {times}, {"step"});
-    create("variance", {times}, {"step"});
+    if (task.own_variances()) {
+      create("variance", {times, task.components}, {"step", "component"});
+    } else {
+      create("variance", {times}, {"step"});
+    }
     create("centre", {times, task.components, task.sets.dimension},
            {"step", "component", "dimension"});
     create("prior", {times, task.components}, {"step", "component"});
@@ -125,9 +131,9 @@ class Fit {
     sets.read(set, storage.data());
     const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
     EmState state;
-    GaussianMixture& now = state.now;
+    Mixture& now = state.now;
     now = task_.first(set, points);
-    GaussianMixture next = task_.first(set, points);
+    Mixture next = task_.first(set, points);
     // Priors of dnas depend on the position of the centres.
     std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
     if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
@@ -141,19 +147,24 @@ class Fit {
 
   // Runs the steps that are left.
   void run_steps(Index set, MatrixView<const double> points, const std::vector<double>& origin,
-                 EmState& state, GaussianMixture& next, const std::function<void()>& keep_state) {
+                 EmState& state, Mixture& next, const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
     EmRun& run = state.run;
-    GaussianMixture& now = state.now;
+    Mixture& now = state.now;
     // What a step begins with may be known before the step is done.
     const auto done = static_cast<std::size_t>(run.steps);
     run.variance.resize(done);
+    run.largest_variance.resize(task_.own_variances() ? done : 0);
     run.log_likelihood.resize(done);
     run.centre.resize(keeps("centre") ? done * static_cast<std::size_t>(now.centre.size()) : 0);
-    run.prior.resize(keeps("prior") ? done * static_cast<std::size_t>(now.components) : 0);
+    const auto by_component = done * static_cast<std::size_t>(now.components);
+    run.prior.resize(keeps("prior") ? by_component : 0);
+    run.own_variance.resize(keeps_variances() ? by_component : 0);
     for (;;) {
       const Index step = run.steps;
-      run.variance.push_back(now.variance);
+      const auto [least, largest] = std::minmax_element(now.variance.begin(), now.variance.end());
+      run.variance.push_back(*least);
+      if (task_.own_variances()) run.largest_variance.push_back(*largest);
       show_mixture(set, step, now, origin, run);
       const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
       naming(place, [&] {
@@ -179,8 +190,8 @@ class Fit {
   }
 
   // The difference between the step from `now` to `next` and dnas, in units of its error bound.
-  double dnas_error(MatrixView<const double> points, const GaussianMixture& now,
-                    const GaussianMixture& next) const {
+  double dnas_error(MatrixView<const double> points, const Mixture& now,
+                    const Mixture& next) const {
     const Buffer<double> centres(now.centre.size());
     const double limit = collapse::dnas_centres(
         points, now, {centres.data(), now.components, now.dimension}, plan_.inside());
@@ -197,8 +208,9 @@ class Fit {
   }
 
   bool keeps(const std::string& name) const { return checkpoint_ != nullptr && task_.emits(name); }
+  bool keeps_variances() const { return task_.own_variances() && keeps("variance"); }
 
-  void show_mixture(Index set, Index step, const GaussianMixture& mixture,
+  void show_mixture(Index set, Index step, const Mixture& mixture,
                     const std::vector<double>& origin, EmRun& run) {
     const Shape at = outputs_.position(set);
     const Index m = mixture.components;
@@ -217,12 +229,20 @@ class Fit {
     if (task_.emits("prior")) {
       std::vector<double> prior;
       for (const double log : mixture.log_prior) prior.push_back(std::exp(log));
-      if (keeps("prior")) {
-        run.prior.insert(run.prior.end(), prior.begin(), prior.end());
-        return;
-      }
-      outputs_.dataset("em/prior")
-          .write(join(at, {step, 0}), join(Shape(at.size() + 1, 1), {m}), prior.data());
+      show_by_component("prior", at, step, prior.data(), m, run.prior);
+    }
+    if (task_.own_variances() && task_.emits("variance")) {
+      show_by_component("variance", at, step, mixture.variance.data(), m, run.own_variance);
+    }
+  }
+
+  void show_by_component(const std::string& name, const Shape& at, Index step,
+                         const double* numbers, Index count, std::vector<double>& kept) {
+    if (keeps(name)) {
+      kept.insert(kept.end(), numbers, numbers + count);
+    } else {
+      outputs_.dataset("em/" + name)
+          .write(join(at, {step, 0}), join(Shape(at.size() + 1, 1), {count}), numbers);
     }
   }
 
@@ -230,10 +250,13 @@ class Fit {
     if (keeps("centre")) outputs_.write("em/centre", set, run.centre.data());
     if (keeps("prior")) outputs_.write("em/prior", set, run.prior.data());
     outputs_.write("em/log_likelihood", set, run.log_likelihood.data());
-    outputs_.write("em/variance", set, run.variance.data());
+    if (keeps_variances()) outputs_.write("em/variance", set, run.own_variance.data());
+    if (!task_.own_variances()) outputs_.write("em/variance", set, run.variance.data());
     all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
                               run.log_likelihood.end());
     all.variance.insert(all.variance.end(), run.variance.begin(), run.variance.end());
+    all.largest_variance.insert(all.largest_variance.end(), run.largest_variance.begin(),
+                                run.largest_variance.end());
     all.add(run.floored ? 1 : 0, run.empty, run.dnas_error);
   }
 
@@ -248,6 +271,7 @@ void record(const EmTask& task, io::OutputBundle& bundle) {
   io::OutputBundle group = bundle.group("em");
   group.attribute("attn_priors", task.priors());
   group.attribute("attn_estimates_variance", std::int64_t{task.options.estimates_variance});
+  if (task.own_variances()) group.attribute("attn_own_variances", std::int64_t{1});
   group.attribute("attn_precision", std::string("f64"));
 }
 

@@ -21,7 +21,7 @@ struct EmTask {
 
   PointSets sets;
   Index steps;
-  double variance;  ///< initial value
+  std::vector<double> variance;  ///< initial: of all components, or of each
   collapse::EmOptions options;
   std::vector<std::vector<double>> start;  ///< --start
   std::optional<io::InputDataset> stored;  ///< dataset start; if neither, the points themselves
@@ -30,12 +30,18 @@ struct EmTask {
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   std::string priors() const;
+  /// Whether each component has a variance of its own.
+  bool own_variances() const { return variance.size() > 1; }
 
   /// The mixture with which the iteration of a set begins.
-  collapse::GaussianMixture first(Index set, MatrixView<const double> points) const;
+  Mixture first(Index set, MatrixView<const double> points) const;
 
   /// Fits the work into --memory.
   PointPlan plan(const cli::Arguments& arguments) const;
+
+ private:
+  void find_start(const io::InputBundle* input);
+  void set_variances(const std::string& estimated);
 };
 
 /// Declares the options of em besides those of the points.

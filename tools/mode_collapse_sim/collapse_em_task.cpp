@@ -31,7 +31,7 @@ Priors priors_of(const std::string& word) {
 EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
     : sets(arguments, input, false),
       steps(arguments.integer("steps").value_or(20)),
-      variance(arguments.number("model-variance").value()),
+      variance(arguments.numbers("model-variance")),
       start(arguments.points("start")),
       emitted(emitted_of(arguments, em_results)) {
   if (arguments.f64 == false) {
@@ -39,15 +39,21 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   }
   sets.f64 = true;
   options.priors = priors_of(arguments.text("priors"));
-  options.estimates_variance = arguments.flag("estimate-variance");
+  options.estimates_variance = arguments.given("estimate-variance");
   options.min_variance = arguments.number("min-variance").value();
   if (arguments.given("min-variance") && !options.estimates_variance) {
     throw Error(Failure::usage, "--min-variance requires --estimate-variance");
   }
-  if (options.estimates_variance && variance < options.min_variance) {
+  const double least = *std::min_element(variance.begin(), variance.end());
+  if (options.estimates_variance && least < options.min_variance) {
     throw Error(Failure::usage, fmt::format("--model-variance is {}, below --min-variance {}",
-                                            variance, options.min_variance));
+                                            least, options.min_variance));
   }
+  find_start(input);
+  set_variances(arguments.text("estimate-variance"));
+}
+
+void EmTask::find_start(const io::InputBundle* input) {
   components = sets.points;
   if (!start.empty()) {
     components = static_cast<Index>(start.size());
@@ -74,6 +80,24 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   }
 }
 
+void EmTask::set_variances(const std::string& estimated) {
+  const auto count = static_cast<std::size_t>(components);
+  if (variance.size() > 1 && variance.size() != count) {
+    throw Error(Failure::usage,
+                fmt::format("--model-variance has {}, expected one, or one for each of {}",
+                            cli::counted(variance.size(), "number"),
+                            cli::counted(components, "component")));
+  }
+  if (variance.size() > 1 && options.estimates_variance && estimated != "each") {
+    throw Error(Failure::usage,
+                "several --model-variance require --estimate-variance=each, or none estimated");
+  }
+  if (estimated == "each") variance.resize(count, variance.front());
+  if (own_variances() && options.priors == Priors::dnas) {
+    throw Error(Failure::usage, "--priors dnas requires one variance for all components");
+  }
+}
+
 std::string EmTask::priors() const {
   switch (options.priors) {
     case Priors::fixed:
@@ -86,12 +110,9 @@ std::string EmTask::priors() const {
   return "";
 }
 
-collapse::GaussianMixture EmTask::first(Index set, MatrixView<const double> points) const {
-  collapse::GaussianMixture mixture;
-  mixture.components = components;
-  mixture.dimension = sets.dimension;
+Mixture EmTask::first(Index set, MatrixView<const double> points) const {
+  Mixture mixture(components, sets.dimension);
   mixture.variance = variance;
-  mixture.centre = Buffer<double>(components * sets.dimension);
   mixture.log_prior.assign(static_cast<std::size_t>(components),
                            -std::log(static_cast<double>(components)));
   if (stored) {
@@ -122,21 +143,21 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // The vectors of figures grow one element at a time.
   const double figures =
-      4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.own_sets());
+      6.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.own_sets());
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
   // A checkpoint keeps the mixture of each step, and once more as bytes.
   const double mixtures = checkpoints(arguments)
                               ? 2.0 * static_cast<double>(steps + 1) *
-                                    static_cast<double>(components) * static_cast<double>(d + 1)
+                                    static_cast<double>(components) * static_cast<double>(d + 2)
                               : 0;
   const auto own =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), mixtures * number));
   return plan_points(
       sets.own_sets(), std::max(sets.points, components), kept,
       [&](int threads) {
-        return own + number * (sets.points * d + components * (3 * d + 3)) +
+        return own + number * (sets.points * d + components * (3 * d + 6)) +
                collapse::em_step_bytes(components, sets.points, d, threads);
       },
       arguments.threads, arguments.memory,
@@ -155,11 +176,15 @@ void declare_em(cli::Declaration& d) {
            "exp(|q|^2/(2 variance)) in each step, which makes the steps those of iterated dnas.",
            "fixed");
   d.only_with(em_verb);
-  d.number("model-variance", "S", "Initial variance of the components.", Range::positive(), 1.0);
+  d.numbers("model-variance", "S,...",
+            "Initial variance: one for all components, or one for each of them.", Range::positive(),
+            {1.0});
   d.only_with(em_verb);
-  d.flag("estimate-variance", "Estimates the variance in each step, one for all components.");
+  d.optional_choice("estimate-variance", {"shared", "each"},
+                    "Estimates the variance in each step: one for all components (shared, or no "
+                    "word), or one for each.");
   d.only_with(em_verb);
-  d.number("min-variance", "S", "Lower bound of the estimated variance.", Range::positive(), 1e-6);
+  d.number("min-variance", "S", "Lower bound of estimated variances.", Range::positive(), 1e-6);
   d.only_with(em_verb);
 }
 
@@ -174,7 +199,7 @@ void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Re
   // Squared differences, the means, and the differences again for a variance.
   const double per_pair = 3 * d + 2 * d + (task.options.estimates_variance ? 6 * d : 0);
   const double flops = count * moments * n * m * per_pair;
-  double numbers = 2 * moments;
+  double numbers = moments * (1 + static_cast<double>(task.variance.size()));
   if (task.emits("centre")) numbers += moments * m * d;
   if (task.emits("prior")) numbers += moments * m;
   numbers *= count;

@@ -67,8 +67,9 @@ cli::Declaration declare() {
       "and label (N) or (..., N), integers. Writes one group of results per scheme.");
   d.about(
       "em: fits a mixture of M normal distributions to the data x. Component i has the centre q_i, "
-      "the prior b_i and the covariance S I, with the same variance S for all. Computes in float64 "
-      "for any type of x. With fixed or estimated priors, the likelihood never falls by more than "
+      "the prior b_i and the covariance S_i I, with the same variance S_i for all, or one for each "
+      "(--estimate-variance=each, or a list of --model-variance). Computes in float64 for any type "
+      "of x. With fixed or estimated priors, the likelihood never falls by more than "
       "a relative 1e-10; with dnas it may. Writes the group em.");
   declare_curve(d);
   declare_points(d);

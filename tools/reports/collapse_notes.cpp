@@ -23,6 +23,12 @@ constexpr std::pair<const char*, std::vector<double> SchemeRuns::*> lists_of_sch
     {"_modes", &SchemeRuns::modes},
     {"_log_likelihood", &SchemeRuns::log_likelihood}};
 
+// The lists of em, by the name of the dataset. Without variances of components the last is empty.
+constexpr std::pair<const char*, std::vector<double> EmRuns::*> lists_of_em[] = {
+    {"log_likelihood", &EmRuns::log_likelihood},
+    {"variance", &EmRuns::variance},
+    {"largest_variance", &EmRuns::largest_variance}};
+
 Json json_of(const PointHeading& heading, const std::string& verb) {
   return {{"verb", verb},
           {"text", heading.text},
@@ -163,10 +169,11 @@ ReportNotes notes_of(const EmFigures& figures) {
   json["floored"] = figures.runs.floored;
   json["empty"] = figures.runs.empty;
   json["dnas_error"] = figures.runs.dnas_error;
-  return {.group = "",
-          .figures = json_text(json),
-          .numbers = {{"log_likelihood", figures.runs.log_likelihood},
-                      {"variance", figures.runs.variance}}};
+  ReportNotes notes{.group = "", .figures = json_text(json)};
+  for (const auto& [name, list] : lists_of_em) {
+    if (!(figures.runs.*list).empty()) notes.numbers[name] = figures.runs.*list;
+  }
+  return notes;
 }
 
 EmFigures em_of(const ReportNotes& notes) {
@@ -179,8 +186,10 @@ EmFigures em_of(const ReportNotes& notes) {
   json.at("floored").get_to(figures.runs.floored);
   json.at("empty").get_to(figures.runs.empty);
   figures.runs.dnas_error = number_or_nan(json.at("dnas_error"));
-  figures.runs.log_likelihood = list_of(notes, "log_likelihood", figures.heading);
-  figures.runs.variance = list_of(notes, "variance", figures.heading);
+  for (const auto& [name, list] : lists_of_em) {
+    if (list == &EmRuns::largest_variance && notes.numbers.count(name) == 0) continue;
+    figures.runs.*list = list_of(notes, name, figures.heading);
+  }
   return figures;
 }
 
@@ -189,16 +198,21 @@ EmFigures whole_of(const EmFigures& part, Index sets) {
   whole.heading.sets = sets;
   whole.runs = {};
   const auto count = static_cast<std::size_t>(sets * (whole.heading.steps + 1));
-  whole.runs.log_likelihood.assign(count, 0);
-  whole.runs.variance.assign(count, 0);
+  for (const auto& [name, list] : lists_of_em) {
+    if (!(part.runs.*list).empty()) (whole.runs.*list).assign(count, 0);
+  }
   return whole;
 }
 
 void place_sets(const EmFigures& part, const std::vector<Index>& sets, EmFigures& whole) {
   require_sets(part.heading, whole.heading, sets);
   const Index times = whole.heading.steps + 1;
-  place(part.runs.log_likelihood, sets, times, whole.runs.log_likelihood);
-  place(part.runs.variance, sets, times, whole.runs.variance);
+  for (const auto& [name, list] : lists_of_em) {
+    const std::vector<double>& from = part.runs.*list;
+    std::vector<double>& to = whole.runs.*list;
+    if (from.empty() != to.empty()) throw std::out_of_range(name);
+    if (!from.empty()) place(from, sets, times, to);
+  }
   whole.runs.add(part.runs.floored, part.runs.empty, part.runs.dnas_error);
 }
 

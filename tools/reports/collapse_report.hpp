@@ -46,8 +46,10 @@ constexpr double most_fall = 1e-10;
 /// The figures of the runs of em.
 struct EmRuns {
   std::vector<double> log_likelihood;  ///< (sets, T + 1)
-  std::vector<double> variance;        ///< (sets, T + 1)
-  Index floored = 0;                   ///< sets whose variance reached its lower bound
+  std::vector<double> variance;        ///< (sets, T + 1): of all components, or the least
+  /// (sets, T + 1), or empty unless each component has a variance of its own.
+  std::vector<double> largest_variance;
+  Index floored = 0;      ///< sets with a variance that reached its lower bound
   Index empty = 0;        ///< the largest number of components without a share, over all steps
   double dnas_error = 0;  ///< of the first step against dnas, in units of its bound
 

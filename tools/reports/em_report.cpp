@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +12,38 @@
 #include "reports/step_figures.hpp"
 
 namespace attn::tools {
+namespace {
+
+// The table of steps as text, and as JSON.
+std::string steps_of(const EmRuns& runs, Index times, nlohmann::ordered_json& json) {
+  using Column = std::pair<std::string, const std::vector<double>*>;
+  std::vector<Column> variances = {{"variance", &runs.variance}};
+  if (!runs.largest_variance.empty()) {
+    variances = {{"least variance", &runs.variance}, {"largest variance", &runs.largest_variance}};
+  }
+  std::string text = fmt::format("{:>5} {:>15}", "step", "log-likelihood");
+  for (const auto& [name, numbers] : variances) text += fmt::format(" {:>10}", name);
+  text += '\n';
+  json = nlohmann::ordered_json::array();
+  for (Index step = 0; step < times; ++step) {
+    const StepFigures likelihood(runs.log_likelihood, times, step);
+    nlohmann::ordered_json figures = {{"step", step}, {"log_likelihood", likelihood.json()}};
+    std::string line = fmt::format("{:>5} {:>15.8g}", step, likelihood.median);
+    for (const auto& [name, numbers] : variances) {
+      const StepFigures variance(*numbers, times, step);
+      std::string member = name;
+      std::replace(member.begin(), member.end(), ' ', '_');
+      figures[member] = variance.json();
+      line += fmt::format(" {:>{}}", figure_text(variance.median),
+                          std::max<std::size_t>(10, name.size()));
+    }
+    json.push_back(std::move(figures));
+    if (is_shown(step, times)) text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace
 
 cli::Outcome report_em(const EmFigures& figures, cli::Report& report) {
   const PointHeading& heading = figures.heading;
@@ -41,18 +76,7 @@ cli::Outcome report_em(const EmFigures& figures, cli::Report& report) {
   result["sets_at_min_variance"] = runs.floored;
   result["empty_components"] = runs.empty;
   if (!figures.proven) result["dnas_error"] = runs.dnas_error;
-  result["steps"] = nlohmann::ordered_json::array();
-  std::string text = fmt::format("{:>5} {:>15} {:>10}\n", "step", "log-likelihood", "variance");
-  for (Index step = 0; step < times; ++step) {
-    const StepFigures likelihood(runs.log_likelihood, times, step);
-    const StepFigures variance(runs.variance, times, step);
-    result["steps"].push_back(
-        {{"step", step}, {"log_likelihood", likelihood.json()}, {"variance", variance.json()}});
-    if (!is_shown(step, times)) continue;
-    text +=
-        fmt::format("{:>5} {:>15.8g} {}\n", step, likelihood.median, figure_text(variance.median));
-  }
-  report.print(text);
+  report.print(steps_of(runs, times, result["steps"]));
   cli::Outcome outcome;
   outcome.summary = fmt::format(
       "{}, {}, {}: the likelihood {}", heading.text, cli::counted(figures.components, "component"),
