@@ -54,7 +54,7 @@ enum class RelativePositions {
 /// j. All times but the last are computed in float64. The log-likelihood never falls from time to
 /// time.
 ///
-/// Gradients go through all times: under dnas in float64, under unas except for those of biases.
+/// Gradients go through all times, under dnas in float64; those of biases are sums over the times.
 /// They keep the queries of each time. Dropout is that of the last time.
 struct Repetition {
   Index iterations = 1;             ///< T >= 1

@@ -14,14 +14,16 @@ namespace {
 template <class T>
 class WholeBiasGradient final : public GradientSink<T> {
  public:
-  explicit WholeBiasGradient(MatrixView<T> gradient) : gradient_(gradient) {}
-
-  void start(Index) override {
-    for (Index i = 0; i < gradient_.rows; ++i) std::fill_n(gradient_.row(i), gradient_.cols, T{0});
+  explicit WholeBiasGradient(MatrixView<T> gradient) : gradient_(gradient) {
+    set_to_zero(gradient_);
   }
+
+  void start(Index) override {}
   void add(const TileRange& range, MatrixView<const T> gradient, Index) override {
     for (Index i = 0; i < range.rows; ++i) {
-      std::copy_n(gradient.row(i), range.cols, gradient_.row(range.row0 + i) + range.col0);
+      const T* const from = gradient.row(i);
+      T* const to = gradient_.row(range.row0 + i) + range.col0;
+      for (Index j = 0; j < range.cols; ++j) to[j] += from[j];
     }
   }
   void merge(Index) override {}
@@ -34,9 +36,10 @@ class WholeBiasGradient final : public GradientSink<T> {
 template <class T>
 class KeyBiasGradient final : public GradientSink<T> {
  public:
-  explicit KeyBiasGradient(MatrixView<T> gradient) : gradient_(gradient) {}
+  explicit KeyBiasGradient(MatrixView<T> gradient)
+      : gradient_(gradient), sums_(static_cast<std::size_t>(gradient.cols), 0.0) {}
 
-  void start(Index) override { sums_.assign(static_cast<std::size_t>(gradient_.cols), 0.0); }
+  void start(Index) override {}
   void add(const TileRange& range, MatrixView<const T> gradient, Index) override {
     kernel::add_columns(gradient, sums_.data() + range.col0);
   }
@@ -58,12 +61,10 @@ class KeyBiasGradient final : public GradientSink<T> {
 template <class T>
 class QueryBiasGradient final : public GradientSink<T> {
  public:
-  QueryBiasGradient(Index rows, MatrixView<T> gradient) : rows_(rows), gradient_(gradient) {}
+  QueryBiasGradient(Index rows, MatrixView<T> gradient)
+      : rows_(rows), gradient_(gradient), sums_(static_cast<std::size_t>(rows), 0.0) {}
 
-  void start(Index lanes) override {
-    lanes_ = LaneSums<double>(rows_, lanes);
-    sums_.assign(static_cast<std::size_t>(rows_), 0.0);
-  }
+  void start(Index lanes) override { lanes_ = LaneSums<double>(rows_, lanes); }
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
     double* sums = lanes_.lane(lane) + range.row0;
     for (Index i = 0; i < range.rows; ++i) {
@@ -105,7 +106,6 @@ class T5Gradient final : public GradientSink<T> {
 
   void start(Index lanes) override {
     lanes_ = LaneSums<double>(static_cast<Index>(sums_.size()), lanes);
-    std::fill(sums_.begin(), sums_.end(), 0.0);
   }
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
     double* sums = lanes_.lane(lane);

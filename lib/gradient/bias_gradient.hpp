@@ -8,7 +8,8 @@
 namespace attn {
 
 /// The adjoints of terms that are added to the scores: each takes tiles of dS, the gradient with
-/// respect to the scores, and has written its gradient once finished.
+/// respect to the scores, and has written its gradient once finished. One that is shown the dS of
+/// several passes, each from start to finish, has written the sum over all passes after the last.
 
 /// For a bias that broadcasts: `gradient` (Lq or 1, Lk or 1) is the sum of dS over the axes of
 /// length 1, kept in float64 until it is complete. Its memory is the caller's, with any row stride.

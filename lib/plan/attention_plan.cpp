@@ -73,10 +73,6 @@ class AttentionPlan<T>::Impl {
     AttentionSummary summary;
     summary.problems.resize(static_cast<std::size_t>(layout_.problems));
     require_outputs(layout_, outputs);
-    const bool shifts = layout_.repetition && layout_.scheme.scheme == Scheme::unas;
-    if (shifts && (wanted.bias || wanted.rel_bias)) {
-      throw Error(Failure::usage, "attention repeated under unas has no gradient of a bias");
-    }
     differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
       forward(problem, outputs, true, work, threads);
       summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);

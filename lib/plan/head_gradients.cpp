@@ -2,6 +2,7 @@
 
 #include "gradient/bias_gradient.hpp"
 #include "gradient/projection_gradient.hpp"
+#include "plan/bias_sinks.hpp"
 #include "plan/head.hpp"
 #include "plan/output_gate.hpp"
 #include "plan/repeated_scores.hpp"
@@ -51,25 +52,6 @@ std::unique_ptr<GradientSink<T>> energy_sink(const HeadForward<T>& head,
 }
 
 template <class T>
-std::vector<std::unique_ptr<GradientSink<T>>> bias_sinks(const HeadForward<T>& head,
-                                                         const HeadGradientTargets<T>& targets) {
-  const HeadArrays<T>& arrays = *head.arrays;
-  std::vector<std::unique_ptr<GradientSink<T>>> sinks;
-  if (targets.bias.data != nullptr) {
-    sinks.push_back(make_bias_gradient<T>(arrays.queries, arrays.keys, targets.bias));
-  }
-  const MatrixView<T>& table = targets.relative_bias;
-  if (table.data == nullptr) return sinks;
-  BucketRule rule;
-  rule.bidirectional = !head.recipe->causal;
-  rule.buckets = table.rows;
-  set_to_zero(table);
-  const MatrixView<T> column(table.data + arrays.problem % table.cols, table.rows, 1, table.cols);
-  sinks.push_back(make_t5_gradient<T>(arrays.queries, arrays.keys, arrays.offset, rule, column));
-  return sinks;
-}
-
-template <class T>
 void differentiate_once(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
                         const Forward<T>& forward, MatrixView<T> grad_q, MatrixView<T> grad_k,
                         MatrixView<T> grad_v, int threads) {
@@ -77,7 +59,7 @@ void differentiate_once(const HeadForward<T>& head, const HeadGradientTargets<T>
   sinks.v = grad_v;
   const auto energy = energy_sink(head, targets, grad_q, grad_k, threads);
   if (energy) sinks.energies.push_back(energy.get());
-  const auto biases = bias_sinks(head, targets);
+  const auto biases = bias_sinks(*head.recipe, *head.arrays, targets.bias, targets.relative_bias);
   for (const auto& bias : biases) sinks.scores.push_back(bias.get());
   sinks.hybrid = targets.hybrid != nullptr;
   const NumberGradients numbers = differentiate(forward, sinks, threads);
@@ -113,7 +95,8 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
     forward.grad_out = {gated.data(), head.grad_out.rows, head.grad_out.cols};
   }
   if (head.repeated != nullptr) {
-    head.repeated->differentiate(forward, {q.view(), k.view(), v.view(), targets.bias}, threads);
+    head.repeated->differentiate(
+        forward, {q.view(), k.view(), v.view(), targets.bias, targets.relative_bias}, threads);
   } else {
     differentiate_once(head, targets, forward, q.view(), k.view(), v.view(), threads);
   }

@@ -5,6 +5,7 @@
 
 #include "energy/table.hpp"
 #include "pass/output.hpp"
+#include "plan/bias_sinks.hpp"
 #include "scheme/gradient.hpp"
 #include "scheme/mixture_gradient.hpp"
 #include "scheme/scheme.hpp"
@@ -250,6 +251,7 @@ void RepeatedScores<T>::differentiate_shifts(const Forward<T>& last,
   };
   Buffer<T> grad_out(n * d);
   const Buffer<T> grad_q(n * d), by_energy(m * d), by_values(m * d);
+  const auto biases = bias_sinks(recipe_, head_, gradients.bias, gradients.relative_bias);
   HeadArrays<T> at = head_;
   for (std::size_t t = moves_.size() + 1; t > 0; --t) {
     const bool is_last = t == moves_.size() + 1;
@@ -275,6 +277,7 @@ void RepeatedScores<T>::differentiate_shifts(const Forward<T>& last,
     const auto sink =
         recipe_.energy->differentiate(at.energy_arguments(recipe_.scale, threads), wanted);
     targets.energies.push_back(sink.get());
+    for (const auto& bias : biases) targets.scores.push_back(bias.get());
     attn::differentiate(forward, targets, threads);
     add(by_energy);
     if (!is_last) add(by_values);

@@ -16,11 +16,12 @@ void require_repetition(const Repetition& repetition, Scheme scheme, const Score
                         bool vectors, bool bias_by_query, bool has_sink);
 
 /// Where the gradients of repeated attention go, contiguous but for bias. A gradient whose view has
-/// no data is not computed.
+/// no data is not computed. Those of biases are sums over all times.
 template <class T>
 struct RepeatedGradients {
   MatrixView<T> q, k, v;
-  MatrixView<T> bias;  ///< (Lq or 1, 1); only under dnas
+  MatrixView<T> bias;           ///< (Lq or 1, Lk or 1); (Lq or 1, 1) under dnas
+  MatrixView<T> relative_bias;  ///< (buckets, heads); only under unas
 };
 
 /// The scores of a head whose attention is repeated: those of the last time, after the queries have

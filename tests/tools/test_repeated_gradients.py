@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from attn import ToolTest, sample
-from problems import differences
+from problems import differences, t5_bucket
 from repeated import em, shifted
 
 # As in test_gradients.py; each move may enlarge the rounding of the queries before it.
@@ -104,7 +104,50 @@ class RepeatedGradients(ToolTest):
                 return shifted(q, k, v, times, 0.8, energy, mask, bias).out
 
             with self.subTest(options=options, masked=masked):
-                self.near(forward, data, ["q", "k", "v"], options, times - 1)
+                self.near(forward, data, ["q", "k", "v"] + ["bias"] * masked, options, times - 1)
+
+    def test_biases_of_mean_shift(self):
+        """A bias by key, by query or of one number, and the table of relative positions, all of which a
+        softmax sees each time; that by query has no effect."""
+        for times, shape in ((1, (1, 6)), (3, (1, 6)), (3, (2, 4, 6)), (2, (2, 1, 6)), (3, ())):
+            data = self.masked(self.vectors(4, 6, 2)) | {"bias": self.normal(*shape)}
+
+            def forward(q, k, v, mask=None, bias=None, times=times):
+                return shifted(q, k, v, times, 0.8, "gaussian", mask, bias).out
+
+            def by_head(given, forward=forward):
+                heads = np.broadcast_to(given["bias"], (2, 4, 6))
+                return np.array([forward(given["q"][h], given["k"][0], given["v"][0], given["mask"], heads[h])
+                                 for h in range(2)])
+
+            grad_out = self.normal(2, 4, 2)
+            exact = differences(by_head, data, grad_out, ["bias"])["bias"]
+            self.write("in.h5", **data, grad_out=grad_out)
+            for precision, tolerance in TOLERANCE.items():
+                with self.subTest(times=times, shape=shape, precision=precision):
+                    found = self.compute("in.h5", "-q", "--only", "--emit=grad_bias", "--energy=gaussian",
+                                         "--scheme=mean-shift", f"--iterations={times}", "--scale=0.8",
+                                         f"--precision={precision}")["grad_bias"]
+                    self.assertEqual(found.shape, shape)
+                    self.assert_near("bias", found, exact, tolerance * 3**times * max(1, np.abs(exact).max()))
+
+    def test_relative_positions_of_mean_shift(self):
+        data = self.vectors(5, 7, 2) | {"rel_bias": self.normal(32, 2)}
+        apart = np.arange(7)[None] - np.arange(5)[:, None]
+
+        def out(given):
+            return np.array([shifted(given["q"][h], given["k"][0], given["v"][0], 3, bias=given["rel_bias"][
+                t5_bucket(apart, True), h]).out for h in range(2)])
+
+        grad_out = self.normal(2, 5, 2)
+        exact = differences(out, data, grad_out, ["rel_bias"])["rel_bias"]
+        self.write("in.h5", **data, grad_out=grad_out)
+        options = ["in.h5", "-q", "--only", "--emit=grad_rel_bias,grad_bias", "--energy=gaussian",
+                   "--scheme=mean-shift", "--iterations=3", "--relative-bias=t5", "--scale=1"]
+        found = self.compute(*options)
+        self.assert_near("rel_bias", found["grad_rel_bias"], exact, 1e-7 * np.abs(exact).max())
+        np.testing.assert_array_equal(found["grad_bias"], found["grad_rel_bias"])
+        self.assert_same_bits(self.compute(*options, "--threads=3"), found)
 
     def test_tiles(self):
         """Several panels: against the sum over all directions at once, one difference each."""
@@ -173,10 +216,10 @@ class RepeatedGradients(ToolTest):
 
     def test_parts_and_checkpoints(self):
         data = {n: self.normal(3, 90, 3) for n in ("q", "k", "v", "grad_out")}
-        self.write("in.h5", **data)
+        self.write("in.h5", **data, bias=self.normal(3, 90, 1))
         for scheme in ("em", "mean-shift"):
-            options = ["in.h5", "--emit=grad_q,grad_k,grad_v", f"--scheme={scheme}",
-                       "--iterations=3"]
+            names = ["grad_q", "grad_k", "grad_v", "grad_bias"]
+            options = ["in.h5", "--emit=" + ",".join(names), f"--scheme={scheme}", "--iterations=3"]
             self.run_tool("attn-compute", *options, "-o", "whole.h5", "--force")
             for part in (1, 2):
                 self.run_tool("attn-compute", *options, f"--shard={part}/2", "-o", f"{scheme}.h5")
@@ -184,7 +227,6 @@ class RepeatedGradients(ToolTest):
             self.run_tool("tensor-join", *parts, "--with", "in.h5", "-o", "all.h5", "--force")
             self.run_tool("attn-compute", *options, "-o", "kept.h5", "--checkpoint=state",
                           "--force")
-            names = ["grad_q", "grad_k", "grad_v"]
             self.assert_same_bits(self.read("all.h5"), self.read("whole.h5"), names)
             self.assert_same_bits(self.read("kept.h5"), self.read("whole.h5"), names)
 
@@ -194,12 +236,6 @@ class RepeatedGradients(ToolTest):
         for scheme in ("em", "mean-shift"):
             self.refused("attn-compute", "in.h5", f"--scheme={scheme}", "--emit=grad_q",
                          f"--iterations={2**40}", status=6, says=["needs"])
-
-    def test_refused(self):
-        data = self.vectors(4, 6, 2)
-        self.write("in.h5", **data, grad_out=self.normal(2, 4, 2), bias=self.normal(4, 6))
-        self.refused("attn-compute", "in.h5", "--scheme=mean-shift", "--iterations=2",
-                     "--emit=grad_bias", status=2, says=["mean-shift has no gradient of a bias"])
 
 
 if __name__ == "__main__":

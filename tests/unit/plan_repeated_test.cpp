@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attnkit/attention.hpp"
@@ -381,6 +382,48 @@ TEST_CASE("gradients with dropout of the last time and with a gate") {
     Array<double> moved = gate;
     in.gate = moved.view();
     check(moved.values, dgate.values);
+  }
+}
+
+TEST_CASE("the gradient of a bias under mean shift is the sum over all times") {
+  Random random(6);
+  const RepeatedArrays<double> arrays(random, 5, 7, 2, true);
+  const Array<double> grad_out = normal_array<double>({5, 3}, random);
+  for (const Index times : {1, 4}) {
+    const RepeatedCase what{Scheme::unas, "gaussian", 0.7, Repetition{times}};
+    for (const Shape& shape : {Shape{5, 7}, {1, 7}, {5, 1}, {1, 1}}) {
+      CAPTURE(times);
+      CAPTURE(shape);
+      AttentionInputs<double> in = arrays.inputs(what);
+      Array<double> bias = normal_array<double>(shape, random);
+      in.bias = std::as_const(bias).view();
+      Array<double> found(shape, 7.0);
+      AttentionGradients<double> gradients;
+      gradients.bias = found.view();
+      AttentionPlan<double>(shapes_of(in), repeated_options(what), 2)
+          .gradients(in, grad_out.view(), gradients);
+      AttentionPlan<double> plan(shapes_of(in), repeated_options(what), 1);
+      Array<double> out({5, 3});
+      AttentionOutputs<double> outputs;
+      outputs.out = out.view();
+      const auto loss = [&] {
+        plan.run(in, outputs);
+        double sum = 0;
+        for (std::size_t n = 0; n < 15; ++n) sum += grad_out.values[n] * out.values[n];
+        return sum;
+      };
+      for (std::size_t n = 0; n < bias.values.size(); ++n) {
+        constexpr double step = 1e-5;
+        const double start = bias.values[n];
+        bias.values[n] = start + step;
+        const double above = loss();
+        bias.values[n] = start - step;
+        const double below = loss();
+        bias.values[n] = start;
+        // Errors of differences: of the second order, and roundings of the loss over the step.
+        CHECK(std::abs(found.values[n] - (above - below) / (2 * step)) <= 1e-8);
+      }
+    }
   }
 }
 

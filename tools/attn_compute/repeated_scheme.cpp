@@ -69,12 +69,6 @@ void require_repeatable(const ComputeOptions& options, const AttentionInput& inp
   require_repetition(*options.repetition, options.scheme.scheme,
                      input.recipe(options.scheme.scheme), input.q.has_value(),
                      !input.bias || input.bias->cols == 1, input.sink.has_value());
-  if (options.scheme.scheme == Scheme::dnas) return;
-  for (const char* const name : {"grad_bias", "grad_rel_bias"}) {
-    if (!options.emits(name)) continue;
-    throw Error(Failure::usage, fmt::format("--emit {}: --scheme {} has no gradient of a bias",
-                                            name, options.name));
-  }
 }
 
 std::vector<std::pair<std::string, Setting>> repetition_settings(const ComputeOptions& options) {

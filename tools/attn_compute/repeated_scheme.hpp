@@ -39,7 +39,7 @@ void declare_estimates(cli::Declaration& d);
 /// have no effect.
 std::optional<Repetition> repetition_of(const cli::Arguments& arguments);
 
-/// Throws the errors of require_repetition, and Error(usage) for a gradient that the scheme lacks.
+/// Throws the errors of require_repetition.
 void require_repeatable(const ComputeOptions& options, const AttentionInput& input);
 
 /// Requires options.repetition: attn_repeated, and of em attn_estimate and attn_min_variance.
