@@ -1,5 +1,6 @@
 """sinkhorn-iter bulk: many small problems against the formulas, their reports, and chains."""
 
+import h5py
 import numpy as np
 
 from attn import ToolTest
@@ -115,6 +116,57 @@ class Bulk(ToolTest):
 
 
 class Shards(ShardTest):
+
+    def check_report(self, *arguments, count):
+        whole = self.run_tool("sinkhorn-iter", "bulk", *arguments, "--json=whole.json", "-o", "whole.h5",
+                              "--only", "--force")
+        parts = self.shards("sinkhorn-iter bulk", *arguments, count=count)
+        done = self.run_tool("tensor-join", *parts[::-1], "--json=joined.json", "-o", "joined.h5", "--force")
+        self.assert_same("whole.h5", "joined.h5")
+        expected, found = self.read_json("whole.json"), self.read_json("joined.json")
+        self.assertEqual(found["result"]["report"]["result"], expected["result"])
+        self.assertEqual(found["result"]["report"]["tool"], "sinkhorn-iter")
+        for name, value in found["result"]["report"]["params"].items():
+            self.assertEqual(value, expected["params"][name], name)
+        summary = whole.err.splitlines()[-1].partition(" -> ")[0].partition(": ")[2]
+        self.assertIn(summary + f", from {count} shard", done.err)
+        for part in parts:
+            (self.folder / part).unlink()
+        return expected["result"]
+
+    def test_report_of_all_shards(self):
+        scores = np.random.default_rng(7).normal(size=(40, 2, 4, 4))
+        scores[3] *= 100
+        scores[17, 1] *= 1e-7
+        self.write("in.h5", scores=scores)
+        for count in (1, 3, 64):
+            for more in ((), ("--chain",)):
+                with self.subTest(count=count, more=more):
+                    result = self.check_report("in.h5", "--iterations", 3, *more, count=count)
+                    errors = self.read("whole.h5")["error"]
+                    self.assertAlmostEqual(result["mean_error"], errors.mean(), delta=1e-15 * 80 * errors.max())
+                    self.assertEqual(result["logarithmic"], 2)
+
+    def test_report_of_groups(self):
+        draw = np.random.default_rng(8)
+        self.write("in.h5", **{f"layer{n}__scores": draw.normal(size=(n + 1, 3, 3)).astype(np.float32)
+                               for n in range(5)})
+        for count in (1, 2, 7):
+            result = self.check_report("in.h5", "--each", "layer*", "--emit", "row_potential", count=count)
+            self.assertEqual([group["problems"] for group in result["groups"]], [1, 2, 3, 4, 5])
+
+    def test_damaged_notes(self):
+        self.write("in.h5", scores=np.random.default_rng(9).normal(size=(6, 3, 3)))
+        parts = self.shards("sinkhorn-iter bulk", "in.h5", count=2)
+        with h5py.File(self.folder / parts[1], "r+") as file:
+            notes = file["attn_shard/report/0/figures"]
+            notes[0] = notes[0].replace(b'"errors":[', b'"errors":[9999999999,')
+        self.refused("tensor-join", *parts, status=3, says=[parts[1], "damaged"], output="joined.h5")
+
+    def test_no_table(self):
+        self.write("in.h5", scores=np.random.default_rng(9).normal(size=(6, 3, 3)))
+        parts = self.shards("sinkhorn-iter bulk", "in.h5", count=2)
+        self.refused("tensor-join", *parts, "--tsv", status=2, says=["--tsv", "sinkhorn-iter"], output="j.h5")
 
     def test_joined_shards_are_the_whole(self):
         self.write("in.h5", scores=np.random.default_rng(6).normal(size=(7, 3, 4, 4)))

@@ -13,7 +13,6 @@
 
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
-#include "cli/words.hpp"
 #include "common/block_output.hpp"
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
@@ -22,6 +21,7 @@
 #include "common/position_boxes.hpp"
 #include "common/section_tool.hpp"
 #include "kernel/parallel.hpp"
+#include "reports/bulk_report.hpp"
 #include "sinkhorn/plan_chain.hpp"
 #include "sinkhorn/small_problems.hpp"
 #include "sinkhorn_iter/bulk_task.hpp"
@@ -31,30 +31,6 @@ namespace attn::tools {
 namespace {
 
 constexpr std::int64_t useful_bytes = std::int64_t{32} << 20;
-
-// What the problems of a run have shown so far.
-struct BulkFigures {
-  Index problems = 0;
-  Index scaled = 0;
-  double largest_error = 0;
-  double error_sum = 0;
-  ChainGain largest;  // of whole chains
-  bool chained = false;
-
-  void put(nlohmann::ordered_json& json) const {
-    json["problems"] = problems;
-    json["scaled"] = scaled;
-    json["logarithmic"] = problems - scaled;
-    json["largest_error"] = largest_error;
-    json["mean_error"] = problems > 0 ? error_sum / static_cast<double>(problems)
-                                      : std::numeric_limits<double>::quiet_NaN();
-    if (!chained) return;
-    json["largest_gain"] = {{"spectral", largest.spectral},
-                            {"row_sum", largest.largest_row},
-                            {"column_sum", largest.largest_column},
-                            {"limit", 1}};
-  }
-};
 
 // The multiple of chains that is in memory at a time.
 BlockPlan plan_bulk(const cli::Arguments& arguments, const BulkTask& task) {
@@ -83,7 +59,6 @@ class BulkRun {
     create("col_potential", {task_.cols}, {"key"}, DType::f64);
     create("error", {}, {}, DType::f64);
     create("chain", {3}, {"gain"}, DType::f64);
-    figures_.chained = task_.chained;
     figures_.problems = task_.input.own_problems();
     if (task_.chained) figures_.largest = {0, 0, 0};
     const Index most = plan_bulk(arguments_, task_).rows;
@@ -188,7 +163,7 @@ class BulkRun {
     report_.add_compute_seconds(spent.count());
     figures_.scaled += found.scaled;
     figures_.largest_error = std::max(figures_.largest_error, found.largest_error);
-    for (Index n = 0; n < count; ++n) figures_.error_sum += results.error[n];
+    for (Index n = 0; n < count; ++n) figures_.errors.add(results.error[n]);
     write("plan", {rows, cols}, first, count, results.plan);
     write("row_potential", {rows}, first, count, results.row_potential);
     write("col_potential", {cols}, first, count, results.col_potential);
@@ -206,9 +181,7 @@ class BulkRun {
     });
     for (Index last = depth - 1; last < count; last += depth) {
       const ChainGain& gain = chain_[static_cast<std::size_t>(last)];
-      figures_.largest = {std::max(figures_.largest.spectral, gain.spectral),
-                          std::max(figures_.largest.largest_row, gain.largest_row),
-                          std::max(figures_.largest.largest_column, gain.largest_column)};
+      figures_.add_chain(gain);
     }
   }
 
@@ -245,8 +218,9 @@ class Bulk : public SectionTool<BulkTask> {
     if (task.emits("chain")) bytes += 3 * sizeof(double);
     report().result()["problems"] = task.input.own_problems();
     report_run_cost(
-        {words(task), plan_bulk(arguments(), task).bytes,
-         bytes * static_cast<double>(task.input.own_problems()), arguments().compress > 0,
+        {bulk_words(task.input.own_problems(), task.rows, task.cols, task.f64, task.iterations),
+         plan_bulk(arguments(), task).bytes, bytes * static_cast<double>(task.input.own_problems()),
+         arguments().compress > 0,
          fmt::format("{:.3g} flops", 4 * task.input.size *
                                          static_cast<double>(task.input.own_problems()) *
                                          static_cast<double>(task.iterations))},
@@ -260,45 +234,28 @@ class Bulk : public SectionTool<BulkTask> {
   void compute(const BulkTask& task, const std::string& /*label*/,
                std::optional<io::OutputBundle> results) override {
     io::OutputBundle output = *std::move(results);
-    const BulkFigures found =
+    const BulkNotes found{
+        section(),
+        sections().several(),
+        task.rows,
+        task.cols,
+        task.f64,
+        task.iterations,
         task.f64 ? BulkRun<double>(arguments(), task, output, *progress_, report()).run()
-                 : BulkRun<float>(arguments(), task, output, *progress_, report()).run();
+                 : BulkRun<float>(arguments(), task, output, *progress_, report()).run()};
     for (const auto& [name, value] : task.effect(arguments()).attributes) {
       write_settings({{name, value}}, output);
     }
-    found.put(report().result());
-    report().result()["queries"] = task.rows;
-    report().result()["keys"] = task.cols;
-    largest_error_ = std::max(largest_error_, found.largest_error);
-    logarithmic_ += found.problems - found.scaled;
-    words_ = words(task);
-    if (found.chained) {
-      words_ += fmt::format(", largest gain of a chain {:.6g}", found.largest.spectral);
-    }
+    if (is_shard()) keep_for_join(notes_of(found));
+    reporter_.add(found, report());
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().several(), report());
-    cli::Outcome outcome;
-    outcome.summary = sections().several()
-                          ? fmt::format("{} in {}", cli::counted(problems(), "problem"),
-                                        cli::counted(groups.size(), "group"))
-                          : words_;
-    outcome.summary += fmt::format(", marginals off by at most {:.2g}", largest_error_);
-    if (logarithmic_ > 0) outcome.summary += fmt::format(", {} by logarithms", logarithmic_);
-    return outcome;
-  }
-
-  static std::string words(const BulkTask& task) {
-    return fmt::format(
-        "{} of {} x {} in {}, {}", cli::counted(task.input.own_problems(), "problem"), task.rows,
-        task.cols, task.f64 ? "float64" : "float32", cli::counted(task.iterations, "iteration"));
+    return reporter_.conclude(groups, report());
   }
 
   std::optional<cli::Progress> progress_;
-  std::string words_;
-  double largest_error_ = 0;
-  Index logarithmic_ = 0;
+  BulkReporter reporter_;
 };
 
 }  // namespace

@@ -30,8 +30,9 @@ cli::Declaration declare() {
           "written. Of one run are shards with the same tool, version and options, of "
           "the same files: by name, size and time of the last change.")
       .about(
-          "Prints the report of explain-away-stats, lambda-solve and mode-collapse-sim as one run "
-          "would, from the figures of all heads or sets of points, and repeats its warnings.")
+          "Prints the report of explain-away-stats, lambda-solve, mode-collapse-sim and "
+          "sinkhorn-iter bulk as one run would, from the figures of all heads, sets of points or "
+          "problems, and repeats its warnings.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more.")
@@ -45,9 +46,10 @@ cli::Declaration declare() {
             "it to a shard outside that folder only with --allow-external.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
-      .report_member("report",
-                     "of explain-away-stats, lambda-solve and mode-collapse-sim: tool, params and "
-                     "result, which is that of one run")
+      .report_member(
+          "report",
+          "of explain-away-stats, lambda-solve, mode-collapse-sim and sinkhorn-iter bulk: "
+          "tool, params and result, which is that of one run")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
       .example("tensor-join out.*-of-*.h5 --virtual -o out.h5", "The same without a second copy.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",

@@ -10,6 +10,7 @@
 #include "attnkit/error.hpp"
 #include "common/group_report.hpp"
 #include "common/table_options.hpp"
+#include "reports/bulk_report.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/column_notes.hpp"
 #include "reports/column_reporter.hpp"
@@ -86,6 +87,19 @@ DualNotes dual_of(const Parts& parts) {
   return *std::move(whole);
 }
 
+BulkNotes bulk_of(const Parts& parts) {
+  std::optional<BulkNotes> whole;
+  for (const ShardSet::ReportPart& part : parts) {
+    const BulkNotes own = of_part(part, [&] { return bulk_of(*part.notes); });
+    if (whole) {
+      whole->figures.add(own.figures);
+    } else {
+      whole = own;
+    }
+  }
+  return *std::move(whole);
+}
+
 // The figures of all sets, of shards that divide them.
 template <class Figures>
 Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const ReportNotes&)) {
@@ -114,6 +128,7 @@ class ReportJoin {
     if (tool == "explain-away-stats") return report_columns();
     if (tool == "lambda-solve") return report_duals();
     if (tool == "mode-collapse-sim") return report_collapse();
+    if (tool == "sinkhorn-iter") return report_bulk();
     throw Error(Failure::input, "the shards have notes of a report of " + tool +
                                     ", which this version of tensor-join does not know");
   }
@@ -200,6 +215,16 @@ class ReportJoin {
       return report_em(collapse_of(parts, sets, em_of), report_);
     }
     return report_simulation(collapse_of(parts, sets, simulation_of), report_);
+  }
+
+  cli::Outcome report_bulk() {
+    require_no_table(arguments_, shards_);
+    BulkReporter reporter;
+    add_sections([&](const Parts& parts) {
+      const BulkNotes section = bulk_of(parts);
+      groups_.add(section.section, report_, [&] { reporter.add(section, report_); });
+    });
+    return reporter.conclude(groups_, report_);
   }
 
   void add_rows(std::vector<std::vector<Cell>> rows) {

@@ -1,0 +1,131 @@
+#include "reports/bulk_report.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/words.hpp"
+#include "common/json_text.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json gain_json(const ChainGain& gain) {
+  return {{"spectral", gain.spectral},
+          {"row_sum", gain.largest_row},
+          {"column_sum", gain.largest_column}};
+}
+
+ChainGain gain_of(const Json& json) {
+  return {json.at("spectral").get<double>(), json.at("row_sum").get<double>(),
+          json.at("column_sum").get<double>()};
+}
+
+}  // namespace
+
+void BulkFigures::add(const BulkFigures& more) {
+  problems += more.problems;
+  scaled += more.scaled;
+  largest_error = std::max(largest_error, more.largest_error);
+  errors.add(more.errors);
+  if (more.largest) add_chain(*more.largest);
+}
+
+void BulkFigures::add_chain(const ChainGain& gain) {
+  const ChainGain so_far = largest.value_or(ChainGain{0, 0, 0});
+  largest = {std::max(so_far.spectral, gain.spectral),
+             std::max(so_far.largest_row, gain.largest_row),
+             std::max(so_far.largest_column, gain.largest_column)};
+}
+
+ReportNotes notes_of(const BulkNotes& bulk) {
+  const BulkFigures& figures = bulk.figures;
+  Json json = {{"label", bulk.section.label},
+               {"file", bulk.section.file},
+               {"several", bulk.several},
+               {"queries", bulk.queries},
+               {"keys", bulk.keys},
+               {"f64", bulk.f64},
+               {"iterations", bulk.iterations},
+               {"problems", figures.problems},
+               {"scaled", figures.scaled},
+               {"largest_error", figures.largest_error},
+               {"errors", figures.errors.digits()}};
+  if (figures.largest) json["largest_gain"] = gain_json(*figures.largest);
+  return {.group = bulk.section.group, .figures = json_text(json)};
+}
+
+BulkNotes bulk_of(const ReportNotes& notes) {
+  const Json json = Json::parse(notes.figures);
+  BulkNotes bulk;
+  bulk.section.group = notes.group;
+  json.at("label").get_to(bulk.section.label);
+  json.at("file").get_to(bulk.section.file);
+  json.at("several").get_to(bulk.several);
+  json.at("queries").get_to(bulk.queries);
+  json.at("keys").get_to(bulk.keys);
+  json.at("f64").get_to(bulk.f64);
+  json.at("iterations").get_to(bulk.iterations);
+  BulkFigures& figures = bulk.figures;
+  json.at("problems").get_to(figures.problems);
+  json.at("scaled").get_to(figures.scaled);
+  json.at("largest_error").get_to(figures.largest_error);
+  const auto digits = json.at("errors").get<ExactSum::Digits>();
+  for (const std::uint64_t digit : digits) {
+    if (digit > std::numeric_limits<std::uint32_t>::max()) throw std::out_of_range("errors");
+  }
+  figures.errors = ExactSum(digits);
+  if (json.contains("largest_gain")) figures.largest = gain_of(json.at("largest_gain"));
+  return bulk;
+}
+
+std::string bulk_words(Index problems, Index queries, Index keys, bool f64, Index iterations) {
+  return fmt::format("{} of {} x {} in {}, {}", cli::counted(problems, "problem"), queries, keys,
+                     f64 ? "float64" : "float32", cli::counted(iterations, "iteration"));
+}
+
+void BulkReporter::add(const BulkNotes& section, cli::Report& report) {
+  const BulkFigures& figures = section.figures;
+  Json& json = report.result();
+  json["problems"] = figures.problems;
+  json["scaled"] = figures.scaled;
+  json["logarithmic"] = figures.problems - figures.scaled;
+  json["largest_error"] = figures.largest_error;
+  json["mean_error"] = figures.problems > 0
+                           ? figures.errors.value() / static_cast<double>(figures.problems)
+                           : std::numeric_limits<double>::quiet_NaN();
+  if (figures.largest) {
+    json["largest_gain"] = gain_json(*figures.largest);
+    json["largest_gain"]["limit"] = 1;
+  }
+  json["queries"] = section.queries;
+  json["keys"] = section.keys;
+  all_.add(figures);
+  last_ = section;
+}
+
+cli::Outcome BulkReporter::conclude(const GroupReport& groups, cli::Report& report) const {
+  groups.conclude(last_.several, report);
+  cli::Outcome outcome;
+  if (last_.several) {
+    outcome.summary = fmt::format("{} in {}", cli::counted(all_.problems, "problem"),
+                                  cli::counted(groups.size(), "group"));
+  } else {
+    outcome.summary =
+        bulk_words(all_.problems, last_.queries, last_.keys, last_.f64, last_.iterations);
+    if (all_.largest) {
+      outcome.summary += fmt::format(", largest gain of a chain {:.6g}", all_.largest->spectral);
+    }
+  }
+  outcome.summary += fmt::format(", marginals off by at most {:.2g}", all_.largest_error);
+  const Index logarithmic = all_.problems - all_.scaled;
+  if (logarithmic > 0) outcome.summary += fmt::format(", {} by logarithms", logarithmic);
+  return outcome;
+}
+
+}  // namespace attn::tools

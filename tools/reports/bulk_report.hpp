@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/command.hpp"
+#include "cli/report.hpp"
+#include "common/group_report.hpp"
+#include "common/report_notes.hpp"
+#include "sinkhorn/plan_chain.hpp"
+#include "tensor/exact_sum.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// What problems of sinkhorn-iter bulk have shown.
+struct BulkFigures {
+  Index problems = 0;
+  Index scaled = 0;  ///< by factors of exponentials; the others by logarithms
+  double largest_error = 0;
+  ExactSum errors;                   ///< their sum
+  std::optional<ChainGain> largest;  ///< of whole chains, with --chain
+
+  void add(const BulkFigures& more);
+  void add_chain(const ChainGain& gain);
+};
+
+/// The figures of one section, or of some of its problems.
+struct BulkNotes {
+  SectionName section;
+  bool several = false;  ///< there may be several sections
+  Index queries = 0;
+  Index keys = 0;
+  bool f64 = false;
+  Index iterations = 0;
+  BulkFigures figures;
+};
+
+/// What a shard keeps of them, and the inverse.
+ReportNotes notes_of(const BulkNotes& bulk);
+BulkNotes bulk_of(const ReportNotes& notes);
+
+/// "7 problems of 4 x 4 in float64, 20 iterations"
+std::string bulk_words(Index problems, Index queries, Index keys, bool f64, Index iterations);
+
+/// The report of sinkhorn-iter bulk: of sections one after the other, then of all together.
+class BulkReporter {
+ public:
+  /// Adds a section with all its problems, and fills the result of its JSON report.
+  void add(const BulkNotes& section, cli::Report& report);
+
+  /// Combines the JSON, and returns the summary line.
+  cli::Outcome conclude(const GroupReport& groups, cli::Report& report) const;
+
+ private:
+  BulkNotes last_;
+  BulkFigures all_;
+};
+
+}  // namespace attn::tools
