@@ -59,10 +59,31 @@ struct DualSummary {
 
   /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that the two are sums of.
   double certificate_error = 0;
+
+  // Only with DualPlanOptions::square_radius.
+  double alpha = 0;            ///< of the query; 0 where the constraint does not bind
+  double square_distance = 0;  ///< ‖μ + z − ĥ‖²
+  /// r is within a relative 1e-9 of the squared distance of μ + z to the convex hull of the
+  /// templates with u > 0. The multiplier is infinite; `alpha` is one at which ĥ is as near.
+  bool at_limit = false;
 };
 
 struct DualPlanOptions {
-  double alpha = 1;  ///< α > 0, finite
+  /// α > 0, finite. For evidence with errors of variance σ² in each component, and a weight η of
+  /// the divergence, it is 1/(ησ²): the minimiser of ‖μ + z − ĥ‖²/(2σ²) + η D(p‖u).
+  double alpha = 1;
+
+  /// r > 0, finite: in place of α, each query has the p nearest to u whose mean is near the
+  /// evidence (FD 5),
+  ///
+  ///   min_p KL(p‖u)  such that  ‖μ + z − Σ p_i t_i‖² <= r.
+  ///
+  /// If ‖z‖² <= r, p = u, λ = 0 and α = 0. Else p, λ and ĥ are those of the α at which the squared
+  /// distance is r, found to a relative 1e-12; the results of first and second order are for that
+  /// α, too. Then primal is KL(p‖u) and dual ⟨λ, μ+z⟩ − √r‖λ‖ − Ψ(Tλ). Any α but 1 and a cost are
+  /// refused.
+  std::optional<double> square_radius = std::nullopt;
+
   double gamma = 1;  ///< γ > 0, finite; without a cost any γ but 1 is refused
   DualOptions solver = {};
 };
@@ -129,7 +150,8 @@ class DualPlan {
   /// α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t measured
   /// from the mean of the templates. Throws Error(input) for arrays whose shapes are not the plan's
   /// and for numbers that are not allowed, Error(numerical) if αz, or a logit, is beyond the range
-  /// of float64. After an error the outputs are unspecified and the plan can run again.
+  /// of float64, or if no p is within the radius. After an error the outputs are unspecified and
+  /// the plan can run again.
   std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs);
 
  private:

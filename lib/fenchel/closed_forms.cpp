@@ -145,6 +145,35 @@ void closed_forms(const DualProblem& problem, int threads, const ClosedForms& re
   ClosedFormSolver(problem, results).solve(threads);
 }
 
+void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
+                  const ClosedForms& results) {
+  if (results.h_first_order.rows + results.p_first_order.rows + results.h_second_order.rows == 0) {
+    return;
+  }
+  const auto row = [](MatrixView<double> all, Index q) {
+    return all.rows > 0 ? all.row_range(q, 1) : all;
+  };
+  const PooledVector<double> nothing(static_cast<std::size_t>(problem.evidence.cols), 0.0);
+  const auto solve_query = [&](Index q, int) {
+    DualProblem one = problem;
+    one.evidence = problem.evidence.row_range(q, 1);
+    if (problem.preference.rows > 1) one.preference = problem.preference.row_range(q, 1);
+    one.alpha = alphas[static_cast<std::size_t>(q)];
+    if (one.alpha == 0) {  // αz = 0, too, of evidence 0
+      one.alpha = 1;
+      one.evidence = {nothing.data(), 1, problem.evidence.cols};
+    }
+    closed_forms(one, 1,
+                 {row(results.h_first_order, q), row(results.p_first_order, q),
+                  row(results.h_second_order, q)});
+  };
+  for_each_query(
+      problem.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
+        visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q,
+                   visit);
+      });
+}
+
 namespace {
 
 // ‖x‖ = size · 2^exponent, whose squares neither over- nor underflow.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vector>
+#include <span>
 
 #include "fenchel/dual.hpp"
 
@@ -21,6 +21,11 @@ struct ClosedForms {
 /// numbers serves all queries of a shared preference; preferences by query take one each. Empty
 /// queries get zeros. Checks and errors as in solve_dual.
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results);
+
+/// The same where query q has an α of its own, alphas[q] >= 0, and `problem.alpha` is not looked
+/// at.
+void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
+                  const ClosedForms& results);
 
 /// ‖λ − αz‖ / ‖λ‖ of one query (FD §8): how far its attention is from exact inference. 0 if both
 /// norms are 0, +inf if only ‖λ‖ is.

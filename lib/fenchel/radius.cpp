@@ -55,7 +55,7 @@ class RadiusQuery {
   const Rows<double>& p() const { return p_; }
 
   /// For the evidence that has been written. Throws Error(numerical) if no p is near enough.
-  RadiusSummary solve(double apart, Index query) {
+  DualSummary solve(double apart, Index query) {
     apart_ = apart;
     const Index d = templates_.depth();
     std::fill_n(lambda_.row(0), d, 0.0);
@@ -137,8 +137,8 @@ class RadiusQuery {
   void solve_at(double alpha) {
     const Index used = summary_.iterations;
     inner_.max_iterations = options_.max_iterations - used;
-    static_cast<DualSummary&>(summary_) = newton_.solve(divergence_, target_.row(0), alpha, inner_,
-                                                        lambda_.row(0), p_.row(0), mean_.row(0));
+    summary_ = newton_.solve(divergence_, target_.row(0), alpha, inner_, lambda_.row(0), p_.row(0),
+                             mean_.row(0));
     summary_.iterations += used;
     summary_.alpha = alpha;
   }
@@ -185,7 +185,7 @@ class RadiusQuery {
     solve_at(best);
   }
 
-  RadiusSummary certified() {
+  DualSummary certified() {
     const Index d = templates_.depth();
     evaluate();
     summary_.square_distance = square_distance();
@@ -236,7 +236,7 @@ class RadiusQuery {
   DualOptions inner_;
   double apart_ = 0;
   double partition_ = 0;
-  RadiusSummary summary_;
+  DualSummary summary_;
   Rows<double> evidence_, target_, lambda_, mean_, away_, p_, logits_;
 };
 
@@ -254,16 +254,16 @@ class RadiusSolver {
     require_range(problem, all_);
   }
 
-  PooledVector<RadiusSummary> solve() {
+  PooledVector<DualSummary> solve() {
     const Index queries = problem_.evidence.rows;
-    PooledVector<RadiusSummary> summaries(static_cast<std::size_t>(queries));
+    PooledVector<DualSummary> summaries(static_cast<std::size_t>(queries));
     PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
     const auto solve_query = [&](Index q, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<DenseNewton>(space_.templates());
       summaries[static_cast<std::size_t>(q)] = solve_one(*solver, q);
     };
-    static_assert(std::is_trivially_copyable_v<RadiusSummary>);
+    static_assert(std::is_trivially_copyable_v<DualSummary>);
     for_each_query(
         queries, threads_, kernel::LoopRecord::current(), solve_query,
         [&](Index q, const auto& visit) {
@@ -274,7 +274,7 @@ class RadiusSolver {
   }
 
  private:
-  RadiusSummary solve_one(DenseNewton& newton, Index q) const {
+  DualSummary solve_one(DenseNewton& newton, Index q) const {
     const Index n = all_.count();
     const OwnedDivergence divergence(
         nullptr, problem_.preference.row(problem_.preference.rows == 1 ? 0 : q), n);
@@ -289,7 +289,7 @@ class RadiusSolver {
     const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
     space_.project(evidence, {query.evidence(), 1, space_.depth()});
     Rows<double> apart = orthogonal_part(evidence, query.evidence());
-    const RadiusSummary summary =
+    const DualSummary summary =
         query.solve(kernel::dot(apart.row(0), apart.row(0), all_.depth()), q);
     write(query, summary.alpha, apart, q);
     return summary;
@@ -338,9 +338,9 @@ class RadiusSolver {
 
 }  // namespace
 
-PooledVector<RadiusSummary> solve_radius(const DualProblem& problem, double square_radius,
-                                         const DualOptions& options, int threads,
-                                         const DualResults& results) {
+PooledVector<DualSummary> solve_radius(const DualProblem& problem, double square_radius,
+                                       const DualOptions& options, int threads,
+                                       const DualResults& results) {
   if (problem.transport) throw Error(Failure::input, "a radius is for the divergence KL only");
   if (!(square_radius > 0 && std::isfinite(square_radius))) {
     throw Error(Failure::input, "the squared radius is " + std::to_string(square_radius) +

@@ -5,18 +5,6 @@
 
 namespace attn {
 
-/// The result of one query of solve_radius, where α is the query's own: the multiplier of the
-/// constraint. `primal` is KL(p‖u), `dual` is ⟨λ, μ+z⟩ − √r‖λ‖ − log Σ u_i exp⟨t_i,λ⟩, and `gap`
-/// their difference by √r‖λ‖ − ⟨λ, μ+z−ĥ⟩; rounding may make it negative, and its magnitude is
-/// what is kept.
-struct RadiusSummary : DualSummary {
-  double alpha = 0;            ///< 0 where the constraint does not bind: p = u and λ = 0
-  double square_distance = 0;  ///< ‖μ + z − ĥ‖²
-  /// r is within a relative 1e-9 of the squared distance of μ + z to the convex hull of the
-  /// templates with u > 0. The multiplier is infinite; `alpha` is one at which ĥ is as near.
-  bool at_limit = false;
-};
-
 /// For each query the p nearest to u whose mean is near the evidence (MATHEMATICS.md §4, FD 5):
 ///
 ///   min_p KL(p‖u)  such that  ‖μ + z − Σ p_i t_i‖² <= r,  r = `square_radius` > 0.
@@ -28,11 +16,14 @@ struct RadiusSummary : DualSummary {
 /// tolerance · (1 + primal), and the squared distance is at most r (1 + tolerance), or r (1 +
 /// 1e-9); with gradient_tolerance, if the problem for α has.
 ///
-/// `problem.alpha` is not looked at. Requires a finite r, and no transport (Error(input)). Throws
-/// Error(numerical) naming a query for which no p is that near: a hyperplane between μ + z and all
-/// templates with u > 0 is farther than √r. Otherwise as solve_dual; takes dual_bytes.
-PooledVector<RadiusSummary> solve_radius(const DualProblem& problem, double square_radius,
-                                         const DualOptions& options, int threads,
-                                         const DualResults& results);
+/// `problem.alpha` is not looked at. In the summary, `primal` is KL(p‖u), `dual` is ⟨λ, μ+z⟩ −
+/// √r‖λ‖ − log Σ u_i exp⟨t_i,λ⟩, and `gap` their difference by √r‖λ‖ − ⟨λ, μ+z−ĥ⟩; rounding may
+/// make it negative, and its magnitude is what is kept. Requires a finite r, and no transport
+/// (Error(input)). Throws Error(numerical) naming a query for which no p is that near: a hyperplane
+/// between μ + z and all templates with u > 0 is farther than √r. Otherwise as solve_dual; takes
+/// dual_bytes.
+PooledVector<DualSummary> solve_radius(const DualProblem& problem, double square_radius,
+                                       const DualOptions& options, int threads,
+                                       const DualResults& results);
 
 }  // namespace attn

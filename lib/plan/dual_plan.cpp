@@ -7,6 +7,7 @@
 #include "attnkit/dual.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/dual.hpp"
+#include "fenchel/radius.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 #include "tensor/buffer.hpp"
@@ -26,6 +27,12 @@ void require_options(const DualPlanOptions& options) {
                 name + " is " + std::to_string(value) + ", expected a finite number > 0");
   };
   require_positive("alpha", options.alpha);
+  if (options.square_radius) {
+    require_positive("square_radius", *options.square_radius);
+    if (options.alpha != DualPlanOptions().alpha) {
+      throw Error(Failure::usage, "alpha has no effect with square_radius");
+    }
+  }
   require_positive("gamma", options.gamma);
   require_positive("tolerance", options.solver.tolerance);
   if (options.solver.gradient_tolerance) {
@@ -60,6 +67,9 @@ class DualPlan::Impl {
     }
     if (!cost_.present() && options.gamma != DualPlanOptions().gamma) {
       throw Error(Failure::usage, "gamma goes with a cost");
+    }
+    if (cost_.present() && options.square_radius) {
+      throw Error(Failure::usage, "square_radius requires the divergence KL, without a cost");
     }
     count_ = templates_.axis(0);
     depth_ = templates_.axis(1);
@@ -98,8 +108,12 @@ class DualPlan::Impl {
   // What one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    return dual_bytes(queries_, count_, depth_, cost_.present(), problems_->inside()) +
-           queries_ * depth_ * number;
+    const int threads = problems_->inside();
+    // With a radius, the closed forms of each query are computed by themselves.
+    const std::int64_t by_query =
+        options_.square_radius ? threads * dual_bytes(1, count_, depth_, false, 1) : 0;
+    return dual_bytes(queries_, count_, depth_, cost_.present(), threads) + by_query +
+           queries_ * (depth_ + 1) * number;
   }
 
   std::array<Operand*, 4> operands() { return {&templates_, &evidence_, &preference_, &cost_}; }
@@ -154,12 +168,20 @@ class DualPlan::Impl {
     }
     results.h = of_problem(outputs.h, problem, depth_);
     results.p = of_problem(outputs.p, problem, count_);
+    const ClosedForms forms{of_problem(outputs.first_order_h, problem, depth_),
+                            of_problem(outputs.first_order_p, problem, count_),
+                            of_problem(outputs.second_order_h, problem, depth_)};
+    if (options_.square_radius) {
+      auto summaries =
+          solve_radius(made, *options_.square_radius, options_.solver, threads, results);
+      PooledVector<double> alphas;
+      for (const DualSummary& summary : summaries) alphas.push_back(summary.alpha);
+      closed_forms(made, alphas, threads, forms);
+      return summaries;
+    }
     PooledVector<DualSummary> summaries = solve_dual(made, options_.solver, threads, results);
     if (outputs.first_order_h || outputs.first_order_p || outputs.second_order_h) {
-      closed_forms(made, threads,
-                   {of_problem(outputs.first_order_h, problem, depth_),
-                    of_problem(outputs.first_order_p, problem, count_),
-                    of_problem(outputs.second_order_h, problem, depth_)});
+      closed_forms(made, threads, forms);
     }
     return summaries;
   }

@@ -78,7 +78,7 @@ inline std::vector<double> dual_numbers(const DualProblem& problem, int threads)
     const double* z = problem.evidence.row(q);
     largest = std::max(largest, std::inner_product(z, z + problem.evidence.cols, z, 0.0));
   }
-  for (const RadiusSummary& one :
+  for (const DualSummary& one :
        solve_radius(problem, 0.95 * largest, {}, threads, {view(first), view(second), view(p)})) {
     all.insert(all.end(), {one.alpha, one.gap, static_cast<double>(one.iterations)});
   }

@@ -31,7 +31,7 @@ struct SolvedRadius {
   static std::size_t size(Index n) { return static_cast<std::size_t>(n); }
 
   std::vector<double> lambda, h, p;
-  std::vector<RadiusSummary> summaries;
+  std::vector<DualSummary> summaries;
 };
 
 double square_norm(const std::vector<double>& values) {
@@ -116,7 +116,7 @@ TEST_CASE("the radius of a dual's solution leads back to its alpha, lambda and p
         DualProblem problem = owned.problem();
         problem.alpha = 1e9;  // not looked at
         const SolvedRadius found(problem, radius);
-        const RadiusSummary& summary = found.summaries[0];
+        const DualSummary& summary = found.summaries[0];
         CAPTURE(n);
         CAPTURE(d);
         CAPTURE(alpha);
@@ -160,7 +160,7 @@ TEST_CASE("p is u where the evidence is within the radius") {
   const SolvedRadius found(owned.problem(), largest * (1 + 1e-12));
   double total = 0;
   for (const double u : owned.preference_) total += u;
-  for (const RadiusSummary& summary : found.summaries) {
+  for (const DualSummary& summary : found.summaries) {
     CHECK(summary.status == DualStatus::converged);
     CHECK(summary.alpha == 0);
     CHECK(summary.gap == 0);
@@ -234,7 +234,7 @@ TEST_CASE("the solution for a radius depends neither on threads nor on other que
   CHECK(one.h == three.h);
   CHECK(one.p == three.p);
   for (Index q = 0; q < 9; ++q) {
-    const RadiusSummary& summary = one.summaries[static_cast<std::size_t>(q)];
+    const DualSummary& summary = one.summaries[static_cast<std::size_t>(q)];
     if (owned.is_empty(q)) {
       CHECK(summary.status == DualStatus::empty);
       for (Index i = 0; i < 20; ++i) CHECK(one.p[static_cast<std::size_t>(q * 20 + i)] == 0);

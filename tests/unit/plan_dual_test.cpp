@@ -5,6 +5,7 @@
 #include "attnkit/dual.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/dual.hpp"
+#include "fenchel/radius.hpp"
 #include "infinity.hpp"
 #include "plan_array.hpp"
 #include "same_bits.hpp"
@@ -98,19 +99,27 @@ void check(const DualSetting& setting, Random& random) {
       made.transport = TransportCost{arrays.cost.matrix(problem, leading), setting.options.gamma};
     }
     Array<double> lambda({queries, d}), h({queries, d}), p({queries, n});
-    const auto summaries = solve_dual(made, setting.options.solver, 1,
-                                      {{lambda.values.data(), queries, d},
-                                       {h.values.data(), queries, d},
-                                       {p.values.data(), queries, n}});
+    const DualResults results = {{lambda.values.data(), queries, d},
+                                 {h.values.data(), queries, d},
+                                 {p.values.data(), queries, n}};
+    const auto& radius = setting.options.square_radius;
+    const auto summaries = radius ? solve_radius(made, *radius, setting.options.solver, 1, results)
+                                  : solve_dual(made, setting.options.solver, 1, results);
     CHECK(same_bits(found.lambda.values.data() + problem * queries * d, lambda.values.data(),
                     queries * d));
     CHECK(same_bits(found.h.values.data() + problem * queries * d, h.values.data(), queries * d));
     CHECK(same_bits(found.p.values.data() + problem * queries * n, p.values.data(), queries * n));
     Array<double> first_h({queries, d}), first_p({queries, n}), second_h({queries, d});
-    closed_forms(made, 1,
-                 {{first_h.values.data(), queries, d},
-                  {first_p.values.data(), queries, n},
-                  {second_h.values.data(), queries, d}});
+    const ClosedForms forms = {{first_h.values.data(), queries, d},
+                               {first_p.values.data(), queries, n},
+                               {second_h.values.data(), queries, d}};
+    std::vector<double> alphas;
+    for (const DualSummary& summary : summaries) alphas.push_back(summary.alpha);
+    if (radius) {
+      closed_forms(made, alphas, 1, forms);
+    } else {
+      closed_forms(made, 1, forms);
+    }
     CHECK(same_bits(found.first_h.values.data() + problem * queries * d, first_h.values.data(),
                     queries * d));
     CHECK(same_bits(found.first_p.values.data() + problem * queries * n, first_p.values.data(),
@@ -124,6 +133,10 @@ void check(const DualSetting& setting, Random& random) {
       CHECK(summary.iterations == expected.iterations);
       CHECK(summary.gap == expected.gap);
       CHECK(summary.primal == expected.primal);
+      CHECK(summary.alpha == expected.alpha);
+      CHECK(summary.at_limit == expected.at_limit);
+      CHECK(summary.square_distance == expected.square_distance);
+      if (radius) CHECK(summary.square_distance <= *radius * (1 + 1e-8));
     }
   }
 }
@@ -149,6 +162,12 @@ TEST_CASE("dual plans give the bits of each problem's own solution") {
     check(setting, random);
     setting.preference = {5, n};
     check(setting, random);
+    // All evidence is within the radius: p = u.
+    setting.options = {};
+    setting.options.square_radius = 1e3;
+    check(setting, random);
+    setting.options.square_radius.reset();
+    setting.options.alpha = 0.7;
     setting.cost = {2, 1, n, n};
     setting.options.gamma = 0.5;
     check(setting, random);
@@ -187,6 +206,38 @@ TEST_CASE("dual plans: at small alpha the exact p is softmax to first order") {
   }
 }
 
+TEST_CASE("dual plans with a radius find the alpha at which the mean is that far") {
+  Random random(916);
+  DualSetting setting;
+  setting.templates = {9, 3};
+  setting.evidence = {6, 3};
+  setting.options.alpha = 0.8;
+  DualArrays arrays(setting, random);
+  for (double& z : arrays.evidence.values) z *= 0.3;
+  const FoundDual known = run_plan(arrays, 1);
+  for (Index q = 0; q < 6; ++q) {
+    // ‖μ + z − ĥ‖ = ‖λ‖/α
+    double square = 0;
+    for (Index c = 0; c < 3; ++c) {
+      const double part = known.lambda.values[static_cast<std::size_t>(3 * q + c)] / 0.8;
+      square += part * part;
+    }
+    DualArrays one = arrays;
+    one.setting.options = {};
+    one.setting.options.square_radius = square;
+    const FoundDual found = run_plan(one, 2);
+    const DualSummary& summary = found.summaries[static_cast<std::size_t>(q)];
+    CHECK(summary.status == DualStatus::converged);
+    CHECK(summary.alpha == doctest::Approx(0.8).epsilon(1e-8));
+    CHECK(summary.square_distance == doctest::Approx(square).epsilon(1e-9));
+    for (std::size_t n = 0; n < 9; ++n) {
+      const std::size_t at = static_cast<std::size_t>(q) * 9 + n;
+      CHECK(std::abs(found.p.values[at] - known.p.values[at]) <= 1e-9);
+      CHECK(std::abs(found.first_p.values[at] - known.first_p.values[at]) <= 1e-8);
+    }
+  }
+}
+
 TEST_CASE("dual plans refuse shapes, numbers and options") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
   const auto plan_of = [](const DualShapes& shapes, const DualPlanOptions& options = {},
@@ -217,12 +268,21 @@ TEST_CASE("dual plans refuse shapes, numbers and options") {
     options.gamma = wrong;
     CHECK(contains(message([&] { plan_of(shapes, options); }), "gamma is"));
     options = {};
+    options.square_radius = wrong;
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "square_radius is"));
+    options = {};
     options.solver.tolerance = wrong;
     CHECK(contains(message([&] { plan_of(shapes, options); }), "tolerance is"));
   }
   DualPlanOptions options;
   options.solver.max_iterations = 0;
   CHECK(contains(message([&] { plan_of(shapes, options); }), "max_iterations"));
+  options = {};
+  options.square_radius = 1;
+  CHECK(contains(message([&] { plan_of(shapes, options); }), "requires the divergence KL"));
+  shapes.cost.reset();
+  options.alpha = 2;
+  CHECK(contains(message([&] { plan_of(shapes, options); }), "alpha has no effect"));
 
   Random random(914);
   DualSetting setting;

@@ -121,7 +121,7 @@ Maker transport(bool points, bool fixed) {
   };
 }
 
-Maker dual(bool with_cost) {
+Maker dual(bool with_cost, bool with_radius = false) {
   return [=](Index size, int threads) {
     const Index count = size / 8;
     auto templates = std::make_shared<std::vector<double>>(numbers<double>(heads * count * 12));
@@ -132,8 +132,12 @@ Maker dual(bool with_cost) {
     in.templates = {templates->data(), {heads, count, 12}};
     in.evidence = {evidence->data(), {heads, 6, 12}};
     if (with_cost) in.cost = {cost->data(), {heads, count, count}};
-    auto plan = std::make_shared<DualPlan>(shapes_of(in), DualPlanOptions{}, threads);
-    const DualOutputs to{.p = {p->data(), plan->p_shape()}};
+    DualPlanOptions options;
+    // Less than the squared norm of most of the evidence.
+    if (with_radius) options.square_radius = 5;
+    auto plan = std::make_shared<DualPlan>(shapes_of(in), options, threads);
+    DualOutputs to{.p = {p->data(), plan->p_shape()}};
+    if (with_radius) to.first_order_p = to.p;
     return Steady{[=, keep = std::pair(templates, evidence), also = std::pair(cost, p)] {
                     plan->run(in, to);
                   },
@@ -289,6 +293,7 @@ TEST_CASE("other plans in the steady state") {
   check("points, fixed", transport(true, true));
   check("dual", dual(false));
   check("dual with a cost", dual(true));
+  check("dual with a radius", dual(false, true));
   check("statistics", statistics);
   check("adam", path_step(Optimizer::adam));
   check("si_sgd", path_step(Optimizer::si_sgd));

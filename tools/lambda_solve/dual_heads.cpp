@@ -10,7 +10,6 @@
 #include "common/head_outputs.hpp"
 #include "common/own_rows.hpp"
 #include "fenchel/closed_forms.hpp"
-#include "fenchel/each_query.hpp"
 #include "fenchel/radius.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/parallel.hpp"
@@ -178,35 +177,11 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
   }
 }
 
-// closed_forms, where each query has an α of its own if `alphas` has any.
+// With the α of each query, if there is a radius.
 void find_closed_forms(const DualProblem& problem, const std::vector<double>& alphas, int threads,
                        const ClosedForms& results) {
   if (alphas.empty()) return closed_forms(problem, threads, results);
-  if (results.h_first_order.rows + results.p_first_order.rows + results.h_second_order.rows == 0) {
-    return;
-  }
-  const auto row = [](MatrixView<double> all, Index q) {
-    return all.rows > 0 ? all.row_range(q, 1) : all;
-  };
-  const std::vector<double> nothing(static_cast<std::size_t>(problem.evidence.cols), 0.0);
-  const auto solve_query = [&](Index q, int) {
-    DualProblem one = problem;
-    one.evidence = problem.evidence.row_range(q, 1);
-    if (problem.preference.rows > 1) one.preference = problem.preference.row_range(q, 1);
-    one.alpha = alphas[static_cast<std::size_t>(q)];
-    if (one.alpha == 0) {  // αz = 0, too, of evidence 0
-      one.alpha = 1;
-      one.evidence = {nothing.data(), 1, problem.evidence.cols};
-    }
-    closed_forms(one, 1,
-                 {row(results.h_first_order, q), row(results.p_first_order, q),
-                  row(results.h_second_order, q)});
-  };
-  for_each_query(
-      problem.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
-        visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q,
-                   visit);
-      });
+  closed_forms(problem, alphas, threads, results);
 }
 
 // Solves all queries, which with a radius gives each an α.
@@ -217,7 +192,7 @@ std::vector<DualSummary> solve_queries(const DualProblem& problem, const DualTas
     return {found.begin(), found.end()};
   }
   const auto found = solve_radius(problem, *options.radius, options.solver, threads, to);
-  for (const RadiusSummary& summary : found) {
+  for (const DualSummary& summary : found) {
     result.alpha.push_back(summary.alpha);
     result.at_limit.push_back(summary.at_limit ? 1 : 0);
   }
