@@ -103,10 +103,38 @@ struct SinkhornSummary {
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// Exact transport: Kantorovich's problem min ⟨P, C⟩ over plans P ≥ 0 with row sums a and column
+/// sums b, as the limit of annealed potentials (Kosowsky and Yuille 1994, Schmitzer 2019).
+struct ExactOptions {
+  /// Stops once upper − lower ≤ gap · |upper|, of bounds on the optimum that always hold. Reachable
+  /// are about 1e-8 of the largest cost, in float32 1e-5 of it. In (0, 1).
+  double gap = 1e-4;
+  Index iterations = 100000;    ///< at most, at all ε together; >= 1
+  double relaxation = 1.8;      ///< in [1, 2), see SinkhornOptions
+  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
+};
+
 struct TransportOptions {
   /// ε > 0, finite. For a cost and for points; ready-made scores are taken as they are, and with
   /// them any ε but 1 is refused.
   double epsilon = 1;
+
+  /// Transport without regularisation: ε stays 1, `solver` has its defaults, and all pairs of lines
+  /// with a marginal > 0 are allowed. The plan then has the sums a and b up to rounding. The
+  /// potentials are those of the lower bound: C_ij + f_i + g_j ≥ 0 for all pairs, in units of the
+  /// cost, near 0 where the plan has mass.
+  std::optional<ExactOptions> exact = {};
+
+  /// Sinkhorn's divergence (Genevay, Peyré and Cuturi 2018; Feydy et al. 2019) in place of
+  /// transport, of points, or of a and b on a common support with a square, symmetric cost,
+  ///
+  ///   S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b),   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ):
+  ///
+  /// 0 for a = b, and never negative for costs such as |x − y|². Without scores, mask and
+  /// penalties. There are no plan and no sums; potentials and figures are those of transport
+  /// between a and b, the status is the worst and `iterations` the most of the three problems, and
+  /// the gradients are those of S.
+  bool divergence = false;
 
   /// Unbalanced transport, with penalties > 0 and finite in units of the cost. There is a solution
   /// whatever the marginals and the mask; b is not rescaled.
@@ -191,12 +219,24 @@ struct TransportProblem {
   double col_error = 0;             ///< Σ_j |Σ_i π_ij − b_j|
   double mass = 0;                  ///< Σ π
   double value = 0;                 ///< ⟨π, C⟩; with scores, ⟨π, s⟩
-  double primal = 0;                ///< primal, dual and gap: see SinkhornSummary
+  double primal = 0;  ///< primal, dual and gap: see SinkhornSummary; exact: ⟨π, C⟩, the lower bound
+                      ///< and their difference
   double dual = 0;
   double gap = 0;
 
-  /// Feasibility of the marginals over the allowed pairs. Examined only with a tolerance and
-  /// without penalties.
+  /// Of TransportOptions::divergence, in units of the cost; else NaN.
+  struct Divergence {
+    double value = std::numeric_limits<double>::quiet_NaN();  ///< S
+    /// The same combination of the ⟨P, C⟩.
+    double sharp = std::numeric_limits<double>::quiet_NaN();
+    /// S lies between these; NaN if the gap of one of the three problems is.
+    double lower = std::numeric_limits<double>::quiet_NaN();
+    double upper = std::numeric_limits<double>::quiet_NaN();
+  };
+  Divergence divergence;
+
+  /// Feasibility of the marginals over the allowed pairs. Not examined with penalties; with a fixed
+  /// number of iterations, only whether the sums of a divergence are equal.
   Feasibility feasibility;
   /// |Σ a − Σ b| if it is more than rounding but at most half of the requested tolerance: b was
   /// scaled to the sum of a, and the difference counts towards the tolerance. Else 0.
@@ -238,7 +278,9 @@ class TransportPlan {
   std::int64_t workspace_bytes() const;
 
   /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for
-  /// numbers that are not allowed, Error(numerical) for scores or marginals beyond the range of T.
+  /// numbers that are not allowed (exact: a forbidden pair; a divergence: a cost that is not
+  /// symmetric), Error(usage) for outputs that the problem does not have, and Error(numerical) for
+  /// scores or marginals beyond the range of T.
   /// Infeasible marginals are no error: they yield TransportStatus::infeasible. After an error the
   /// outputs are unspecified and the plan can run again.
   TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs);

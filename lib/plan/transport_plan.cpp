@@ -2,22 +2,17 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <span>
-#include <utility>
 
 #include "attnkit/transport.hpp"
-#include "feasibility/allowed_pairs.hpp"
 #include "gradient/energy_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
-#include "plan/dense_weights.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 #include "plan/score_matrix.hpp"
-#include "sinkhorn/feasible_marginals.hpp"
-#include "sinkhorn/marginal_gradient.hpp"
+#include "plan/transport_problem.hpp"
+#include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
-#include "stats/observers.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -26,13 +21,30 @@ using plan::Operand;
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+template <class Value>
+[[noreturn]] void refuse(const std::string& name, Value value, const std::string& expected) {
+  throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);
+}
+
+void require_exact(const TransportOptions& options) {
+  const ExactOptions& exact = *options.exact;
+  if (!(exact.gap > 0 && exact.gap < 1)) refuse("exact.gap", exact.gap, "a number in (0, 1)");
+  if (exact.iterations < 1) refuse("exact.iterations", exact.iterations, "at least 1");
+  if (!(exact.relaxation >= 1 && exact.relaxation < 2)) {
+    refuse("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
+  }
+  if (exact.kept_bytes < 0) refuse("exact.kept_bytes", exact.kept_bytes, "at least 0");
+  const SinkhornOptions& solver = options.solver;
+  const bool usual = !solver.iterations && !solver.tolerance && solver.relaxation == 1 &&
+                     !solver.anneals && solver.kept_bytes == 0;
+  if (!usual || options.epsilon != 1 || options.penalties || options.divergence) {
+    throw Error(Failure::usage,
+                "exact transport has neither epsilon, solver, penalties nor divergence");
+  }
+}
 
 void require_options(const TransportOptions& options) {
   const SinkhornOptions& solver = options.solver;
-  const auto refuse = [](const std::string& name, auto value, const std::string& expected) {
-    throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);
-  };
   // NaN fails the comparisons.
   if (!(options.epsilon > 0 && std::isfinite(options.epsilon))) {
     refuse("epsilon", options.epsilon, "a finite number > 0");
@@ -51,6 +63,10 @@ void require_options(const TransportOptions& options) {
   }
   if (!(options.marginal_rounding >= 0 && options.marginal_rounding < 1)) {
     refuse("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
+  }
+  if (options.exact) require_exact(options);
+  if (options.divergence && options.penalties) {
+    throw Error(Failure::usage, "a divergence has no penalties");
   }
   const auto require_penalty = [&](const char* name, double value) {
     if (!(value > 0 && std::isfinite(value))) refuse(name, value, "a finite number > 0");
@@ -99,6 +115,7 @@ class TransportPlan<T>::Impl {
       throw Error(Failure::usage,
                   "epsilon requires a cost or points: scores are taken as they are");
     }
+    if (options.divergence) require_divergence();
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});
     col_marginal_.require_block({cols_});
@@ -133,8 +150,12 @@ class TransportPlan<T>::Impl {
   // What one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    const auto solver_bytes = options_.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     std::int64_t bytes =
-        sinkhorn_solver_bytes(rows_, cols_, sizeof(T), problems_->inside()) +
+        solver_bytes(rows_, cols_, sizeof(T), problems_->inside()) +
+        (options_.divergence ? divergence_bytes() : 0) +
+        std::min(options_.exact ? options_.exact->kept_bytes : 0,
+                 useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         std::min(options_.solver.kept_bytes,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
@@ -149,6 +170,22 @@ class TransportPlan<T>::Impl {
                                       gradient_lanes(cols_, threads));
     }
     return bytes;
+  }
+
+  // More than transport between both sides takes: each side with itself, and its points.
+  std::int64_t divergence_bytes() const {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    const Index longer = std::max(rows_, cols_);
+    std::int64_t bytes = sinkhorn_solver_bytes(longer, longer, sizeof(T), problems_->inside()) +
+                         10 * (rows_ + cols_) * number;
+    if (!x_.present()) return bytes;
+    const Index depth = x_.axis(1);
+    for (const Index count : {rows_, cols_}) {
+      bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, sizeof(T)) +
+               2 * count * depth * static_cast<Index>(sizeof(T));
+    }
+    return bytes + product_gradient_bytes(EnergyKind::gaussian, longer, longer, depth, sizeof(T),
+                                          gradient_lanes(longer, problems_->inside()));
   }
 
   std::array<Operand*, 7> operands() {
@@ -177,6 +214,17 @@ class TransportPlan<T>::Impl {
     }
   }
 
+  void require_divergence() const {
+    if (scores_.present() || mask_.present()) {
+      throw Error(Failure::usage, "a divergence requires a cost or points, without a mask");
+    }
+    if (cost_.present() && rows_ != cols_) {
+      throw Error(Failure::input,
+                  "a divergence requires the square cost of a common support, not " +
+                      to_string({rows_, cols_}));
+    }
+  }
+
   void require(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) const {
     cost_.require(inputs.cost);
     scores_.require(inputs.scores);
@@ -197,6 +245,9 @@ class TransportPlan<T>::Impl {
       plan::require_output("y_gradient", outputs.y_gradient, join(leading(), {cols_, x_.axis(1)}));
     } else if (outputs.x_gradient || outputs.y_gradient) {
       throw Error(Failure::usage, "x_gradient and y_gradient require points");
+    }
+    if (options_.divergence && (outputs.plan || outputs.row_sum || outputs.col_sum)) {
+      throw Error(Failure::usage, "a divergence has no plan and no sums");
     }
     if (x_.present()) {
       plan::require_finite("x", inputs.x);
@@ -246,116 +297,25 @@ class TransportPlan<T>::Impl {
     if (options_.penalties) {
       marginals.penalties = {options_.penalties->row / unit(), options_.penalties->col / unit()};
     }
-    Potentials potentials;
-    TransportProblem found = solve(scores, marginals, outputs, problem, threads, potentials);
-    if (found.status != TransportStatus::infeasible && x_.present()) {
-      differentiate_points(inputs, scores, potentials, outputs, problem, threads);
-    }
-    return found;
+    return solve_transport<T>({.scores = scores,
+                               .marginals = marginals,
+                               .options = options_,
+                               .unit = unit(),
+                               .of_cost = of_cost(),
+                               .points = points(inputs, outputs, problem),
+                               .outputs = outputs,
+                               .number = problem,
+                               .threads = threads});
   }
 
-  void differentiate_points(const TransportInputs<T>& inputs, const Scores<T>& scores,
-                            const Potentials& potentials, const TransportOutputs<T>& outputs,
-                            Index problem, int threads) const {
+  TransportPoints<T> points(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
+                            Index problem) const {
+    if (!x_.present()) return {};
     const Index depth = x_.axis(1);
-    const MatrixView<T> of_x(plan::output_block(outputs.x_gradient, problem, rows_ * depth), rows_,
-                             depth);
-    const MatrixView<T> of_y(plan::output_block(outputs.y_gradient, problem, cols_ * depth), cols_,
-                             depth);
-    if (of_x.data == nullptr && of_y.data == nullptr) return;
-    // The cost is −2 times the energy without its scale.
-    const auto sink =
-        make_product_gradient<T>(EnergyKind::gaussian, {x_.block(inputs.x, problem), rows_, depth},
-                                 {y_.block(inputs.y, problem), cols_, depth}, 2, of_x, of_y);
-    GradientTargets<T> targets;
-    targets.energies.push_back(sink.get());
-    differentiate_plan(scores, potentials, -1, targets, threads);
-  }
-
-  TransportProblem solve(const Scores<T>& scores, Marginals& marginals,
-                         const TransportOutputs<T>& outputs, Index problem, int threads,
-                         Potentials& potentials) const {
-    TransportProblem found;
-    SinkhornOptions solver = options_.solver;
-    found.tolerance = tolerance_in_force(solver, marginals.total(), sizeof(T));
-    if (found.tolerance && !marginals.penalties) {
-      FeasibleMarginals examined = make_feasible(
-          allowed_pairs(scores, threads),
-          {solver.tolerance, *found.tolerance, options_.marginal_rounding}, marginals);
-      found.feasibility = std::move(examined.feasibility);
-      found.rescaled = examined.rescaled;
-      solver.tolerance = examined.tolerance;
-      if (found.feasibility.prospect != Prospect::total_support) {
-        void_outputs(outputs, problem);
-        found.status = TransportStatus::infeasible;
-        found.row_error = found.col_error = nan;
-        found.mass = found.value = found.primal = found.dual = found.gap = nan;
-        return found;
-      }
-    }
-    RowSums<T> row_sums;
-    ColumnSums<T> col_sums;
-    std::optional<DenseWeights<T>> dense;
-    ObserverList<T> observers;
-    if (T* const to = plan::output_block(outputs.plan, problem, rows_ * cols_)) {
-      dense.emplace(MatrixView<T>(to, rows_, cols_));
-      observers.push_back(&*dense);
-    }
-    if (outputs.row_sum) observers.push_back(&row_sums);
-    if (outputs.col_sum) observers.push_back(&col_sums);
-    SinkhornSolution solution = solve_sinkhorn(scores, marginals, solver, observers, threads);
-    write(outputs.row_potential, problem, solution.potentials.row);
-    write(outputs.col_potential, problem, solution.potentials.col);
-    if (outputs.row_sum) write(outputs.row_sum, problem, row_sums.values());
-    if (outputs.col_sum) write(outputs.col_sum, problem, col_sums.values());
-    if (outputs.row_marginal_gradient || outputs.col_marginal_gradient) {
-      const MarginalGradient gradient = marginal_gradient(solution.potentials, marginals, unit());
-      write(outputs.row_marginal_gradient, problem, gradient.row);
-      write(outputs.col_marginal_gradient, problem, gradient.col);
-    }
-    take(solution, found);
-    potentials = std::move(solution.potentials);
-    return found;
-  }
-
-  void take(SinkhornSolution& solution, TransportProblem& found) const {
-    const SinkhornSummary& summary = solution.summary;
-    found.status = summary.status == SolveStatus::done        ? TransportStatus::done
-                   : summary.status == SolveStatus::converged ? TransportStatus::converged
-                                                              : TransportStatus::not_converged;
-    found.iterations = summary.iterations;
-    found.convergence = summary.convergence;
-    found.row_error = summary.row_error;
-    found.col_error = summary.col_error;
-    found.mass = summary.mass;
-    found.value = of_cost() ? -unit() * summary.score : summary.score;
-    found.primal = unit() * summary.primal;
-    found.dual = unit() * summary.dual;
-    found.gap = unit() * summary.gap;
-    found.errors = std::move(solution.errors);
-  }
-
-  static void write(const TensorView<double>& output, Index problem,
-                    std::span<const double> values) {
-    if (!output) return;
-    std::copy(values.begin(), values.end(),
-              output.data + problem * static_cast<Index>(values.size()));
-  }
-
-  void void_outputs(const TransportOutputs<T>& outputs, Index problem) const {
-    const auto fill = [&](const auto& output, Index size) {
-      if (auto* const to = plan::output_block(output, problem, size)) std::fill_n(to, size, nan);
-    };
-    fill(outputs.row_potential, rows_);
-    fill(outputs.col_potential, cols_);
-    fill(outputs.plan, rows_ * cols_);
-    fill(outputs.row_sum, rows_);
-    fill(outputs.col_sum, cols_);
-    fill(outputs.row_marginal_gradient, rows_);
-    fill(outputs.col_marginal_gradient, cols_);
-    if (!x_.present()) return;
-    fill(outputs.x_gradient, rows_ * x_.axis(1));
-    fill(outputs.y_gradient, cols_ * x_.axis(1));
+    return {{x_.block(inputs.x, problem), rows_, depth},
+            {y_.block(inputs.y, problem), cols_, depth},
+            {plan::output_block(outputs.x_gradient, problem, rows_ * depth), rows_, depth},
+            {plan::output_block(outputs.y_gradient, problem, cols_ * depth), cols_, depth}};
   }
 
   TransportOptions options_;

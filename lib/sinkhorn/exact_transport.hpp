@@ -21,15 +21,6 @@
 /// Both hold whatever the iterations have done, up to the rounding of scores and sums.
 namespace attn {
 
-struct ExactOptions {
-  /// Stops once upper − lower ≤ gap · |upper|. Reachable are about 1e-8 of the largest score, in
-  /// float32 1e-5 of it.
-  double gap = 1e-4;
-  Index iterations = 100000;    ///< at most, at all ε together
-  double relaxation = 1.8;      ///< see SinkhornOptions
-  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
-};
-
 struct ExactSummary {
   SolveStatus status = SolveStatus::not_converged;
   Index iterations = 0;

@@ -21,7 +21,7 @@ constexpr Index strip_cols = 1024;
 }  // namespace
 
 template <class T>
-class ScalingPasses<T>::Run {
+class ScalingPasses<T>::Run : public FromPool {
   struct Tile {
     TileRange range;
     MatrixView<const T> values;  // empty if they are kept

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -183,6 +184,33 @@ Maker path_step(Optimizer optimizer) {
   };
 }
 
+// Exact transport, or a divergence, of points, and its derivatives.
+Maker transport_of_points(bool exact) {
+  return [=](Index size, int threads) {
+    const Shape shape{heads, size, 3};
+    auto points = std::make_shared<std::vector<float>>(magnitudes<float>(heads * size * 3));
+    auto gradient = std::make_shared<std::vector<float>>(*points);
+    auto sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(heads * size));
+    TransportInputs<float> in;
+    in.x = {points->data(), shape};
+    in.y = in.x;
+    TransportOptions options;
+    options.solver.keeps_errors = false;
+    if (exact) {
+      options.exact = ExactOptions{.gap = 0.1, .iterations = size / 4};
+    } else {
+      options.epsilon = 0.5;
+      options.divergence = true;
+      options.solver.iterations = size / 10;
+    }
+    auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
+    const TransportOutputs<float> to{.col_marginal_gradient = {sums->data(), plan->col_shape()},
+                                     .y_gradient = {gradient->data(), shape}};
+    return Steady{[=, keep = std::tuple(points, gradient, sums)] { plan->run(in, to); },
+                  [=] { return plan->workspace_bytes(); }};
+  };
+}
+
 Steady clusters(Index size, int threads) {
   const Shape shape{heads, size, 5};
   auto points = std::make_shared<std::vector<float>>(numbers<float>(heads * size * 5));
@@ -291,6 +319,8 @@ TEST_CASE("other plans in the steady state") {
   check("cost, fixed", transport(false, true));
   check("points", transport(true, false));
   check("points, fixed", transport(true, true));
+  check("points, exact", transport_of_points(true));
+  check("points, divergence", transport_of_points(false));
   check("dual", dual(false));
   check("dual with a cost", dual(true));
   check("dual with a radius", dual(false, true));

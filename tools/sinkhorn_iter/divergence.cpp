@@ -7,52 +7,9 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "gradient/energy_gradient.hpp"
-#include "gradient/plan_gradient.hpp"
+#include "plan/transport_points.hpp"
 
 namespace attn::tools {
-namespace {
-
-// The scores of points with themselves.
-template <class T>
-class SelfScores {
- public:
-  SelfScores(MatrixView<const T> points, double epsilon)
-      : energy_(make_product_energy<T>(EnergyKind::gaussian, points, points, 2 / epsilon)),
-        scores_(terms()) {}
-
-  const Scores<T>& scores() const { return scores_; }
-
- private:
-  typename Scores<T>::Terms terms() const {
-    typename Scores<T>::Terms terms;
-    terms.energy = energy_.get();
-    return terms;
-  }
-
-  std::unique_ptr<Energy<T>> energy_;
-  Scores<T> scores_;
-};
-
-// Subtracts the derivative of half of the value of points with themselves: that by both copies of a
-// point, of the mean of which it is half.
-template <class T>
-void subtract_self(MatrixView<const T> points, const Scores<T>& scores,
-                   const Potentials& potentials, std::vector<T>& gradient, int threads) {
-  if (gradient.empty()) return;
-  std::vector<T> first(gradient.size());
-  std::vector<T> second(gradient.size());
-  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, 2,
-                                             {first.data(), points.rows, points.cols},
-                                             {second.data(), points.rows, points.cols});
-  GradientTargets<T> targets;
-  targets.energies.push_back(sink.get());
-  differentiate_plan(scores, potentials, -1, targets, threads);
-  for (std::size_t n = 0; n < gradient.size(); ++n) gradient[n] -= (first[n] + second[n]) / 2;
-}
-
-}  // namespace
-
 void require_divergence(const TransportTask& task) {
   const AttentionInput& input = task.input;
   const auto refuse = [](const std::string& what) {
@@ -95,8 +52,10 @@ FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& hea
     for (double& value : by.col) value *= task.unit();
     found.gradients.marginals = {std::move(by.row), std::move(by.col)};
   }
-  subtract_self(head.q(), scores.row, divergence.row.potentials, found.gradients.q, threads);
-  subtract_self(head.k(), scores.col, divergence.col.potentials, found.gradients.k, threads);
+  subtract_self_gradient(head.q(), scores.row, divergence.row.potentials,
+                         rows_like(head.q(), found.gradients.q), threads);
+  subtract_self_gradient(head.k(), scores.col, divergence.col.potentials,
+                         rows_like(head.k(), found.gradients.k), threads);
   return found;
 }
 

@@ -1,10 +1,9 @@
 #include "sinkhorn_iter/transport_gradients.hpp"
 
-#include <numeric>
-
 #include "attnkit/error.hpp"
 #include "common/own_rows.hpp"
 #include "gradient/plan_gradient.hpp"
+#include "plan/transport_points.hpp"
 #include "sinkhorn/tempered_energy.hpp"
 
 namespace attn::tools {
@@ -16,25 +15,6 @@ constexpr const char* by_q = "dual_grad_q";
 constexpr const char* by_k = "dual_grad_k";
 
 bool asks_for_points(const TransportTask& task) { return task.emits(by_q) || task.emits(by_k); }
-
-// Adds 2 e_i (x_i − mean of y weighted by d): the part of the cost of e_i d_j / Σ d.
-template <class T>
-void add_missing(MatrixView<const T> x, const PooledVector<double>& e, MatrixView<const T> y,
-                 const PooledVector<double>& d, std::vector<T>& gradient) {
-  const double total = std::accumulate(d.begin(), d.end(), 0.0);
-  if (gradient.empty() || total == 0) return;
-  for (Index c = 0; c < x.cols; ++c) {
-    double mean = 0;
-    for (Index j = 0; j < y.rows; ++j) {
-      mean += d[static_cast<std::size_t>(j)] / total * static_cast<double>(y(j, c));
-    }
-    for (Index i = 0; i < x.rows; ++i) {
-      const double away = static_cast<double>(x(i, c)) - mean;
-      gradient[static_cast<std::size_t>(i * x.cols + c)] +=
-          static_cast<T>(2 * e[static_cast<std::size_t>(i)] * away);
-    }
-  }
-}
 
 // The derivatives of ⟨π, C⟩ at the plan of these scores by q and k, as far as they are requested.
 template <class T>
@@ -91,8 +71,10 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
   typename Scores<T>::Terms terms;
   terms.energy = &energy;
   differentiate_points(task, head, Scores<T>(terms), solution.scaled_down, found, threads);
-  add_missing(head.q(), solution.row_missing, head.k(), solution.col_missing, found.q);
-  add_missing(head.k(), solution.col_missing, head.q(), solution.row_missing, found.k);
+  add_missing_gradient(head.q(), solution.row_missing, head.k(), solution.col_missing,
+                       rows_like(head.q(), found.q));
+  add_missing_gradient(head.k(), solution.col_missing, head.q(), solution.row_missing,
+                       rows_like(head.k(), found.k));
   return found;
 }
 

@@ -27,6 +27,12 @@ void archive(Archive& with, DualGradients<T>& gradients) {
   archive(with, gradients.k);
 }
 
+/// A gradient as a matrix of the shape of its vectors; without data if it is not requested.
+template <class T>
+MatrixView<T> rows_like(MatrixView<const T> vectors, std::vector<T>& gradient) {
+  return {gradient.empty() ? nullptr : gradient.data(), vectors.rows, vectors.cols};
+}
+
 /// Throws Error(usage) if --emit requests a gradient by q or k and the scores are not made of them.
 void require_gradients(const TransportTask& task);
 

@@ -1,0 +1,70 @@
+#include "plan/transport_points.hpp"
+
+#include <numeric>
+
+#include "gradient/energy_gradient.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn {
+namespace {
+
+template <class T>
+typename Scores<T>::Terms terms_of(const Energy<T>& energy) {
+  typename Scores<T>::Terms terms;
+  terms.energy = &energy;
+  return terms;
+}
+
+}  // namespace
+
+template <class T>
+SelfScores<T>::SelfScores(MatrixView<const T> points, double epsilon)
+    : energy_(make_product_energy<T>(EnergyKind::gaussian, points, points, 2 / epsilon)),
+      scores_(terms_of(*energy_)) {}
+
+template <class T>
+void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
+                            const Potentials& potentials, MatrixView<T> gradient, int threads) {
+  if (gradient.data == nullptr) return;
+  const Index numbers = points.rows * points.cols;
+  const Buffer<T> first(numbers), second(numbers);
+  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, 2,
+                                             {first.data(), points.rows, points.cols},
+                                             {second.data(), points.rows, points.cols});
+  GradientTargets<T> targets;
+  targets.energies.push_back(sink.get());
+  differentiate_plan(scores, potentials, -1, targets, threads);
+  for (Index n = 0; n < numbers; ++n) gradient.data[n] -= (first[n] + second[n]) / 2;
+}
+
+template <class T>
+void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
+                          MatrixView<const T> y, const PooledVector<double>& d,
+                          MatrixView<T> gradient) {
+  const double total = std::accumulate(d.begin(), d.end(), 0.0);
+  if (gradient.data == nullptr || total == 0) return;
+  for (Index c = 0; c < x.cols; ++c) {
+    double mean = 0;
+    for (Index j = 0; j < y.rows; ++j) {
+      mean += d[static_cast<std::size_t>(j)] / total * static_cast<double>(y(j, c));
+    }
+    for (Index i = 0; i < x.rows; ++i) {
+      const double away = static_cast<double>(x(i, c)) - mean;
+      gradient(i, c) += static_cast<T>(2 * e[static_cast<std::size_t>(i)] * away);
+    }
+  }
+}
+
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template class SelfScores<T>;                                                                  \
+  template void subtract_self_gradient(MatrixView<const T>, const Scores<T>&, const Potentials&, \
+                                       MatrixView<T>, int);                                      \
+  template void add_missing_gradient(MatrixView<const T>, const PooledVector<double>&,           \
+                                     MatrixView<const T>, const PooledVector<double>&,           \
+                                     MatrixView<T>);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+
+#include "pass/potentials.hpp"
+#include "score/scores.hpp"
+#include "tensor/pooled_vector.hpp"
+
+/// What transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|² needs besides
+/// the plan between them.
+namespace attn {
+
+/// The points, and where the derivatives by them go. Without data, they are not there, or not
+/// wanted.
+template <class T>
+struct TransportPoints {
+  MatrixView<const T> x = {}, y = {};
+  MatrixView<T> by_x = {}, by_y = {};
+};
+
+/// The scores −|x_i − x_j|²/ε of points (N, d) with themselves. The points must outlive them.
+template <class T>
+class SelfScores {
+ public:
+  SelfScores(MatrixView<const T> points, double epsilon);
+
+  const Scores<T>& scores() const { return scores_; }
+
+ private:
+  std::unique_ptr<Energy<T>> energy_;
+  Scores<T> scores_;
+};
+
+/// Subtracts from `gradient` (N, d) the derivative by the points of half of the value of transport
+/// between them and themselves, that by both copies of a point. `potentials` are those of `scores`,
+/// of SelfScores. Does nothing without data.
+template <class T>
+void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
+                            const Potentials& potentials, MatrixView<T> gradient, int threads);
+
+/// Adds to `gradient` (Lq, d) 2 e_i (x_i − Σ_j d_j y_j / Σ d): the derivative by x of the cost of
+/// e_i d_j / Σ d, the mass that a rounded plan adds. Does nothing without data, or if Σ d = 0.
+template <class T>
+void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
+                          MatrixView<const T> y, const PooledVector<double>& d,
+                          MatrixView<T> gradient);
+
+}  // namespace attn

@@ -1,0 +1,227 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "attnkit/transport.hpp"
+#include "plan_array.hpp"
+#include "same_bits.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+TransportOptions divergence_options(double epsilon) {
+  TransportOptions options;
+  options.epsilon = epsilon;
+  options.divergence = true;
+  options.solver.tolerance = 1e-12;
+  options.solver.iterations = 100000;
+  return options;
+}
+
+double divergence_of(const TransportInputs<double>& in, double epsilon) {
+  TransportPlan<double> plan(shapes_of(in), divergence_options(epsilon), 1);
+  return plan.run(in, {}).problems.front().divergence.value;
+}
+
+// OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ) of transport that is not a divergence.
+double entropic_value(TransportInputs<double> in, double epsilon, const std::vector<double>& a,
+                      const std::vector<double>& b) {
+  TransportOptions options = divergence_options(epsilon);
+  options.divergence = false;
+  in.row_marginal = {a.data(), {static_cast<Index>(a.size())}};
+  in.col_marginal = {b.data(), {static_cast<Index>(b.size())}};
+  TransportPlan<double> plan(shapes_of(in), options, 1);
+  double entropy = 0;
+  double total = 0;
+  for (const double one : a) {
+    entropy -= one * std::log(one);
+    total += one;
+  }
+  for (const double one : b) entropy -= one * std::log(one);
+  // Σ P (log P − 1) has the constants −Σ P and, for exact marginals, Σ a log a + Σ b log b less.
+  return plan.run(in, {}).problems.front().dual + epsilon * (entropy + total);
+}
+
+std::vector<double> masses(Index count, Random& random) {
+  std::vector<double> made(static_cast<std::size_t>(count));
+  std::uniform_real_distribution<double> uniform(0.2, 1);
+  double sum = 0;
+  for (double& one : made) sum += one = uniform(random);
+  for (double& one : made) one /= sum;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("divergence plans combine three problems, and bound their value") {
+  Random random(961);
+  const Array<double> x = normal_array<double>({6, 2}, random);
+  const Array<double> y = normal_array<double>({4, 2}, random);
+  const std::vector<double> a = masses(6, random), b = masses(4, random);
+  for (const double epsilon : {0.3, 2.0}) {
+    TransportInputs<double> in;
+    in.x = x.view();
+    in.y = y.view();
+    in.row_marginal = {a.data(), {6}};
+    in.col_marginal = {b.data(), {4}};
+    TransportInputs<double> of_x = in, of_y = in;
+    of_x.y = x.view();
+    of_y.x = y.view();
+    const double expected = entropic_value(in, epsilon, a, b) -
+                            entropic_value(of_x, epsilon, a, a) / 2 -
+                            entropic_value(of_y, epsilon, b, b) / 2;
+    TransportPlan<double> plan(shapes_of(in), divergence_options(epsilon), 1);
+    const TransportProblem found = plan.run(in, {}).problems.front();
+    CHECK(found.status == TransportStatus::converged);
+    CHECK(std::abs(found.divergence.value - expected) <= 1e-9);
+    CHECK(found.divergence.value > 0);
+    CHECK(found.divergence.lower <= expected + 1e-9);
+    CHECK(found.divergence.upper >= expected - 1e-9);
+    CHECK(std::isfinite(found.divergence.sharp));
+    TransportOptions plain = divergence_options(epsilon);
+    plain.divergence = false;
+    TransportPlan<double> between(shapes_of(in), plain, 1);
+    CHECK(std::isnan(between.run(in, {}).problems.front().divergence.value));
+    in.y = x.view();
+    in.col_marginal = in.row_marginal;
+    CHECK(std::abs(divergence_of(in, epsilon)) <= 1e-10);
+  }
+}
+
+TEST_CASE("divergence plans differentiate by points and by masses") {
+  Random random(962);
+  Array<double> x = normal_array<double>({5, 2}, random);
+  Array<double> y = normal_array<double>({4, 2}, random);
+  std::vector<double> a = masses(5, random), b = masses(4, random);
+  TransportInputs<double> in;
+  in.x = std::as_const(x).view();
+  in.y = std::as_const(y).view();
+  in.row_marginal = {a.data(), {5}};
+  in.col_marginal = {b.data(), {4}};
+  TransportPlan<double> plan(shapes_of(in), divergence_options(0.7), 3);
+  Array<double> by_x(x.shape), by_y(y.shape), by_a({5}), by_b({4});
+  plan.run(in, {.row_marginal_gradient = by_a.view(),
+                .col_marginal_gradient = by_b.view(),
+                .x_gradient = by_x.view(),
+                .y_gradient = by_y.view()});
+  constexpr double step = 1e-5;
+  const auto slope = [&](const auto& move) {
+    move(step);
+    const double above = divergence_of(in, 0.7);
+    move(-2 * step);
+    const double below = divergence_of(in, 0.7);
+    move(step);
+    return (above - below) / (2 * step);
+  };
+  // Errors of differences of the second order, and of the solutions over the step.
+  for (std::size_t n = 0; n < 10; ++n) {
+    CHECK(std::abs(by_x.values[n] - slope([&](double by) { x.values[n] += by; })) <= 1e-6);
+  }
+  for (std::size_t n = 0; n < 8; ++n) {
+    CHECK(std::abs(by_y.values[n] - slope([&](double by) { y.values[n] += by; })) <= 1e-6);
+  }
+  // Masses move from one point to another.
+  for (std::size_t n = 1; n < 5; ++n) {
+    const double found = by_a.values[n] - by_a.values[0];
+    CHECK(std::abs(found - slope([&](double by) {
+                     a[n] += by;
+                     a[0] -= by;
+                   })) <= 1e-6);
+  }
+  for (std::size_t n = 1; n < 4; ++n) {
+    const double found = by_b.values[n] - by_b.values[0];
+    CHECK(std::abs(found - slope([&](double by) {
+                     b[n] += by;
+                     b[0] -= by;
+                   })) <= 1e-6);
+  }
+}
+
+TEST_CASE_TEMPLATE("divergence plans of a common support, and their batches", T, float, double) {
+  Random random(963);
+  const Array<T> points = normal_array<T>({9, 2}, random);
+  Array<T> cost({9, 9});
+  for (std::size_t i = 0; i < 9; ++i) {
+    for (std::size_t j = 0; j < 9; ++j) {
+      for (std::size_t c = 0; c < 2; ++c) {
+        const T away = points.values[2 * i + c] - points.values[2 * j + c];
+        cost.values[9 * i + j] += away * away;
+      }
+    }
+  }
+  std::vector<double> a = masses(9, random);
+  const std::vector<double> more = masses(9, random), b = masses(9, random);
+  a.insert(a.end(), more.begin(), more.end());
+  TransportInputs<T> in;
+  in.cost = std::as_const(cost).view();
+  in.row_marginal = {a.data(), {2, 9}};
+  in.col_marginal = {b.data(), {9}};
+  TransportOptions options = divergence_options(0.5);
+  options.solver.tolerance = 1e-6;
+  TransportPlan<T> plan(shapes_of(in), options, 1);
+  TransportPlan<T> threads(shapes_of(in), options, 4);
+  Array<double> row(plan.row_shape()), again(plan.row_shape());
+  const TransportSummary found = plan.run(in, {.row_marginal_gradient = row.view()});
+  threads.run(in, {.row_marginal_gradient = again.view()});
+  CHECK(same_bits(row.values, again.values));
+  REQUIRE(found.problems.size() == 2);
+  for (std::size_t n = 0; n < 2; ++n) {
+    const TransportProblem& one = found.problems[n];
+    CHECK(one.status == TransportStatus::converged);
+    TransportInputs<T> of_points;
+    of_points.x = of_points.y = points.view();
+    of_points.row_marginal = {a.data() + 9 * n, {9}};
+    of_points.col_marginal = {b.data(), {9}};
+    TransportPlan<T> same(shapes_of(of_points), options, 1);
+    CHECK(same.run(of_points, {}).problems.front().divergence.value ==
+          doctest::Approx(one.divergence.value).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("divergence plans refuse what a divergence does not have") {
+  const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
+  Array<double> cost({3, 3}, 1.0);
+  TransportInputs<double> in;
+  in.cost = std::as_const(cost).view();
+  const TransportOptions options = divergence_options(1);
+  const auto plan_of = [&](const TransportInputs<double>& inputs, const TransportOptions& given) {
+    return message([&] { TransportPlan<double>(shapes_of(inputs), given, 1); });
+  };
+  TransportInputs<double> other = in;
+  other.cost.shape = {9, 1};
+  CHECK(contains(plan_of(other, options), "square cost of a common support, not (9, 1)"));
+  other = {};
+  other.scores = in.cost;
+  CHECK(contains(plan_of(other, options), "requires a cost or points"));
+  const std::vector<std::uint8_t> mask(9, 1);
+  other = in;
+  other.mask = {mask.data(), {3, 3}};
+  CHECK(contains(plan_of(other, options), "without a mask"));
+  TransportOptions with_penalties = options;
+  with_penalties.penalties = {1, 1};
+  CHECK(contains(plan_of(in, with_penalties), "no penalties"));
+  TransportPlan<double> plan(shapes_of(in), options, 1);
+  Array<double> sums({3});
+  CHECK(contains(message([&] { plan.run(in, {.row_sum = sums.view()}); }), "no plan and no sums"));
+  cost.values[1] = 2;
+  CHECK(contains(message([&] { plan.run(in, {}); }), "symmetric"));
+  cost.values[1] = 1;
+  const std::vector<double> a = {1, 1, 2};
+  in.row_marginal = {a.data(), {3}};
+  const std::vector<double> b = {1, 1, 1};
+  in.col_marginal = {b.data(), {3}};
+  for (const bool fixed : {false, true}) {
+    TransportOptions unequal = options;
+    if (fixed) unequal.solver.tolerance.reset();
+    unequal.solver.iterations = 20;
+    TransportPlan<double> apart(shapes_of(in), unequal, 1);
+    const TransportSummary found = apart.run(in, {});
+    CHECK(found.status() == TransportStatus::infeasible);
+    CHECK(std::isnan(found.problems.front().divergence.value));
+  }
+}
