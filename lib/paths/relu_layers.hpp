@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/relu_paths.hpp"
 #include "tensor/view.hpp"
 
 /// Basis paths of ReLU networks without biases (SI (3.5)-(3.7); MATHEMATICS.md §6). Layer l has n_l
@@ -46,16 +47,6 @@ class ReluLayers {
 /// W_1, …, W_L of one network, or their gradients.
 template <class T>
 using ReluMatrices = std::vector<MatrixView<T>>;
-
-/// One weight into and one out of each hidden node: the node of the layer before and the node of
-/// the layer after, by hidden node.
-struct ReluSkeleton {
-  std::vector<Index> in;
-  std::vector<Index> out;
-
-  Index in_of(Index hidden) const { return in[static_cast<std::size_t>(hidden)]; }
-  Index out_of(Index hidden) const { return out[static_cast<std::size_t>(hidden)]; }
-};
 
 /// Node b of layer l has the weights from node b mod n_{l−1} and to node b mod n_{l+1}.
 ReluSkeleton cyclic_skeleton(const ReluLayers& layers);

@@ -1,28 +1,8 @@
 #pragma once
 
-#include <limits>
-#include <vector>
-
 #include "paths/relu_basis.hpp"
 
 namespace attn {
-
-/// A hidden node whose ratio is too small or not finite.
-struct SingularNode {
-  Index layer;
-  Index node;
-  double ratio;
-};
-
-struct ReluStepSummary {
-  std::vector<SingularNode> singular;  ///< in the order of hidden nodes
-  /// The range of the ratios, singular ones included; inverted without hidden nodes.
-  double least_ratio = std::numeric_limits<double>::infinity();
-  double largest_ratio = -std::numeric_limits<double>::infinity();
-  /// max over hidden nodes of |Σ_in G W − Σ_out G W| / (Σ_in |G W| + Σ_out |G W|): 0 up to rounding
-  /// for the gradients of a loss of the output, which no rescaling changes.
-  double inconsistency = 0;
-};
 
 /// One gradient step on the values of the basis paths, v ← v − η ∂L/∂v. `gradients` are ∂L/∂W of a
 /// loss of the output, by matrix. As L changes with the weights only through the values of the

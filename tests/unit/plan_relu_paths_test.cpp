@@ -1,0 +1,265 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "attnkit/relu_paths.hpp"
+#include "infinity.hpp"
+#include "plan_array.hpp"
+#include "same_bits.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+// Networks in a batch.
+template <class T>
+struct Networks {
+  std::vector<Array<T>> weights;
+
+  Networks(const ReluPathPlan<T>& plan, Random& random) {
+    for (Index l = 1; l <= plan.layers(); ++l) {
+      weights.push_back(normal_array<T>(plan.weights_shape(l), random));
+    }
+  }
+
+  ReluWeights<T> views() {
+    ReluWeights<T> all;
+    for (Array<T>& one : weights) all.push_back(one.view());
+    return all;
+  }
+  ReluWeights<const T> views() const {
+    ReluWeights<const T> all;
+    for (const Array<T>& one : weights) all.push_back(one.view());
+    return all;
+  }
+  T at(std::size_t layer, Index problem, Index a, Index b) const {
+    const Array<T>& one = weights[layer];
+    const Index rows = one.shape[one.shape.size() - 2];
+    return one.values[static_cast<std::size_t>((problem * rows + a) * one.shape.back() + b)];
+  }
+
+  // The product of a path's weights.
+  double value(Index problem, const std::vector<Index>& path) const {
+    double product = 1;
+    for (std::size_t l = 0; l < weights.size(); ++l) {
+      product *= static_cast<double>(at(l, problem, path[l], path[l + 1]));
+    }
+    return product;
+  }
+
+  std::vector<double> outputs(Index problem, const std::vector<double>& input) const {
+    std::vector<double> x = input;
+    for (std::size_t l = 0; l < weights.size(); ++l) {
+      std::vector<double> next(static_cast<std::size_t>(weights[l].shape.back()), 0.0);
+      for (std::size_t b = 0; b < next.size(); ++b) {
+        for (std::size_t a = 0; a < x.size(); ++a) {
+          next[b] += x[a] * static_cast<double>(
+                                at(l, problem, static_cast<Index>(a), static_cast<Index>(b)));
+        }
+        if (l + 1 < weights.size()) next[b] = std::max(next[b], 0.0);
+      }
+      x = std::move(next);
+    }
+    return x;
+  }
+};
+
+const std::vector<std::vector<Index>> network_sizes = {{1, 1},    {3, 2},       {3, 4, 2},
+                                                       {1, 3, 1}, {2, 5, 3, 2}, {4, 3, 3, 3, 2}};
+
+// Gradients of a loss of the output: of Σ c·output for one input, by differences.
+template <class T>
+Networks<T> gradients_of(const ReluPathPlan<T>& plan, const Networks<T>& networks, Index problems,
+                         Random& random) {
+  Networks<T> gradients = networks;
+  const std::vector<double> input = [&] {
+    std::vector<double> made(static_cast<std::size_t>(*(plan.weights_shape(1).end() - 2)));
+    std::normal_distribution<double> normal;
+    for (double& x : made) x = normal(random);
+    return made;
+  }();
+  for (Index problem = 0; problem < problems; ++problem) {
+    for (std::size_t l = 0; l < networks.weights.size(); ++l) {
+      const auto size = static_cast<Index>(networks.weights[l].values.size()) / problems;
+      for (Index n = 0; n < size; ++n) {
+        const auto at = static_cast<std::size_t>(problem * size + n);
+        Networks<T> moved = networks;
+        const auto loss = [&](double by) {
+          moved.weights[l].values[at] = networks.weights[l].values[at] + static_cast<T>(by);
+          double sum = 0;
+          for (const double out : moved.outputs(problem, input)) sum += 0.5 * out * out;
+          return sum;
+        };
+        constexpr double step = 0x1p-10;
+        gradients.weights[l].values[at] = static_cast<T>((loss(step) - loss(-step)) / (2 * step));
+      }
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("plans of ReLU paths: values are products, and lead back to the weights", T,
+                   float, double) {
+  Random random(971);
+  for (const std::vector<Index>& sizes : network_sizes) {
+    CAPTURE(sizes);
+    ReluPathPlan<T> plan({2, 2}, sizes, 1);
+    ReluPathPlan<T> threads({2, 2}, sizes, 9);
+    const Networks<T> networks(plan, random);
+    for (const bool largest : {false, true}) {
+      const auto skeletons =
+          largest ? plan.largest_skeletons(networks.views()) : plan.cyclic_skeletons();
+      REQUIRE(skeletons.size() == 4);
+      Array<T> values(plan.values_shape(), T{7}), again(plan.values_shape(), T{7});
+      plan.decompose(networks.views(), skeletons, values.view());
+      threads.decompose(networks.views(), skeletons, again.view());
+      CHECK(same_bits(values.values, again.values));
+      const Index rank = values.shape.back();
+      const Index hidden = plan.hidden_shape().back();
+      Array<T> in_weights(plan.hidden_shape());
+      const double rounding = std::numeric_limits<T>::epsilon();
+      for (Index problem = 0; problem < 4; ++problem) {
+        const ReluSkeleton& skeleton = skeletons[static_cast<std::size_t>(problem)];
+        std::vector<std::vector<Index>> paths;
+        for (Index n = 0; n < rank; ++n) {
+          paths.push_back(plan.path(skeleton, n));
+          const double product = networks.value(problem, paths.back());
+          const double found = values.values[static_cast<std::size_t>(problem * rank + n)];
+          CHECK(std::abs(found - product) <= 4 * rounding * std::abs(product));
+        }
+        std::sort(paths.begin(), paths.end());
+        CHECK(std::adjacent_find(paths.begin(), paths.end()) == paths.end());
+        Index node = 0;
+        for (std::size_t l = 1; l + 1 < sizes.size(); ++l) {
+          for (Index b = 0; b < sizes[l]; ++b, ++node) {
+            in_weights.values[static_cast<std::size_t>(problem * hidden + node)] =
+                networks.at(l - 1, problem, skeleton.in_of(node), b);
+          }
+        }
+      }
+      Networks<T> back(plan, random);
+      plan.compose(std::as_const(values).view(), std::as_const(in_weights).view(), skeletons,
+                   back.views());
+      const double limit = 4 * static_cast<double>(sizes.size()) * rounding;
+      for (std::size_t l = 0; l < back.weights.size(); ++l) {
+        for (std::size_t n = 0; n < back.weights[l].values.size(); ++n) {
+          const double was = networks.weights[l].values[n];
+          CHECK(std::abs(back.weights[l].values[n] - was) <= limit * std::abs(was));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("plans of ReLU paths: rescaled networks follow the same trajectory") {
+  Random random(972);
+  int moved = 0;
+  for (const std::vector<Index>& sizes : network_sizes) {
+    CAPTURE(sizes);
+    ReluPathPlan<double> plan({2}, sizes, 2);
+    Networks<double> networks(plan, random);
+    Networks<double> scaled = networks;
+    Networks<double> gradients = gradients_of(plan, networks, 2, random);
+    Networks<double> of_scaled = gradients;
+    // Powers of two, by hidden node.
+    Index node = 0;
+    for (std::size_t l = 1; l + 1 < sizes.size(); ++l) {
+      for (Index b = 0; b < sizes[l]; ++b, ++node) {
+        const double factor = std::ldexp(1.0, static_cast<int>(node % 5) - 2);
+        for (Index problem = 0; problem < 2; ++problem) {
+          const auto scale = [&](Networks<double>& all, std::size_t layer, Index row, Index col,
+                                 double by) {
+            Array<double>& one = all.weights[layer];
+            const Index rows = one.shape[1];
+            one.values[static_cast<std::size_t>((problem * rows + row) * one.shape[2] + col)] *= by;
+          };
+          for (Index a = 0; a < sizes[l - 1]; ++a) {
+            scale(scaled, l - 1, a, b, factor);
+            scale(of_scaled, l - 1, a, b, 1 / factor);
+          }
+          for (Index c = 0; c < sizes[l + 1]; ++c) {
+            scale(scaled, l, b, c, 1 / factor);
+            scale(of_scaled, l, b, c, factor);
+          }
+        }
+      }
+    }
+    const auto skeletons = plan.largest_skeletons(std::as_const(networks).views());
+    StepOptions options;
+    options.rate = 1e-3;
+    const Networks<double> before = networks;
+    const auto found =
+        plan.step(options, skeletons, std::as_const(gradients).views(), networks.views());
+    plan.step(options, skeletons, std::as_const(of_scaled).views(), scaled.views());
+    REQUIRE(found.size() == 2);
+    Array<double> values(plan.values_shape()), same(plan.values_shape());
+    plan.decompose(std::as_const(networks).views(), skeletons, values.view());
+    plan.decompose(std::as_const(scaled).views(), skeletons, same.view());
+    CHECK(same_bits(values.values, same.values));
+    for (const ReluStepSummary& summary : found) CHECK(summary.inconsistency <= 1e-3);
+    moved += same_bits(networks.weights.back().values, before.weights.back().values) ? 0 : 1;
+  }
+  // All nodes of a network may be off.
+  CHECK(moved >= 4);
+}
+
+TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
+  const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
+  CHECK(contains(message([] { ReluPathPlan<double>({}, {3}, 1); }), "two or more"));
+  CHECK(contains(message([] { ReluPathPlan<double>({}, {3, 0, 2}, 1); }), "(3, 0, 2)"));
+  CHECK(thrown_error([] { ReluPathPlan<double>({}, {3, 2}, 0); }).failure() == Failure::usage);
+  const Index many = Index{1} << 40;
+  CHECK(thrown_error([&] {
+          ReluPathPlan<double>({}, {many, many}, 1);
+        }).failure() == Failure::input);
+  Random random(973);
+  ReluPathPlan<double> plan({2}, {2, 3, 1}, 1);
+  CHECK(plan.weights_shape(1) == Shape{2, 2, 3});
+  CHECK(plan.values_shape() == Shape{2, 6});
+  CHECK(plan.hidden_shape() == Shape{2, 3});
+  CHECK(plan.workspace_bytes() > 0);
+  CHECK(contains(message([&] { plan.weights_shape(3); }), "no W_3"));
+  Networks<double> networks(plan, random);
+  auto skeletons = plan.cyclic_skeletons();
+  CHECK(contains(message([&] { plan.path(skeletons[0], 6); }), "basis path 6"));
+  Array<double> values(plan.values_shape());
+  const auto decompose = [&] {
+    plan.decompose(std::as_const(networks).views(), skeletons, values.view());
+  };
+  skeletons[1].in[2] = 2;
+  CHECK(contains(message(decompose), "the skeleton of problem (1)"));
+  skeletons.pop_back();
+  CHECK(contains(message(decompose), "1 skeletons, expected 2"));
+  skeletons = plan.cyclic_skeletons();
+  networks.weights[1].values[4] = infinity;
+  CHECK(contains(message(decompose), "weights 2 has inf at (1, 1, 0)"));
+  networks.weights[1].values[4] = 1;
+  decompose();
+  values.shape = {2, 5};
+  CHECK(contains(message(decompose), "values is (2, 5)"));
+  Networks<double> gradients = networks;
+  const auto step = [&](const StepOptions& options) {
+    return message(
+        [&] { plan.step(options, skeletons, std::as_const(gradients).views(), networks.views()); });
+  };
+  StepOptions options;
+  options.optimizer = Optimizer::adam;
+  CHECK(contains(step(options), "si_sgd only"));
+  options = {};
+  options.rate = 0;
+  CHECK(contains(step(options), "rate"));
+  options = {};
+  options.momentum = 0.9;
+  CHECK(contains(step(options), "momentum"));
+  gradients.weights.pop_back();
+  options = {};
+  CHECK(contains(step(options), "1 matrices of gradients, expected 2"));
+}
