@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -210,13 +211,41 @@ class ExactSolver {
   ExactSolution found_;
 };
 
+// The power of two by which scores are multiplied before they are divided by ε, whose inverse
+// would be beyond T if they are tiny.
+template <class T>
+int enlargement(double magnitude) {
+  constexpr int most = std::numeric_limits<T>::max_exponent - 24;
+  if (!(magnitude > 0 && std::isfinite(magnitude))) return 0;
+  return std::clamp(-std::ilogb(magnitude) - most / 2, 0, most);
+}
+
+// Divides what is in units of the scores by 2^exponent.
+void diminish(int exponent, ExactSolution& found) {
+  for (double& f : found.potentials.row) f = std::ldexp(f, -exponent);
+  for (double& g : found.potentials.col) g = std::ldexp(g, -exponent);
+  for (double* const one : {&found.summary.value, &found.summary.lower, &found.summary.epsilon}) {
+    *one = std::ldexp(*one, -exponent);
+  }
+}
+
 }  // namespace
 
 template <class T>
 ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
                           const ExactOptions& options, const ObserverList<T>& observers,
                           int threads, SinkhornProgress* progress) {
-  return ExactSolver<T>(scores, marginals, options, observers, threads, progress).solve();
+  const int exponent = enlargement<T>(scores.magnitude());
+  if (exponent == 0) {
+    return ExactSolver<T>(scores, marginals, options, observers, threads, progress).solve();
+  }
+  const TemperedEnergy<T> enlarged(scores, std::ldexp(1.0, exponent));
+  typename Scores<T>::Terms terms;
+  terms.energy = &enlarged;
+  ExactSolution found =
+      ExactSolver<T>(Scores<T>(terms), marginals, options, observers, threads, progress).solve();
+  diminish(exponent, found);
+  return found;
 }
 
 std::int64_t exact_transport_bytes(Index rows, Index cols, std::size_t element_size, int threads) {

@@ -96,6 +96,23 @@ class Numbers(ExactTest):
                 self.assertLess(abs(result["gap"]), 1e-12 * max(1, abs(constant)))
                 self.assert_near("rows", got["plan"].sum(1), marginals.get("a", np.full(9, 1 / 9)), 1e-12)
 
+    def test_costs_of_any_size(self):
+        """Down to numbers without a leading 1: the plan is that of the same cost in other units."""
+        random = np.random.default_rng(11)
+        for dtype, exponents in ((np.float64, (-1050, -1000, -600, 900)), (np.float32, (-140, -120, -60, 100))):
+            cost = random.integers(1, 500, size=(5, 6)).astype(dtype)
+            self.write("in.h5", cost=cost)
+            expected, figures = self.solve("in.h5", *self.EMIT)
+            for exponent in exponents:
+                with self.subTest(dtype=dtype, exponent=exponent):
+                    self.write("in.h5", cost=np.ldexp(cost, exponent).astype(dtype))
+                    found, result = self.solve("in.h5", *self.EMIT)
+                    self.assert_near("plan", found["plan"], expected["plan"], 1e-6)
+                    # A denormal number has few digits.
+                    self.assertAlmostEqual(np.ldexp(result["value"], -exponent), figures["value"], delta=0.01)
+                    self.assertAlmostEqual(np.ldexp(result["dual"], -exponent), figures["dual"], delta=0.01)
+                    self.assertEqual(result["status"], "converged")
+
     def test_points_that_coincide(self):
         self.write("in.h5", q=np.ones((4, 2)), k=np.ones((4, 2)))
         _, result = self.solve("in.h5", *self.EMIT)
