@@ -99,7 +99,18 @@ class Reports(ShardTest):
         self.refused("tensor-join", *files, "--top", 3, status=2, says=["--top has no effect without --sort"])
         files = self.shards("attn-compute", "in.h5", "-q", count=2, output="a.h5")
         self.refused("tensor-join", *files, status=2, says=["-o t.csv is for the table", "attn-compute"], output="t.csv")
-        self.refused("tensor-join", *files, "--tsv", status=2, says=["--tsv is for the table", "attn-compute"])
+        for more in ([], ["--dry-run"]):
+            self.refused("tensor-join", *files, "--tsv", *more, status=2, says=["--tsv is for the table", "attn-compute"])
+        # A shard of some heads has no rows of its own; one of groups has those of its groups.
+        for tool in ("lambda-solve", "explain-away-stats"):
+            for options in (["--tsv"], ["--csv"], ["--sort", "head"]):
+                for more in ([], ["--dry-run"]):
+                    self.refused(tool, "in.h5", "--shard", "1/2", *options, *more, status=2,
+                                 says=[options[0], "--shard computes some"], hint="tensor-join")
+        whole = self.run_tool("lambda-solve", "dump.h5", "--tsv", "-o", "whole.h5").out.splitlines()
+        parts = [self.run_tool("lambda-solve", "dump.h5", "--tsv", "--shard", f"{n}/2", "-o", "p.h5").out.splitlines()
+                 for n in (1, 2)]
+        self.assertEqual(parts[0] + parts[1][1:], whole)
 
     def test_mode_collapse_sim(self):
         counts = (1, 2, 3, 7, 64) if LONG else (3,)

@@ -217,6 +217,7 @@ class SectionTool {
       const ProblemUnits units = task->units();
       // A group can be a unit itself.
       if (sections_.several() && units.units().size() <= 1) return false;
+      require_no_table_of_heads(arguments_);
       share_->divide(units, work_by_problem(*task));
       kept_.clear();
       kept_.resize(1);  // those made from now on have the share

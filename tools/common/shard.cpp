@@ -214,6 +214,15 @@ void require_no_table_of_shard(const cli::Arguments& arguments) {
          "-o FILE.h5; tensor-join --csv makes the table of all parts");
 }
 
+void require_no_table_of_heads(const cli::Arguments& arguments) {
+  for (const char* const option : {"tsv", "csv", "sort"}) {
+    if (!arguments.declared(option) || !arguments.given(option)) continue;
+    refuse(
+        fmt::format("--{} prints a table of all heads, but --shard computes some of them", option),
+        fmt::format("tensor-join --{} makes the table of all parts", option));
+  }
+}
+
 std::pair<std::size_t, std::size_t> share_of(std::vector<double> work, const Shard& shard) {
   if (std::accumulate(work.begin(), work.end(), 0.0) <= 0) std::fill(work.begin(), work.end(), 1);
   const double all = std::accumulate(work.begin(), work.end(), 0.0);

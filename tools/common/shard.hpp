@@ -49,6 +49,9 @@ cli::Arguments with_shard(const cli::Arguments& arguments);
 /// its own checks, which may know that no bundle would help.
 void require_no_table_of_shard(const cli::Arguments& arguments);
 
+/// Throws Error(usage) if a shard of some heads is to print a table: it has no whole group to show.
+void require_no_table_of_heads(const cli::Arguments& arguments);
+
 /// The units, [first, second), that a shard computes of units with this much work each: those whose
 /// middle lies within its part of the sum. Every unit belongs to one shard, each shard has units
 /// that follow each other, and the work of two shards differs by no more than that of two units. If

@@ -80,6 +80,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
         "-o FILE.h5");
   }
   const ShardSet shards(arguments, report, files);
+  require_table(arguments, shards);
   const InputJoin inputs(arguments, shards, report);
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};

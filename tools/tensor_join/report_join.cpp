@@ -34,20 +34,6 @@ auto of_part(const ShardSet::ReportPart& part, const Read& read) {
   throw Error(Failure::input, part.file + ": the notes of its report are damaged");
 }
 
-// Throws Error(usage) for an option of tables if the tool that wrote the shards has none.
-void require_no_table(const cli::Arguments& arguments, const ShardSet& shards) {
-  std::string option;
-  for (const char* const name : {"tsv", "csv", "sort", "top"}) {
-    if (arguments.given(name)) option = std::string("--") + name;
-  }
-  if (arguments.table_file) option = "-o " + *arguments.table_file;
-  if (option.empty()) return;
-  throw Error(Failure::usage,
-              fmt::format("{} is for the table of explain-away-stats or lambda-solve, but the "
-                          "shards are of {}",
-                          option, shards.tool()));
-}
-
 ColumnNotes columns_of(const Parts& parts) {
   std::optional<ColumnNotes> whole;
   for (const ShardSet::ReportPart& part : parts) {
@@ -205,7 +191,6 @@ class ReportJoin {
   }
 
   cli::Outcome report_collapse() {
-    require_no_table(arguments_, shards_);
     const Parts& parts = sections_.front();
     const ShardSet::ReportPart& first = parts.front();
     take_params(first);
@@ -218,7 +203,6 @@ class ReportJoin {
   }
 
   cli::Outcome report_bulk() {
-    require_no_table(arguments_, shards_);
     BulkReporter reporter;
     add_sections([&](const Parts& parts) {
       const BulkNotes section = bulk_of(parts);
@@ -241,13 +225,25 @@ class ReportJoin {
 
 }  // namespace
 
+void require_table(const cli::Arguments& arguments, const ShardSet& shards) {
+  std::string option;
+  for (const char* const name : {"tsv", "csv", "sort", "top"}) {
+    if (arguments.given(name)) option = std::string("--") + name;
+  }
+  if (arguments.table_file) option = "-o " + *arguments.table_file;
+  const std::string tool = shards.tool();
+  const bool has_table = tool == "explain-away-stats" || tool == "lambda-solve";
+  if (option.empty() || (has_table && !shards.report_parts().empty())) return;
+  throw Error(Failure::usage,
+              fmt::format("{} is for the table of explain-away-stats or lambda-solve, but the "
+                          "shards are of {}",
+                          option, tool));
+}
+
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
                                         cli::Report& report) {
   ReportJoin join(arguments, shards, report);
-  if (join.empty()) {
-    require_no_table(arguments, shards);
-    return std::nullopt;
-  }
+  if (join.empty()) return std::nullopt;
   const Json own_params = report.params();
   Json own_result = report.result();
   cli::Outcome outcome = join.run();

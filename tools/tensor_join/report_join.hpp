@@ -7,11 +7,14 @@
 
 namespace attn::tools {
 
+/// Throws Error(usage) for an option of tables if the shards are of a tool that has none.
+void require_table(const cli::Arguments& arguments, const ShardSet& shards);
+
 /// Makes the report that the run would have made undivided, from what its shards keep: prints it,
 /// or the table that --tsv and the like ask for, and adds `report` to the result of the JSON, with
 /// the tool, its params and its result. Returns the summary line, the exit status and the commit of
 /// the table; nothing if the tool makes no report. Throws Error(input) naming the shard whose notes
-/// are damaged, Error(usage) if a table is asked for and the tool has none.
+/// are damaged.
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
                                         cli::Report& report);
 
