@@ -93,6 +93,22 @@ class BadFiles(ToolTest):
                         self.refused(tool, "long.h5", status=3,
                                      says=[f"long.h5: attribute {name} is damaged", f"{length} bytes", "the file has only"],
                                      output=None if tool == "tensor-info" else "o.h5")
+        # The same of a dataset, that a tool reads or only copies, whole or in chunks.
+        for chunks in (None, (2,)):
+            for length in (1 << 20, 0xffffffff):
+                self.write("long.h5", q=np.ones((3, 2)), k=np.ones((3, 2)))
+                with h5py.File(self.folder / "long.h5", "a") as file:
+                    file.create_dataset("tokens", data=[text, "one", ""], dtype=h5py.string_dtype(), chunks=chunks)
+                for tool in ("explain-away-stats", "attn-compute"):
+                    self.run_tool(tool, "long.h5", "-q", "-o", "fine.h5", "--force")
+                with h5py.File(self.folder / "fine.h5") as file:
+                    self.assertEqual(file["tokens"].asstr()[...].tolist(), [text, "one", ""])
+                (self.folder / "fine.h5").unlink()
+                damage.claimed_length(self.folder / "long.h5", text, length)
+                for tool in ("explain-away-stats", "attn-compute", "tensor-convert"):
+                    with self.subTest(chunks=chunks, length=length, tool=tool):
+                        self.refused(tool, "long.h5", status=3, output="o.h5",
+                                     says=["long.h5:/tokens is damaged", "bytes", "the file has only"])
         # Several texts, and the lists of HDF5's dimension scales.
         with h5py.File(self.folder / "list.h5", "w") as file:
             for name in "qk":

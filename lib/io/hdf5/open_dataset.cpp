@@ -10,6 +10,7 @@
 
 #include "attnkit/error.hpp"
 #include "io/hdf5/h5_watch.hpp"
+#include "io/hdf5/stored_lengths.hpp"
 #include "io/hdf5/virtual_parts.hpp"
 #include "io/input_files.hpp"
 #include "system/descriptor.hpp"
@@ -193,6 +194,14 @@ OpenDataset& OpenDataset::operator=(OpenDataset&&) noexcept = default;
 void OpenDataset::read(hid_t type, hid_t memory, hid_t selection, void* out) const {
   if (parts_) return parts_->read(type, memory, selection, out);
   const h5::Allowance unpacking(packed_bytes(selection));
+  const auto count = std::max<hssize_t>(0, H5Sget_select_npoints(selection));
+  h5::require_stored_lengths(
+      handle_.get(), type, static_cast<std::size_t>(count),
+      [&](hid_t as, void* to) {
+        const h5::Handle flat = h5::dataspace({static_cast<hsize_t>(count)});
+        return H5Dread(handle_.get(), as, flat.get(), selection, H5P_DEFAULT, to) >= 0;
+      },
+      address_);
   if (H5Dread(handle_.get(), type, memory, selection, H5P_DEFAULT, out) < 0) {
     refuse_unread(handle_.get(), address_, h5::last_reason());
   }

@@ -28,7 +28,7 @@ class OpenDataset {
 
   /// Reads the selected elements as `type`, like H5Dread. The selections cover all axes of the
   /// dataset. Elements of a virtual dataset that no source supplies have its fill value. Throws
-  /// Error(input).
+  /// Error(input), also for texts and lists that claim more bytes than their file has.
   void read(hid_t type, hid_t memory, hid_t selection, void* out) const;
 
   /// The chunk shape; no axes if the dataset is not chunked.

@@ -1,5 +1,6 @@
 #include "io/hdf5/stored_lengths.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -33,17 +34,17 @@ std::uint64_t little_endian(const unsigned char* bytes, std::size_t count) {
   return value;
 }
 
-// The stored elements of an attribute; empty if they cannot be read so.
-std::vector<unsigned char> stored_elements(hid_t attribute, hid_t type, std::size_t count,
-                                           std::size_t size) {
+// The elements as they are stored; empty if they cannot be read so.
+std::vector<unsigned char> stored_elements(hid_t type, std::size_t count, std::size_t size,
+                                           const std::function<bool(hid_t, void*)>& read) {
   const Handle opaque = made(H5Tcreate(H5T_OPAQUE, size), H5Tclose, "datatype");
   constexpr const char* name = "attnkit: as stored";
   // Of all types of variable length, and only while it is needed.
   if (H5Tregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored) < 0) return {};
   std::vector<unsigned char> elements(count * size);
-  const bool read = H5Aread(attribute, opaque.get(), elements.data()) >= 0;
+  const bool was_read = read(opaque.get(), elements.data());
   H5Tunregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored);
-  if (!read) elements.clear();
+  if (!was_read) elements.clear();
   return elements;
 }
 
@@ -51,23 +52,30 @@ std::vector<unsigned char> stored_elements(hid_t attribute, hid_t type, std::siz
 
 void require_stored_lengths(hid_t attribute, const std::string& what) {
   const Handle type(H5Aget_type(attribute), H5Tclose);
-  if (!type) return;
-  const bool text = H5Tis_variable_str(type.get()) > 0;
-  if (!text && H5Tget_class(type.get()) != H5T_VLEN) return;
+  const Handle space(H5Aget_space(attribute), H5Sclose);
+  if (!type || !space) return;
+  const auto count = std::max<hssize_t>(0, H5Sget_simple_extent_npoints(space.get()));
+  require_stored_lengths(
+      attribute, type.get(), static_cast<std::size_t>(count),
+      [&](hid_t as, void* memory) { return H5Aread(attribute, as, memory) >= 0; }, what);
+}
+
+void require_stored_lengths(hid_t object, hid_t type, std::size_t count,
+                            const std::function<bool(hid_t, void*)>& read,
+                            const std::string& what) {
+  const bool text = H5Tis_variable_str(type) > 0;
+  if (!text && H5Tget_class(type) != H5T_VLEN) return;
   std::size_t element = 1;
   if (!text) {
-    const Handle base(H5Tget_super(type.get()), H5Tclose);
+    const Handle base(H5Tget_super(type), H5Tclose);
     element = base ? H5Tget_size(base.get()) : 1;
   }
-  const Handle file(H5Iget_file_id(attribute), H5Fclose);
-  const Handle space(H5Aget_space(attribute), H5Sclose);
-  const hssize_t count = space ? H5Sget_simple_extent_npoints(space.get()) : 0;
+  const Handle file(H5Iget_file_id(object), H5Fclose);
   hsize_t file_bytes = 0;
   if (!file || count < 1 || H5Fget_filesize(file.get(), &file_bytes) < 0) return;
   const std::size_t addresses = address_bytes(file.get());
   const std::size_t size = 4 + addresses + 4;
-  const std::vector<unsigned char> elements =
-      stored_elements(attribute, type.get(), static_cast<std::size_t>(count), size);
+  const std::vector<unsigned char> elements = stored_elements(type, count, size, read);
   std::uint64_t claimed = 0;
   for (std::size_t at = 0; at < elements.size(); at += size) {
     const bool is_null = little_endian(elements.data() + at + 4, addresses) == 0;
