@@ -19,26 +19,20 @@ void multiply_by(MatrixView<T> matrix, double scale) {
 }
 
 template <class T>
-class DotGradient final : public GradientSink<T> {
+class DotGradient final : public PairSink<T> {
  public:
   DotGradient(MatrixView<const T> q, MatrixView<const T> k, double scale, MatrixView<T> grad_q,
               MatrixView<T> grad_k)
       : sums_(q, k, grad_q, grad_k), scale_(scale), grad_q_(grad_q), grad_k_(grad_k) {}
 
-  void start(Index lanes) override { sums_.start(lanes); }
-  void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
-    sums_.add(range, gradient, lane);
-  }
-  void merge(Index lane) override { sums_.merge(lane); }
-  bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override { sums_.visit_totals(visit); }
-  void share(const SlotShare& share) override { sums_.share(share); }
   void finish() override {
     multiply_by(grad_q_, scale_);
     multiply_by(grad_k_, scale_);
   }
 
  private:
+  PairSums<T>& sums() override { return sums_; }
+
   PairSums<T> sums_;
   double scale_;
   MatrixView<T> grad_q_;
@@ -118,7 +112,7 @@ class GaussianGradient final : public GradientSink<T> {
 };
 
 template <class T>
-class BilinearGradient final : public GradientSink<T> {
+class BilinearGradient final : public PairSink<T> {
  public:
   BilinearGradient(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> w,
                    double scale, MatrixView<T> grad_q, MatrixView<T> grad_k, MatrixView<T> grad_w,
@@ -135,15 +129,6 @@ class BilinearGradient final : public GradientSink<T> {
         by_query_(data_or_null(by_query_storage_), q.rows, k.cols),
         by_key_(data_or_null(by_key_storage_), k.rows, q.cols),
         sums_(q, k, by_query_, by_key_) {}
-
-  void start(Index lanes) override { sums_.start(lanes); }
-  void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
-    sums_.add(range, gradient, lane);
-  }
-  void merge(Index lane) override { sums_.merge(lane); }
-  bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override { sums_.visit_totals(visit); }
-  void share(const SlotShare& share) override { sums_.share(share); }
 
   void finish() override {
     if (grad_q_.data != nullptr) {
@@ -163,6 +148,7 @@ class BilinearGradient final : public GradientSink<T> {
   }
 
  private:
+  PairSums<T>& sums() override { return sums_; }
   static T* data_or_null(const Buffer<T>& buffer) {
     return buffer.size() == 0 ? nullptr : buffer.data();
   }

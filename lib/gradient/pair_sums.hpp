@@ -61,4 +61,21 @@ class PairSums {
   LaneSums<T> lanes_;
 };
 
+/// A sink that makes its gradients in `finish`, from PairSums of the tiles alone.
+template <class T>
+class PairSink : public GradientSink<T> {
+ public:
+  void start(Index lanes) final { sums().start(lanes); }
+  void add(const TileRange& range, MatrixView<const T> gradient, Index lane) final {
+    sums().add(range, gradient, lane);
+  }
+  void merge(Index lane) final { sums().merge(lane); }
+  bool can_share() const final { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) final { sums().visit_totals(visit); }
+  void share(const SlotShare& share) final { sums().share(share); }
+
+ private:
+  virtual PairSums<T>& sums() = 0;
+};
+
 }  // namespace attn

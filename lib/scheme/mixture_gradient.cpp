@@ -45,7 +45,7 @@ double square_norm(const double* row, Index cols) {
 //   dk_j = Σ_i dS_ij (q_i − k_j)/σ_i²,
 //
 // around the mean of the points: the products of dS with (k_j, ‖k_j‖², 1) and (q_i, 1)/σ_i².
-class MixtureSink final : public GradientSink<double> {
+class MixtureSink final : public PairSink<double> {
  public:
   MixtureSink(const MixtureData& data, const Mixture& mixture, MixtureGradients& found,
               MatrixView<double> grad_points)
@@ -76,15 +76,6 @@ class MixtureSink final : public GradientSink<double> {
     }
   }
 
-  void start(Index lanes) override { sums_.start(lanes); }
-  void add(const TileRange& range, MatrixView<const double> gradient, Index lane) override {
-    sums_.add(range, gradient, lane);
-  }
-  void merge(Index lane) override { sums_.merge(lane); }
-  bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override { sums_.visit_totals(visit); }
-  void share(const SlotShare& share) override { sums_.share(share); }
-
   void finish() override {
     for (Index i = 0; i < mixture_.components; ++i) finish_component(i);
     for (Index j = 0; j < grad_points_.rows; ++j) {
@@ -96,6 +87,7 @@ class MixtureSink final : public GradientSink<double> {
   }
 
  private:
+  PairSums<double>& sums() override { return sums_; }
   double centre(Index i, Index c) const { return around_.from_mean(mixture_.centres()(i, c), c); }
 
   void finish_component(Index i) {
