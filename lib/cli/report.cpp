@@ -1,6 +1,7 @@
 #include "cli/report.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
@@ -60,6 +61,13 @@ void Report::ran_on_ranks(const std::vector<RankCosts>& ranks) {
 }
 
 void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
+
+void Report::compute(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  add_compute_seconds(spent.count());
+}
 
 void Report::warn(const std::string& line) {
   const std::string added = impl_->add_warning(line);

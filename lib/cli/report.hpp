@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,9 @@ class Report {
 
   /// Adds to the time spent in computation, without reading and writing.
   void add_compute_seconds(double seconds);
+
+  /// Runs `body` and adds its time to that.
+  void compute(const std::function<void()>& body);
 
   struct Impl;
   Impl& impl() { return *impl_; }

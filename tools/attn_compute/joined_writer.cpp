@@ -13,13 +13,9 @@ namespace {
 template <class T>
 void read_block(const Operand& operand, Index problem, Buffer<T>& values) {
   const BlockAxes axes(operand, operand.block(problem), 0, operand.rows, 0, operand.cols);
-  const Index size = operand.rows * operand.cols;
-  values.reserve(size);
+  values.reserve(operand.rows * operand.cols);
   operand.dataset.read(axes.start, axes.count, values.data());
-  for (Index n = 0; n < size; ++n) {
-    if (std::isfinite(values[n])) continue;
-    refuse_element(operand.dataset, axes.start, axes.count, n, values[n], "finite numbers");
-  }
+  require_finite(operand.dataset, axes.start, axes.count, values.data());
 }
 
 BlockLayout layout_of(const Shape& shape) {

@@ -1,6 +1,5 @@
 #include "common/head_reader.hpp"
 
-#include <cmath>
 #include <span>
 #include <type_traits>
 
@@ -10,16 +9,6 @@
 
 namespace attn::tools {
 namespace {
-
-template <class T>
-void require_finite(const io::InputDataset& dataset, const Shape& start, const Shape& count,
-                    const Buffer<T>& values, Index size) {
-  for (Index n = 0; n < size; ++n) {
-    if (!std::isfinite(values[n])) {
-      refuse_element(dataset, start, count, n, values[n], "finite numbers");
-    }
-  }
-}
 
 template <class T>
 bool same_rows(const Block<T>& block, RowRange rows) {
@@ -64,7 +53,7 @@ std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index pro
   block->values = Buffer<T>(block->rows * block->cols);
   const BlockAxes axes(operand, index, block->first, block->rows, 0, block->cols);
   operand.dataset.read(axes.start, axes.count, block->values.data());
-  require_finite(operand.dataset, axes.start, axes.count, block->values, block->values.size());
+  require_finite(operand.dataset, axes.start, axes.count, block->values.data());
   last = block;
   return block;
 }

@@ -1,7 +1,6 @@
 #include "common/mechanism_run.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -154,12 +153,9 @@ class MechanismRun {
       const Shape own = shape(task_.form.inputs[n]);
       inputs_.make(n, own, 1);
       const Shape start(own.size(), 0);
-      const T* const numbers = inputs_.buffers[n].data();
-      task_.inputs[n]->read(start, own, inputs_.buffers[n].data());
-      for (Index i = 0; i < element_count(own); ++i) {
-        if (std::isfinite(numbers[i])) continue;
-        refuse_element(*task_.inputs[n], start, own, i, numbers[i], "finite numbers");
-      }
+      T* const numbers = inputs_.buffers[n].data();
+      task_.inputs[n]->read(start, own, numbers);
+      require_finite(*task_.inputs[n], start, own, numbers);
     }
   }
 
@@ -242,17 +238,16 @@ class MechanismRun {
     const Batch<T> batch = {count, task_.sizes, inputs_.template views<const T>(),
                             tokens_.template views<const Index>(),
                             lengths_.template views<const Index>()};
-    const auto start = std::chrono::steady_clock::now();
-    if (std::find(task_.results.begin(), task_.results.end(), true) != task_.results.end()) {
-      mechanisms::forward(mechanism_, batch, results_.template views<T>(), arguments_.threads);
-    }
-    if (estimate_ != nullptr) change_upstream(batch, first);
-    if (task_.wants_gradients()) {
-      sums.add(batch, first - task_.input.own_first(), upstream_.template views<const T>(),
-               gradients_.template views<T>(), arguments_.threads);
-    }
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    report_.add_compute_seconds(spent.count());
+    report_.compute([&] {
+      if (std::find(task_.results.begin(), task_.results.end(), true) != task_.results.end()) {
+        mechanisms::forward(mechanism_, batch, results_.template views<T>(), arguments_.threads);
+      }
+      if (estimate_ != nullptr) change_upstream(batch, first);
+      if (task_.wants_gradients()) {
+        sums.add(batch, first - task_.input.own_first(), upstream_.template views<const T>(),
+                 gradients_.template views<T>(), arguments_.threads);
+      }
+    });
   }
 
   void change_upstream(const Batch<T>& batch, Index first) {

@@ -203,9 +203,22 @@ template <class T>
                                           element_text(start, count, flat), expected));
 }
 
+template <class T>
+void require_finite(const io::InputDataset& dataset, const Shape& start, const Shape& count,
+                    const T* values) {
+  const Index size = element_count(count);
+  for (Index n = 0; n < size; ++n) {
+    if (!std::isfinite(values[n])) {
+      refuse_element(dataset, start, count, n, values[n], "finite numbers");
+    }
+  }
+}
+
 template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, float,
                              const char*);
 template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, double,
                              const char*);
+template void require_finite(const io::InputDataset&, const Shape&, const Shape&, const float*);
+template void require_finite(const io::InputDataset&, const Shape&, const Shape&, const double*);
 
 }  // namespace attn::tools

@@ -93,4 +93,9 @@ template <class T>
 [[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
                                  const Shape& count, Index flat, T value, const char* expected);
 
+/// Refuses the first element of such a block that is not finite.
+template <class T>
+void require_finite(const io::InputDataset& dataset, const Shape& start, const Shape& count,
+                    const T* values);
+
 }  // namespace attn::tools

@@ -121,10 +121,7 @@ Mixture EmTask::first(Index set, MatrixView<const double> points) const {
     const Shape from = join(at, {0, 0});
     const Shape count = join(Shape(at.size(), 1), {components, sets.dimension});
     stored->read(from, count, mixture.centre.data());
-    for (Index k = 0; k < mixture.centre.size(); ++k) {
-      if (std::isfinite(mixture.centre[k])) continue;
-      refuse_element(*stored, from, count, k, mixture.centre[k], "finite numbers");
-    }
+    require_finite(*stored, from, count, mixture.centre.data());
   } else if (!start.empty()) {
     double* to = mixture.centre.data();
     for (const std::vector<double>& point : start) to = std::copy(point.begin(), point.end(), to);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -61,12 +60,11 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
   for (; first < sets.own_sets(); first += plan.at_once()) {
     const Index count = std::min<Index>(plan.at_once(), sets.own_sets() - first);
     std::vector<Result> found(static_cast<std::size_t>(count));
-    const auto start = std::chrono::steady_clock::now();
-    kernel::parallel_for(count, plan.at_once(), [&](Index n, int) {
-      found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n));
+    report.compute([&] {
+      kernel::parallel_for(count, plan.at_once(), [&](Index n, int) {
+        found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n));
+      });
     });
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    report.add_compute_seconds(spent.count());
     for (Index n = 0; n < count; ++n) {
       Result& one = found[static_cast<std::size_t>(n)];
       if (checkpoint != nullptr) {

@@ -122,17 +122,13 @@ std::vector<std::int64_t> PointSets::labels(Index set) const {
 
 template <class T>
 void PointSets::read(Index set, T* out) const {
-  const Index size = points * dimension;
   if (!drawn()) {
     const io::InputDataset& x = datasets_.front();
     const Shape at = unravel(set, leading);
     const Shape start = join(at, {0, 0});
     const Shape count = join(Shape(at.size(), 1), {points, dimension});
     x.read(start, count, out);
-    for (Index k = 0; k < size; ++k) {
-      if (!std::isfinite(out[k])) refuse_element(x, start, count, k, out[k], "finite numbers");
-    }
-    return;
+    return require_finite(x, start, count, out);
   }
   const RandomStream stream(seed_ + static_cast<std::uint64_t>(set), "x");
   constexpr Index piece = 4096;

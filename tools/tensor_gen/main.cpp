@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -126,15 +125,14 @@ class Writer {
     const Index limit = std::clamp<Index>(room, 1, piece_limit);
     const Buffer<T> buffer(std::min(limit, element_count(planned.shape)));
     for_each_piece(planned.shape, limit, [&](const Piece& piece) {
-      const auto start = std::chrono::steady_clock::now();
       const Index chunks = (piece.size + chunk - 1) / chunk;
-      kernel::parallel_for(chunks, arguments_.threads, [&](Index item, int) {
-        const Index from = item * chunk;
-        const Index count = std::min(chunk, piece.size - from);
-        make(piece.offset + from, count, buffer.data() + from);
+      report_.compute([&] {
+        kernel::parallel_for(chunks, arguments_.threads, [&](Index item, int) {
+          const Index from = item * chunk;
+          const Index count = std::min(chunk, piece.size - from);
+          make(piece.offset + from, count, buffer.data() + from);
+        });
       });
-      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-      report_.add_compute_seconds(spent.count());
       dataset.write(piece.start, piece.count, buffer.data());
       progress_.advance(static_cast<double>(piece.size));
     });

@@ -1,7 +1,6 @@
 #include "tensor_gen/scenes.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <string>
@@ -104,11 +103,10 @@ void write_scenes(const cli::Arguments& arguments, cli::Report& report, const Sc
   cli::Progress progress(arguments, "generating", static_cast<double>(scenes), "scenes");
   for (Index first = 0; first < scenes; first += at_once) {
     const Index count = std::min(at_once, scenes - first);
-    const auto started = std::chrono::steady_clock::now();
-    kernel::parallel_for(count, arguments.threads,
-                         [&](Index n, int) { maker.make(first + n, block, n); });
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started;
-    report.add_compute_seconds(spent.count());
+    report.compute([&] {
+      kernel::parallel_for(count, arguments.threads,
+                           [&](Index n, int) { maker.make(first + n, block, n); });
+    });
     for (std::size_t n = 0; n < plan.size(); ++n) {
       Shape start(plan[n].shape.size(), 0);
       Shape part = plan[n].shape;
