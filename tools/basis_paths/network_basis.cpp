@@ -36,7 +36,7 @@ void write_network_paths(NetworkRun& run, Index problem, const ReluSkeleton& ske
   const Shape position = run.outputs.position(problem);
   for (Index first = 0; first < rank; first += most) {
     const Index count = std::min(most, rank - first);
-    run.compute([&] { basis.paths(first, count, block.data(), run.arguments.threads); });
+    run.report.compute([&] { basis.paths(first, count, block.data(), run.arguments.threads); });
     run.outputs.dataset("basis_path")
         .write_stored(join(position, {first, 0}), join(Shape(position.size(), 1), {count, nodes}),
                       block.data());
@@ -76,9 +76,10 @@ void find_network_values(NetworkRun& run, Index problem) {
   run.require_skeleton(problem, skeleton, weights.views());
   const ReluBasis basis(layers, skeleton);
   const Buffer<T> values(layers.rank());
-  run.compute([&] { basis_values(basis, weights.views(), values.data(), run.arguments.threads); });
-  run.require_normal("basis_value", problem, values,
-                     [&](Index n) { return has_zero(basis, weights.views(), n); });
+  run.report.compute(
+      [&] { basis_values(basis, weights.views(), values.data(), run.arguments.threads); });
+  require_normal("basis_value", run.place("basis_value", problem), values,
+                 [&](Index n) { return has_zero(basis, weights.views(), n); });
   run.write_skeleton(problem, skeleton);
   run.write("basis_value", problem, values.data());
   run.write("skeleton_weight", problem,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "basis_paths/basis_found.hpp"
 #include "basis_paths/network_verbs.hpp"
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
@@ -81,16 +82,13 @@ void add_listed(const NetworkReader& reader, const Operand& list, Index problem,
     for (Index n = 0; n < count * nodes; ++n) {
       const Index node = block[static_cast<std::size_t>(n)];
       const Index end = layers.size(n % nodes);
-      if (node >= 0 && node < end) continue;
-      throw Error(Failure::input,
-                  fmt::format("{} has {} at {}, expected a node in [0, {})", list.dataset.address(),
-                              node, element_text(start, size, n), end));
+      if (node < 0 || node >= end) {
+        refuse_index(list.dataset, {start, size}, n, node, "a node", end);
+      }
     }
     for (Index n = 0; n < count; ++n) rank.add(&block[static_cast<std::size_t>(n * nodes)]);
   }
 }
-
-std::string said(bool holds) { return holds ? "yes" : "NO"; }
 
 }  // namespace
 
@@ -106,13 +104,12 @@ bool report_structure(const cli::Arguments& arguments, const ReluLayers& layers,
   result["hidden"] = layers.hidden();
   result["rank"] = all.rank();
   result["expected_rank"] = layers.rank();
-  result["paths"] = paths ? Json(*paths) : Json();
-  report.print(
-      fmt::format("layers              {}\n", times(layers.sizes())) +
-      fmt::format("weights             {}\n", layers.weights()) +
-      fmt::format("paths               {}\n", paths ? std::to_string(*paths) : "beyond 64 bits") +
-      fmt::format("rank                weights - hidden nodes  {} {} {}\n", layers.rank(),
-                  layers.rank() == all.rank() ? "=" : "!=", all.rank()));
+  result["paths"] = json_or_null(paths);
+  report.print(fmt::format("layers              {}\n", times(layers.sizes())) +
+               fmt::format("weights             {}\n", layers.weights()) +
+               fmt::format("paths               {}\n", count_text(paths)) +
+               fmt::format("rank                weights - hidden nodes  {} {} {}\n", layers.rank(),
+                           layers.rank() == all.rank() ? "=" : "!=", all.rank()));
   return all.rank() == layers.rank();
 }
 
@@ -124,9 +121,7 @@ bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, cli::
   const Index paths = list != nullptr ? list->rows : layers.rank();
   report_network_shape(task, report);
   const bool holds = report_structure(arguments, layers, report);
-  bool independent = true;
-  bool complete = true;
-  Index ranks = 0;
+  BasisFound all;
   Json networks = Json::array();
   for (Index problem = 0; problem < task.input.problems; ++problem) {
     BoundedRank rank(arguments, layers);
@@ -135,27 +130,19 @@ bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, cli::
     } else {
       rank.add_basis(reader.read_skeleton(problem));
     }
-    networks.push_back({{"index", unravel(problem, task.input.leading)},
-                        {"paths", paths},
-                        {"rank", rank.rank()},
-                        {"independent", rank.rank() == paths},
-                        {"complete", rank.rank() == layers.rank()}});
-    independent = independent && rank.rank() == paths;
-    complete = complete && rank.rank() == layers.rank();
-    ranks += rank.rank();
+    const BasisFound found = {paths, rank.rank(), layers.rank()};
+    Json network = {{"index", unravel(problem, task.input.leading)}};
+    network.update(found.json());
+    networks.push_back(std::move(network));
+    all.add(found);
   }
-  const Index all_paths = paths * task.input.problems;
   Json& result = report.result();
   result["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
-  result["basis"] = {
-      {"paths", all_paths}, {"rank", ranks}, {"independent", independent}, {"complete", complete}};
+  result["basis"] = all.json();
   result["networks"] = std::move(networks);
-  report.print(fmt::format("{} of {}: {} of rank {}, independent: {}, complete: {}\n",
-                           list == nullptr ? "basis" : list->dataset.name(),
-                           cli::counted(task.input.problems, "network"),
-                           cli::counted(all_paths, "path"), ranks, said(independent),
-                           said(complete)));
-  return holds && independent && complete;
+  report.print(fmt::format("{} of {}: {}\n", list == nullptr ? "basis" : list->dataset.name(),
+                           cli::counted(task.input.problems, "network"), all.text()));
+  return holds && all.independent() && all.complete();
 }
 
 }  // namespace attn::tools

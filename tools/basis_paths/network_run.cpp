@@ -1,28 +1,22 @@
 #include "basis_paths/network_run.hpp"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "basis_paths/path_panels.hpp"
 #include "common/bundles.hpp"
 
 namespace attn::tools {
 namespace {
 
-// Start and count of a network's block in a dataset.
-struct NetworkAxes {
-  Shape start;
-  Shape count;
+// A network in a dataset whose axes after the leading ones are `own`.
+PathBlock block_of_network(const Shape& position, const Shape& own) {
+  return {join(position, Shape(own.size(), 0)), join(Shape(position.size(), 1), own)};
+}
 
-  NetworkAxes(const Shape& position, const Shape& own)
-      : start(join(position, Shape(own.size(), 0))), count(join(Shape(position.size(), 1), own)) {}
-};
-
-NetworkAxes axes_of(const Operand& operand, const Shape& own, Index problem) {
-  return {unravel(operand.block(problem), operand.leading), own};
+PathBlock block_of_operand(const Operand& operand, const Shape& own, Index problem) {
+  return block_of_network(unravel(operand.block(problem), operand.leading), own);
 }
 
 }  // namespace
@@ -30,31 +24,21 @@ NetworkAxes axes_of(const Operand& operand, const Shape& own, Index problem) {
 template <class T>
 Buffer<T> NetworkReader::read(const std::string& name, Index problem) const {
   const Operand& operand = *task.operand(name);
-  const NetworkAxes axes = axes_of(operand, task.own_shape(name), problem);
-  Buffer<T> values(element_count(axes.count));
-  operand.dataset.read(axes.start, axes.count, values.data());
-  for (Index n = 0; n < values.size(); ++n) {
-    if (std::isfinite(values[n])) continue;
-    refuse_element(operand.dataset, axes.start, axes.count, n, values[n], "finite numbers");
-  }
-  return values;
+  return read_finite<T>(operand.dataset, block_of_operand(operand, task.own_shape(name), problem));
 }
 
 std::vector<Index> NetworkReader::read_nodes(const std::string& name, Index problem) const {
   const Operand& operand = *task.operand(name);
-  const NetworkAxes axes = axes_of(operand, task.own_shape(name), problem);
+  const PathBlock block = block_of_operand(operand, task.own_shape(name), problem);
   std::vector<Index> nodes(static_cast<std::size_t>(task.layers().hidden()));
-  operand.dataset.read(axes.start, axes.count, nodes.data());
+  operand.dataset.read(block.start, block.count, nodes.data());
   const ReluLayers& layers = task.layers();
   for (Index l = 1; l < layers.count(); ++l) {
     const Index end = layers.size(name == "skeleton_in" ? l - 1 : l + 1);
     for (Index b = 0; b < layers.size(l); ++b) {
       const Index n = layers.hidden_node(l, b);
       const Index node = nodes[static_cast<std::size_t>(n)];
-      if (node >= 0 && node < end) continue;
-      throw Error(Failure::input, fmt::format("{} has {} at {}, expected a node in [0, {})",
-                                              operand.dataset.address(), node,
-                                              element_text(axes.start, axes.count, n), end));
+      if (node < 0 || node >= end) refuse_index(operand.dataset, block, n, node, "a node", end);
     }
   }
   return nodes;
@@ -128,30 +112,17 @@ void NetworkRun::for_each_network(const std::function<void(Index problem)>& body
   }
 }
 
-void NetworkRun::compute(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  report.add_compute_seconds(spent.count());
-}
-
-template <class T>
-void NetworkRun::refuse_result(const std::string& name, Index problem, Index flat,
-                               const char* where) const {
-  const NetworkAxes axes(unravel(problem, task.input.leading), task.own_shape(name));
-  refuse_number<T>(name, axes.start, axes.count, flat, where);
+PathBlock NetworkRun::place(const std::string& name, Index problem) const {
+  return block_of_network(unravel(problem, task.input.leading), task.own_shape(name));
 }
 
 template <class T>
 void NetworkRun::write(const std::string& name, Index problem, const T* values) {
-  const NetworkAxes axes(outputs.position(problem), task.own_shape(name));
   if constexpr (std::is_floating_point_v<T>) {
-    const Index size = element_count(axes.count);
-    for (Index n = 0; n < size; ++n) {
-      if (!std::isfinite(values[n])) refuse_result<T>(name, problem, n, "beyond");
-    }
+    require_within_range(name, place(name, problem), values);
   }
-  outputs.dataset(name).write(axes.start, axes.count, values);
+  const PathBlock block = block_of_network(outputs.position(problem), task.own_shape(name));
+  outputs.dataset(name).write(block.start, block.count, values);
 }
 
 void NetworkRun::create_skeleton() {
@@ -179,9 +150,6 @@ template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
                                               const ReluMatrices<const float>&) const;
 template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
                                               const ReluMatrices<const double>&) const;
-template void NetworkRun::refuse_result<float>(const std::string&, Index, Index, const char*) const;
-template void NetworkRun::refuse_result<double>(const std::string&, Index, Index,
-                                                const char*) const;
 template void NetworkRun::write(const std::string&, Index, const float*);
 template void NetworkRun::write(const std::string&, Index, const double*);
 template void NetworkRun::write_matrices(const std::string&, Index, const NetworkMatrices<float>&);

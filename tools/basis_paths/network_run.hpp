@@ -1,11 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "basis_paths/network_task.hpp"
+#include "basis_paths/path_numbers.hpp"
 #include "cli/progress.hpp"
 #include "common/head_outputs.hpp"
 #include "tensor/buffer.hpp"
@@ -96,24 +96,8 @@ class NetworkRun : public NetworkReader {
   /// Calls `body` for every network in turn.
   void for_each_network(const std::function<void(Index problem)>& body);
 
-  /// Runs `body` and adds its time to the computing time of the report.
-  void compute(const std::function<void()>& body);
-
-  /// Throws Error(numerical): element `flat` of a network's result is "beyond" or "below" the range
-  /// of T.
-  template <class T>
-  [[noreturn]] void refuse_result(const std::string& name, Index problem, Index flat,
-                                  const char* where) const;
-
-  /// The same for the first value for which T has no full significand, unless `is_exact(flat)`.
-  template <class T, class IsExact>
-  void require_normal(const std::string& name, Index problem, const Buffer<T>& values,
-                      const IsExact& is_exact) const {
-    for (Index n = 0; n < values.size(); ++n) {
-      if (!(std::abs(values[n]) < std::numeric_limits<T>::min()) || is_exact(n)) continue;
-      refuse_result<T>(name, problem, n, "below");
-    }
-  }
+  /// The place of a network in a whole result.
+  PathBlock place(const std::string& name, Index problem) const;
 
   /// Writes an existing result of a network. Throws Error(numerical) if a number is not finite.
   template <class T>

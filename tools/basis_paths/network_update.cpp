@@ -50,16 +50,18 @@ void reconstruct_network(NetworkRun& run, Index problem) {
   const std::vector<T> into(kept.begin(), kept.end());
   require_network_divisors(run, problem, basis, values, into);
   const NetworkMatrices<T> weights(layers);
-  run.compute(
+  run.report.compute(
       [&] { basis_weights(basis, values.data(), into, weights.matrices, run.arguments.threads); });
   for (Index l = 1; l <= layers.count(); ++l) {
     const Buffer<T>& w = weights.numbers[static_cast<std::size_t>(l - 1)];
-    run.require_normal(NetworkTask::weights_name(l), problem, w, [&](Index n) {
-      const Index a = n / layers.size(l);
-      const Index b = n % layers.size(l);
-      if (basis.is_in(l, a, b)) return true;
-      return !basis.is_out(l, a, b) && std::abs(values[basis.number(l, a, b)]) == std::abs(w[n]);
-    });
+    require_normal(NetworkTask::weights_name(l), run.place(NetworkTask::weights_name(l), problem),
+                   w, [&](Index n) {
+                     const Index a = n / layers.size(l);
+                     const Index b = n % layers.size(l);
+                     if (basis.is_in(l, a, b)) return true;
+                     return !basis.is_out(l, a, b) &&
+                            std::abs(values[basis.number(l, a, b)]) == std::abs(w[n]);
+                   });
   }
   run.write_matrices("w", problem, weights);
 }
@@ -83,15 +85,16 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::vector<T>& fact
                       const std::string& prefix) {
   const NetworkMatrices<T> matrices(run, problem, prefix);
   const NetworkMatrices<T> before(run, problem, prefix);
-  run.compute([&] {
+  run.report.compute([&] {
     rescale_nodes(run.task.layers(), factors, prefix != "w", matrices.matrices,
                   run.arguments.threads);
   });
   for (std::size_t l = 0; l < matrices.numbers.size(); ++l) {
     const Buffer<T>& numbers = matrices.numbers[l];
-    run.require_normal(
-        NetworkTask::weights_name(static_cast<Index>(l) + 1, prefix), problem, numbers,
-        [&](Index n) { return std::abs(numbers[n]) == std::abs(before.numbers[l][n]); });
+    require_normal(NetworkTask::weights_name(static_cast<Index>(l) + 1, prefix),
+                   run.place(NetworkTask::weights_name(static_cast<Index>(l) + 1, prefix), problem),
+                   numbers,
+                   [&](Index n) { return std::abs(numbers[n]) == std::abs(before.numbers[l][n]); });
   }
   run.write_matrices(prefix, problem, matrices);
 }
@@ -112,7 +115,7 @@ ReluStepSummary step_network(NetworkRun& run, Index problem) {
   run.require_skeleton(problem, skeleton, weights.views());
   const ReluBasis basis(task.layers(), skeleton);
   ReluStepSummary found;
-  run.compute([&] {
+  run.report.compute([&] {
     found = step(task.rate, task.min_ratio, basis, weights.matrices, gradients.views(),
                  run.arguments.threads);
   });

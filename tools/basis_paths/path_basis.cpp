@@ -27,7 +27,7 @@ void write_basis_paths(PathRun& run, Index problem, const Skeleton& skeleton) {
   const Shape position = run.outputs.position(problem);
   for (Index first = 0; first < rows; first += most) {
     const Index count = std::min(most, rows - first);
-    run.compute([&] {
+    run.report.compute([&] {
       basis_paths(skeleton, run.task.input.rows, first, count, block.data(), run.arguments.threads);
     });
     dataset.write_stored(join(position, {first, 0, 0}),
@@ -73,14 +73,14 @@ void find_values(PathRun& run, Index problem) {
     Skeleton skeleton;
     Buffer<T> values(basis_rows(rows) * panel.count);
     Buffer<T> kept(panel.count);
-    run.compute([&] {
+    run.report.compute([&] {
       skeleton = run.skeleton<T>(panel, weights.wq, weights.wk);
       run.require_skeleton<T>(panel, skeleton, weights.wq, weights.wk);
       basis_values<T>(weights.wq, weights.wk, skeleton,
                       {values.data(), basis_rows(rows), panel.count}, run.arguments.threads);
       for (Index c = 0; c < panel.count; ++c) kept[c] = weights.wk(skeleton.k_of(c), c);
     });
-    run.require_normal("basis_value", panel, values, [&](Index n) {
+    require_normal("basis_value", run.place("basis_value", panel), values, [&](Index n) {
       const Path path = basis_path(skeleton, rows, n / panel.count, n % panel.count);
       return weights.wq(path.q, path.col) == 0 || weights.wk(path.k, path.col) == 0;
     });

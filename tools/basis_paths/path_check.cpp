@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "basis_paths/basis_found.hpp"
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
@@ -16,26 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct BasisFound {
-  Index paths = 0;
-  Index rank = 0;
-  Index expected = 0;
-
-  bool independent() const { return rank == paths; }
-  bool complete() const { return rank == expected; }
-
-  void add(const BasisFound& more) {
-    paths += more.paths;
-    rank += more.rank;
-    expected += more.expected;
-  }
-
-  Json json() const {
-    return {
-        {"paths", paths}, {"rank", rank}, {"independent", independent()}, {"complete", complete()}};
-  }
-};
-
 void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
   for (Index r = 0; r < basis_rows(rows); ++r) {
     for (Index c = 0; c < skeleton.columns(); ++c) {
@@ -43,17 +24,6 @@ void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
     }
   }
 }
-
-template <class Count>
-Json json_or_null(const Count& count) {
-  return count ? Json(*count) : Json();
-}
-
-std::string number_text(std::optional<Index> count) {
-  return count ? fmt::format("{}", *count) : "beyond 64 bits";
-}
-
-std::string yes_or_no(bool holds) { return holds ? "yes" : "NO"; }
 
 // The list whose paths are judged; null for those of ABPI.
 const Operand* judged_list(const PathTask& task) {
@@ -125,10 +95,10 @@ bool report_structure(const cli::Arguments& arguments, Index rows, Index columns
   result["path_instances"] = length ? json_or_null(path_instances(*length, rows, columns)) : Json();
   report.print(
       fmt::format("weights of {} x {}   2 d1 d2        {}\n", rows, columns, 2 * rows * columns) +
-      fmt::format("paths               d1^2 d2        {}\n", number_text(paths)));
+      fmt::format("paths               d1^2 d2        {}\n", count_text(paths)));
   if (length) {
     report.print(fmt::format("their instances     s^2 d1^2 d2    {}   (s = {})\n",
-                             number_text(path_instances(*length, rows, columns)), *length));
+                             count_text(path_instances(*length, rows, columns)), *length));
   }
   report.print(fmt::format("rank                d2 (2 d1 - 1)  {} {} {}\n", expected,
                            rank == expected ? "=" : "!=", rank));
@@ -154,10 +124,8 @@ bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Rep
   report.result()["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
   report.result()["basis"] = all.json();
   report.result()["heads"] = std::move(heads);
-  report.print(fmt::format("{} of {}: {} of rank {}, independent: {}, complete: {}\n",
-                           list == nullptr ? "basis" : list->dataset.name(),
-                           cli::counted(input.problems, "head"), cli::counted(all.paths, "path"),
-                           all.rank, yes_or_no(all.independent()), yes_or_no(all.complete())));
+  report.print(fmt::format("{} of {}: {}\n", list == nullptr ? "basis" : list->dataset.name(),
+                           cli::counted(input.problems, "head"), all.text()));
   return holds && all.independent() && all.complete();
 }
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "attnkit/error.hpp"
+#include "basis_paths/path_numbers.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -38,9 +36,7 @@ void for_each_block(const PathTask& task, const Operand& list, Index problem, In
     const Index found = element_count(count);
     for (Index n = 0; n < found; ++n) {
       if (numbers[n] < 0 || numbers[n] >= ends[n % 3]) {
-        throw Error(Failure::input, fmt::format("{} has {} at {}, expected an index in [0, {})",
-                                                list.dataset.address(), numbers[n],
-                                                element_text(start, count, n), ends[n % 3]));
+        refuse_index(list.dataset, {start, count}, n, numbers[n], "an index", ends[n % 3]);
       }
       if (n % 3 == 2) {
         paths[static_cast<std::size_t>(n / 3)] = {numbers[n - 2], numbers[n - 1], numbers[n]};

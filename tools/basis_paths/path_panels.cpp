@@ -16,35 +16,28 @@ constexpr std::int64_t panel_bytes = std::int64_t{640} << 20;
 // Approximate number of elements in a chunk.
 constexpr Index chunk_elements = Index{1} << 16;
 
-// Start and count of a panel in a dataset whose axes after the leading ones are `own`.
-struct PanelAxes {
-  Shape start;
-  Shape count;
-
-  PanelAxes(const Shape& position, const Shape& own, const PathPanel& panel)
-      : start(position), count(position.size(), 1) {
-    if (own.size() > 1) {
-      start.push_back(0);
-      count.push_back(own.front());
-    }
-    start.push_back(panel.first);
-    count.push_back(panel.count);
+// A panel in a dataset whose axes after the leading ones are `own`.
+PathBlock block_of_panel(const Shape& position, const Shape& own, const PathPanel& panel) {
+  PathBlock block = {position, Shape(position.size(), 1)};
+  if (own.size() > 1) {
+    block.start.push_back(0);
+    block.count.push_back(own.front());
   }
-};
+  block.start.push_back(panel.first);
+  block.count.push_back(panel.count);
+  return block;
+}
 
 std::vector<Index> read_rows(const Operand& operand, const PathPanel& panel, Index rows) {
-  const PanelAxes axes(unravel(operand.block(panel.problem), operand.leading), {operand.cols},
-                       panel);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(panel.count));
-  operand.dataset.read(axes.start, axes.count, values.data());
+  const PathBlock block =
+      block_of_panel(unravel(operand.block(panel.problem), operand.leading), {operand.cols}, panel);
+  std::vector<Index> values(static_cast<std::size_t>(panel.count));
+  operand.dataset.read(block.start, block.count, values.data());
   for (Index n = 0; n < panel.count; ++n) {
-    const std::int64_t row = values[static_cast<std::size_t>(n)];
-    if (row >= 0 && row < rows) continue;
-    throw Error(Failure::input,
-                fmt::format("{} has {} at {}, expected a row in [0, {})", operand.dataset.address(),
-                            row, element_text(axes.start, axes.count, n), rows));
+    const Index row = values[static_cast<std::size_t>(n)];
+    if (row < 0 || row >= rows) refuse_index(operand.dataset, block, n, row, "a row", rows);
   }
-  return {values.begin(), values.end()};
+  return values;
 }
 
 // Memory per column for the task's verb.
@@ -104,45 +97,25 @@ void PathRun::for_each_head(const std::function<void(Index problem)>& body) {
   }
 }
 
-void PathRun::compute(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  report.add_compute_seconds(spent.count());
-}
-
 template <class T>
 Buffer<T> PathReader::read(const std::string& name, const PathPanel& panel) const {
   const Operand& operand = *task.operand(name);
-  const Shape own = task.own_shape(name);
-  const PanelAxes axes(unravel(operand.block(panel.problem), operand.leading), own, panel);
-  Buffer<T> values(element_count(axes.count));
-  operand.dataset.read(axes.start, axes.count, values.data());
-  for (Index n = 0; n < values.size(); ++n) {
-    if (std::isfinite(values[n])) continue;
-    refuse_element(operand.dataset, axes.start, axes.count, n, values[n], "finite numbers");
-  }
-  return values;
+  const Shape position = unravel(operand.block(panel.problem), operand.leading);
+  return read_finite<T>(operand.dataset, block_of_panel(position, task.own_shape(name), panel));
 }
 
-template <class T>
-void PathRun::refuse_result(const std::string& name, const PathPanel& panel, Index flat,
-                            const char* where) const {
-  // The place in the whole result, also in a shard.
-  const PanelAxes axes(unravel(panel.problem, task.input.leading), task.own_shape(name), panel);
-  refuse_number<T>(name, axes.start, axes.count, flat, where);
+PathBlock PathRun::place(const std::string& name, const PathPanel& panel) const {
+  return block_of_panel(unravel(panel.problem, task.input.leading), task.own_shape(name), panel);
 }
 
 template <class T>
 void PathRun::write(const std::string& name, const PathPanel& panel, const T* values) {
-  const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
   if constexpr (std::is_floating_point_v<T>) {
-    const Index size = element_count(axes.count);
-    for (Index n = 0; n < size; ++n) {
-      if (!std::isfinite(values[n])) refuse_result<T>(name, panel, n, "beyond");
-    }
+    require_within_range(name, place(name, panel), values);
   }
-  outputs.dataset(name).write(axes.start, axes.count, values);
+  const PathBlock block =
+      block_of_panel(outputs.position(panel.problem), task.own_shape(name), panel);
+  outputs.dataset(name).write(block.start, block.count, values);
 }
 
 template <class T>
@@ -180,14 +153,6 @@ Skeleton PathReader::head_skeleton(Index problem) const {
   return all;
 }
 
-void refuse_number(const std::string& name, const Shape& start, const Shape& count, Index flat,
-                   const char* where, bool single) {
-  throw Error(Failure::numerical,
-              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
-                          element_text(start, count, flat)),
-              single ? "--precision f64" : "");
-}
-
 void PathRun::write_skeleton(const PathPanel& panel, const Skeleton& skeleton) {
   const std::vector<std::int64_t> q(skeleton.q.begin(), skeleton.q.end());
   const std::vector<std::int64_t> k(skeleton.k.begin(), skeleton.k.end());
@@ -214,10 +179,6 @@ void PathReader::require_skeleton(const PathPanel& panel, const Skeleton& skelet
 
 template Buffer<float> PathReader::read(const std::string&, const PathPanel&) const;
 template Buffer<double> PathReader::read(const std::string&, const PathPanel&) const;
-template void PathRun::refuse_result<float>(const std::string&, const PathPanel&, Index,
-                                            const char*) const;
-template void PathRun::refuse_result<double>(const std::string&, const PathPanel&, Index,
-                                             const char*) const;
 template void PathRun::write(const std::string&, const PathPanel&, const float*);
 template void PathRun::write(const std::string&, const PathPanel&, const double*);
 template Skeleton PathReader::skeleton(const PathPanel&, MatrixView<const float>,

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "attnkit/error.hpp"
+#include "basis_paths/path_numbers.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/progress.hpp"
 #include "common/block_plan.hpp"
@@ -89,24 +87,8 @@ class PathRun : public PathReader {
   /// Calls `body` for every head in turn.
   void for_each_head(const std::function<void(Index problem)>& body);
 
-  /// Runs `body` and adds its time to the computing time of the report.
-  void compute(const std::function<void()>& body);
-
-  /// Throws Error(numerical): element `flat` of a panel's result is "beyond" or "below" the range
-  /// of T.
-  template <class T>
-  [[noreturn]] void refuse_result(const std::string& name, const PathPanel& panel, Index flat,
-                                  const char* where) const;
-
-  /// The same for the first value for which T has no full significand, unless `is_exact(flat)`.
-  template <class T, class IsExact>
-  void require_normal(const std::string& name, const PathPanel& panel, const Buffer<T>& values,
-                      const IsExact& is_exact) const {
-    for (Index n = 0; n < values.size(); ++n) {
-      if (!(std::abs(values[n]) < std::numeric_limits<T>::min()) || is_exact(n)) continue;
-      refuse_result<T>(name, panel, n, "below");
-    }
-  }
+  /// The place of a panel in a whole result, also in a shard.
+  PathBlock place(const std::string& name, const PathPanel& panel) const;
 
   /// Writes columns of an existing result. Throws Error(numerical) if a number is not finite.
   template <class T>
@@ -116,17 +98,6 @@ class PathRun : public PathReader {
  private:
   cli::Progress& progress_;
 };
-
-/// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" the range
-/// of float32 (`single`) or float64.
-[[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
-                                Index flat, const char* where, bool single);
-
-template <class T>
-[[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
-                                Index flat, const char* where) {
-  refuse_number(name, start, count, flat, where, sizeof(T) == sizeof(float));
-}
 
 /// Memory for the rows of a skeleton, per column, including buffers.
 constexpr auto skeleton_column_bytes = 6 * static_cast<std::int64_t>(sizeof(Index));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -46,14 +45,14 @@ void find_weights(PathRun& run, Index problem) {
     require_divisors(run, panel, skeleton, values, kept.data());
     Buffer<T> wq(rows * panel.count);
     Buffer<T> wk(rows * panel.count);
-    run.compute([&] {
+    run.report.compute([&] {
       basis_weights<T>(values, skeleton, {kept.data(), static_cast<std::size_t>(panel.count)},
                        {wq.data(), rows, panel.count}, {wk.data(), rows, panel.count},
                        run.arguments.threads);
     });
-    run.require_normal("wq", panel, wq,
-                       [&](Index n) { return std::abs(wq[n]) == std::abs(numbers[n]); });
-    run.require_normal("wk", panel, wk, [&](Index n) {
+    require_normal("wq", run.place("wq", panel), wq,
+                   [&](Index n) { return std::abs(wq[n]) == std::abs(numbers[n]); });
+    require_normal("wk", run.place("wk", panel), wk, [&](Index n) {
       const Index c = n % panel.count;
       const Index place = n / panel.count - skeleton.k_of(c);
       if (place == 0) return true;
@@ -99,18 +98,18 @@ template <class T, class PathOf>
 void write_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const Shape& start,
                   const Shape& count, const Buffer<T>& values, const PathOf& path_of) {
   const Index size = element_count(count);
-  const auto with = [&](const Shape& position) {
-    return std::pair{join(position, start), join(Shape(position.size(), 1), count)};
+  const auto block_at = [&](const Shape& position) {
+    return PathBlock{join(position, start), join(Shape(position.size(), 1), count)};
   };
   for (Index n = 0; n < size; ++n) {
     const bool below = std::abs(values[n]) < std::numeric_limits<T>::min();
     if (below ? basis.is_exact(path_of(n)) : std::isfinite(values[n])) continue;
     // The place in the whole result, also in a shard.
-    const auto [first, box] = with(unravel(problem, run.task.input.leading));
-    refuse_number<T>("path_value", first, box, n, below ? "below" : "beyond");
+    refuse_number<T>("path_value", block_at(unravel(problem, run.task.input.leading)), n,
+                     below ? "below" : "beyond");
   }
-  const auto [first, box] = with(run.outputs.position(problem));
-  run.outputs.dataset("path_value").write(first, box, values.data());
+  const PathBlock block = block_at(run.outputs.position(problem));
+  run.outputs.dataset("path_value").write(block.start, block.count, values.data());
 }
 
 template <class T>
@@ -122,7 +121,7 @@ void find_all_paths(PathRun& run, Index problem, Index most) {
   for (Index q = 0; q < rows; ++q) {
     for (Index first = 0; first < rows; first += most) {
       const Index count = std::min(most, rows - first);
-      run.compute([&] {
+      run.report.compute([&] {
         path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns},
                        run.arguments.threads);
       });
@@ -140,7 +139,7 @@ void find_listed_paths(PathRun& run, Index problem, Index most) {
   const auto find = [&](Index first, std::span<const Path> paths) {
     const auto path_of = [&](Index n) { return paths[static_cast<std::size_t>(n)]; };
     const auto count = static_cast<Index>(paths.size());
-    run.compute([&] {
+    run.report.compute([&] {
       for (Index n = 0; n < count; ++n) block[n] = static_cast<T>(basis.value(path_of(n)));
     });
     write_values(run, basis, problem, {first}, {count}, block, path_of);

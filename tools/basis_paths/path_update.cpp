@@ -62,11 +62,11 @@ void rescale_head(PathRun& run, Index problem) {
       const std::vector<T> before(numbers.data(), numbers.data() + numbers.size());
       const MatrixView<T> w(numbers.data(), operand->rows, panel.count);
       const Index half = w.rows / 2;
-      run.compute([&] {
+      run.report.compute([&] {
         rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
         rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
       });
-      run.require_normal(rescaled.name, panel, numbers, [&](Index n) {
+      require_normal(rescaled.name, run.place(rescaled.name, panel), numbers, [&](Index n) {
         return std::abs(numbers[n]) == std::abs(before[static_cast<std::size_t>(n)]);
       });
       run.write(rescaled.name, panel, numbers.data());
@@ -82,7 +82,7 @@ void start_head(PathRun& run, Index problem) {
     const MatrixView<T> q(wq.data(), run.task.input.rows, panel.count);
     const MatrixView<T> k(wk.data(), run.task.input.rows, panel.count);
     const Skeleton skeleton = run.skeleton<T>(panel, q, k);
-    run.compute([&] { set_skeleton_to_one(q, k, skeleton); });
+    run.report.compute([&] { set_skeleton_to_one(q, k, skeleton); });
     run.write_skeleton(panel, skeleton);
     run.write("wq", panel, wq.data());
     run.write("wk", panel, wk.data());
@@ -146,7 +146,7 @@ StepSummary step_head(PathRun& run, Index problem) {
       run.require_skeleton<T>(panel, skeleton, data.matrices.wq, data.matrices.wk);
       run.write_skeleton(panel, skeleton);
     }
-    run.compute([&] {
+    run.report.compute([&] {
       found.add(step(task.step, skeleton, data.matrices, run.arguments.threads), panel.first);
     });
     run.write("wq", panel, data.wq.data());
