@@ -1,14 +1,12 @@
-"""attn-plot, scripts/figures.mk and scripts/sweep.mk: pictures of what the tools write."""
+"""attn-plot and scripts/figures.mk: pictures of what the tools write."""
 
-import os
 import re
 import sys
 import unittest
 
-import h5py
 import numpy as np
 
-from attn import LONG, SOURCE, sample
+from attn import LONG, SOURCE
 from figure import CLUSTERS, PASSAGE, PLOT, FigureTest, matplotlib
 
 
@@ -242,123 +240,10 @@ class Figures(FigureTest):
         self.assertIn("mean 0.333", words)
         self.assertIn("mean of all 5, 0.4 (without 1)", words)
 
-    def test_one_key_of_many_is_seen(self):
-        weights = np.full((3, 2000), 1e-6)
-        weights[:, 1234] = 1
-        self.write("w.h5", weights=weights)
-        self.plot("attention-map", "w.h5", "-o", "w.png")
-        picture = matplotlib.image.imread(self.folder / "w.png")[..., :3]
-        # Three rows of the map, a third of the way down the figure and more; the frame is grey.
-        row = picture[picture.shape[0] // 2]
-        self.assertTrue((row.sum(axis=1) < 0.2).any(), row.sum(axis=1).min())
-
     def test_text_is_text(self):
         self.write("w.h5", weights=np.eye(4), tokens=["$$", "$\\foo$", "a_b^c", "two\nlines"])
         words = self.words("attention-map", "w.h5", "--title", "$x$", "--caption=100$ \\frac")
         for text in ("$$", "$\\foo$", "a_b^c", "two\\nlines", "$x$", "100$ \\frac"):
-            self.assertIn(text, words)
-
-    def test_attention_map_names_tokens_that_can_be_read(self):
-        for scheme in ("unas", "dnas"):
-            self.run_tool("attn-compute", PASSAGE, "--scheme", scheme, "--emit", "weights", "-o",
-                          f"{scheme}.h5")
-        part = ["--queries", ":9", "--keys", "3:12", "--head", "1"]
-        words = self.words("attention-map", "unas.h5", "dnas.h5", *part)
-        with h5py.File(PASSAGE) as file:
-            tokens = [token.decode() for token in file["tokens"][:12]]
-        for token in tokens[:9]:
-            self.assertIn(token, words)
-        self.assertTrue({"unas, head 1", "dnas, head 1", "query", "key"} <= set(words))
-        # 256 names do not fit: some of them are there, and the axis says how many.
-        words = self.words("attention-map", "unas.h5")
-        label = next(text for text in words if text.startswith("key (1"))
-        step = int(re.fullmatch(r"key \(1 of (\d+) is named\)", label)[1])
-        self.assertGreater(step, 1)
-        self.assertLessEqual(words.index(label), -(-256 // step))
-
-    MASKED = "the query may not attend to the key"
-
-    def test_masked_cells_differ_from_zeros(self):
-        weights = np.zeros((1, 2, 4, 4))
-        weights[..., 0] = 1  # zeros that are allowed
-        self.write("zeros.h5", weights=weights)
-        self.assertNotIn(self.MASKED, self.words("attention-map", "zeros.h5"))
-        full = np.ones((4, 4))
-        for name, more, attributes in sample((
-                ("causal", {}, {"attn_causal": "top-left"}),
-                ("mask", {"mask": np.tril(full)}, {}), ("bias", {"bias": np.where(np.tril(full) > 0, 0, -np.inf)}, {}),
-                ("scores", {"scores": np.where(np.tril(full) > 0, full, -np.inf)}, {}),
-                ("window", {}, {"attn_window": "3:0"}),
-                ("old", {}, {"attn_window": 2}), ("open", {}, {"attn_window": ":1"})), 4):
-            with self.subTest(by=name):
-                self.write(f"{name}.h5", attributes, weights=weights, **more)
-                self.assertIn(self.MASKED, self.words("attention-map", f"{name}.h5"))
-        # The hatched part differs, and only there: the diagonal is allowed.
-        pictures = []
-        for name in ("zeros", "causal"):
-            self.plot("attention-map", f"{name}.h5", "-o", f"{name}.png")
-            pictures.append(matplotlib.image.imread(self.folder / f"{name}.png"))
-        self.assertGreater(pictures[1].shape[0], pictures[0].shape[0])  # by the legend
-        # A window or offset of another meaning is refused.
-        self.write("bad.h5", {"attn_window": "a:b"}, weights=weights)
-        self.refused("attention-map", "bad.h5", "-o", "f", status=3, says=["attn_window", "a:b"])
-
-    def test_offsets_and_blocks_of_allowed_pairs(self):
-        sys.path.insert(0, str(SOURCE / "scripts/plot"))
-        try:
-            from allowed import allowed, own_part  # pylint: disable=import-outside-toplevel
-            from bundle import Bundle  # pylint: disable=import-outside-toplevel
-        finally:
-            sys.path.pop(0)
-        generator = np.random.default_rng(3)
-        rows, keys = 6, 9
-        for case in range(40):
-            lengths = {"query": int(generator.integers(0, rows + 1)),
-                       "key": int(generator.integers(0, keys + 1))}
-            starts = {"query": int(generator.integers(0, rows - lengths["query"] + 1)),
-                      "key": int(generator.integers(0, keys - lengths["key"] + 1))}
-            causal = ("none", "top-left", "bottom-right")[case % 3]
-            window = ("none", "2:1", "1:", "3")[case % 4]
-            datasets = {f"{side}_{what}": [values[side]] for what, values in
-                        (("length", lengths), ("start", starts)) for side in values}
-            offset = int(generator.integers(-2, 4)) if case % 5 == 0 else None
-            if offset is not None:
-                datasets["query_offset"] = [offset]
-            self.write("b.h5", {"attn_causal": causal, "attn_window": window},
-                       weights=np.zeros((1, rows, keys)), **datasets)
-            bundle = Bundle(str(self.folder / "b.h5"))
-            own = tuple(own_part(bundle, (0,), side, count)
-                        for side, count in (("query", rows), ("key", keys)))
-            found = allowed(bundle, (0,), (rows, keys), own)
-            bundle.file.close()
-            left, right = {"none": (99, 99), "2:1": (2, 1), "1:": (1, 99), "3": (2, 2)}[window]
-            for i, j in np.ndindex(rows, keys):
-                query, key = i - starts["query"], j - starts["key"]
-                place = query + (offset if offset is not None else lengths["key"] - lengths["query"]
-                                 if causal == "bottom-right" else 0)
-                expected = (0 <= query < lengths["query"] and 0 <= key < lengths["key"] and
-                            (causal == "none" or key <= place) and
-                            place - left <= key <= place + right)
-                self.assertEqual(found[i, j], expected, (case, i, j))
-
-    def test_a_map_of_a_padded_sequence_shows_its_own_block(self):
-        weights = np.zeros((2, 3, 5, 6))
-        weights[0, :, :2, :3] = 1 / 3
-        weights[1, :, 2:, 2:] = 1 / 4
-        tokens = [["a", "b", "c", "<pad>", "<pad>", "<pad>"], ["<pad>", "<pad>", "d", "e", "f", "g"]]
-        self.write("p.h5", weights=weights, tokens=tokens, key_length=[3, 4], key_start=[0, 2],
-                   query_length=[2, 3], query_start=[0, 2])
-        for head, names in (("0,1", "abc"), ("1,2", "defg")):
-            words = self.words("attention-map", "p.h5", "--head", head)
-            self.assertIn(f"p.h5, batch {head[0]}, head {head[2]}", words)
-            self.assertEqual([word for word in words if word in set("abcdefg")], list(names))
-            self.assertNotIn("<pad>", words)
-        self.refused("attention-map", "p.h5", "--head", "2,0", "-o", "f", status=2, says=["(2, 3)"])
-
-    def test_labels_of_strange_tokens(self):
-        self.write("w.h5", weights=np.eye(5), tokens=[" the", "\t", "\u4e2d", "", "x" * 40])
-        words = self.words("attention-map", "w.h5")
-        for text in ("␣the", "\\t", "\\u4e2d", "x" * 13 + "…"):
             self.assertIn(text, words)
 
     def test_a_line_for_each_bundle(self):
@@ -485,47 +370,6 @@ class Refused(FigureTest):
                          status=5)
         self.assertRegex(run.err, r"\Aattn-plot: error: f\.pdf: .+\n\Z")
         self.assertEqual(sorted(self.folder.iterdir()), before)
-
-
-class Sweep(FigureTest):
-
-    SIZE = ["SCALES=0.5 1", "SHARES=0 1"]
-
-    def rows(self):
-        lines = (self.folder / "sweep/table.tsv").read_text().splitlines()
-        names = lines[0].split("\t")
-        return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
-
-    def test_table_and_resuming(self):
-        out = f"OUT={self.folder}/sweep"
-        self.make("sweep.mk", out, "-j2", *self.SIZE)
-        rows = self.rows()
-        self.assertEqual(len(rows), 4 * 4)  # cells, heads
-        for row in rows:
-            options = ["--scheme", "hnas", "--hybrid", row["hybrid"], "--scale", row["scale"]]
-            head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
-            self.assertEqual(float(row["min_c"]), head["col_sum"]["min"])
-        for again in ((), ("-n",)):
-            self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE, *again))
-        # After an interruption it continues; finished parts are not computed again.
-        (self.folder / "sweep/stats/1_0.tsv").unlink()
-        self.assertEqual(self.make("sweep.mk", out, *self.SIZE).count("--tsv"), 1)
-        more = self.make("sweep.mk", out, "SCALES=0.5 1 2", "SHARES=0 1")
-        self.assertEqual(more.count("attn-compute"), 2)
-        self.assertEqual(len(self.rows()), 6 * 4)
-        # The table has only the requested rows of the requested input.
-        self.make("sweep.mk", out, "SCALES=2", "SHARES=1")
-        self.assertEqual(len(self.rows()), 4)
-        older = self.folder / "older.h5"
-        self.run_tool("tensor-gen", "normal", "q=2x9x4", "k=2x9x4", "-o", older)
-        os.utime(older, (0, 0))
-        self.make("sweep.mk", out, "SCALES=2", "SHARES=1", f"INPUT={older}")
-        self.assertEqual([row["keys"] for row in self.rows()], ["9", "9"])
-        self.assertEqual(self.make("sweep.mk", f"OUT={self.folder}/a b", status=2), "")
-
-    def test_a_failed_cell_leaves_no_table(self):
-        self.make("sweep.mk", f"OUT={self.folder}/sweep", "SCALES=x", "SHARES=0", status=2)
-        self.assertFalse((self.folder / "sweep/table.tsv").exists())
 
 
 if __name__ == "__main__":

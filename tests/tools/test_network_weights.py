@@ -1,0 +1,263 @@
+"""basis-paths --network relu: weights made of path values, rescaled nodes and steps, against NumPy in plain loops."""
+
+import itertools
+import unittest
+
+import numpy as np
+
+from networks import (RELU, SIZES, basis, cyclic, gradients_of, hidden, largest, loss, matrices, network, nodes,
+                      structure, value)
+from paths import PathsTest
+
+
+class Weights(PathsTest):
+
+    def test_values_and_back(self):
+        random = np.random.default_rng(12)
+        for dtype, unit in ((np.float32, 2.0 ** -24), (np.float64, 2.0 ** -53)):
+            for sizes in SIZES:
+                stored = {name: w.astype(dtype) for name, w in network(random, sizes, 2).items()}
+                self.write("in.h5", **stored)
+                values = self.paths("values", RELU, "--skeleton=largest", "in.h5", "--only").out
+                again = self.paths("reconstruct", RELU, stdin=values).bundle()
+                self.assertIn("basis_value", again)
+                for name, w in stored.items():
+                    self.assertEqual(again[name].dtype, dtype)
+                    self.assert_near(name, again[name], w, 2 * len(sizes) * unit * np.abs(w))
+
+    def test_other_weights_into_nodes_give_a_rescaling(self):
+        random = np.random.default_rng(13)
+        for sizes in SIZES:
+            stored = network(random, sizes)
+            self.write("in.h5", **stored)
+            self.paths("values", RELU, "--skeleton=largest", "in.h5", "-o", "v.h5", "--force")
+            kept = self.read("v.h5")["skeleton_weight"]
+            x = random.normal(size=(9, sizes[0]))
+            want = nodes(matrices(stored), x)
+            for sign in (1, -1):
+                self.write("k.h5", k=sign * kept * random.uniform(0.25, 4, kept.shape))
+                self.paths("reconstruct", RELU, "v.h5", "-i", "skeleton_weight=k.h5:/k", "-o", "r.h5",
+                           "--force")
+                made = matrices(self.read("r.h5"))
+                found = nodes(made, x)
+                if sign > 0:
+                    self.assert_near("output", found[-1], want[-1], 1e-12)
+                elif len(sizes) == 3 and sizes[1] > 1:
+                    # The values of all paths are the same, but other nodes are active.
+                    self.assertGreater(np.abs(found[-1] - want[-1]).max(), 1e-3)
+                for path in itertools.product(*map(range, sizes)):
+                    right = value(matrices(stored), path)
+                    self.assertLess(abs(value(made, path) - right), 1e-13 * abs(right))
+
+    def test_reconstruct_refuses(self):
+        self.write("in.h5", **network(np.random.default_rng(14), (3, 4, 2), 2))
+        values = self.paths("values", RELU, "in.h5", "--only").bundle()
+        cases = {
+            "v.h5:/basis_value has shape (2, 15), expected (..., 16): weights less hidden nodes": (
+                3, {"basis_value": values["basis_value"][:, :15]}),
+            "v.h5:/layer_sizes has shape (1, 3), expected one size for each layer": (
+                3, {"layer_sizes": values["layer_sizes"][None]}),
+            "v.h5:/layer_sizes has a layer of -1 nodes": (3, {"layer_sizes": np.array([3, -1, 2])}),
+            "v.h5:/layer_sizes has more weights": (3, {"layer_sizes": np.array([2 ** 62, 2, 2])}),
+            "v.h5:/skeleton_weight has shape (4), expected (2, 4)": (
+                3, {"skeleton_weight": values["skeleton_weight"][0]}),
+            "v.h5:/skeleton_weight has 0 at [1, 2], the skeleton's weight into node 2 of layer 1": (
+                4, {"skeleton_weight": np.where(np.arange(8).reshape(2, 4) == 6, 0, 1.0)}),
+            # Node 1 of layer 1 has its weight from node 1: path 4 * 1 + 1.
+            "v.h5:/basis_value has 0 at [0, 5], the skeleton's path through node 1 of layer 1": (
+                4, {"basis_value": np.where(np.arange(32).reshape(2, 16) == 5, 0, 1.0)}),
+        }
+        for says, (status, change) in cases.items():
+            self.write("v.h5", **values | change)
+            self.refused("basis-paths", "reconstruct", RELU, "v.h5", status=status, says=[says])
+        self.write("v.h5", **{name: values[name] for name in values if name != "layer_sizes"})
+        self.refused("basis-paths", "reconstruct", RELU, "v.h5", status=3, says=["layer_sizes"])
+        self.refused("basis-paths", "reconstruct", RELU, "--paths=all", "v.h5", status=2,
+                     says=["--paths is not for --network relu"])
+
+    def test_rescale(self):
+        random = np.random.default_rng(15)
+        for sizes in SIZES:
+            stored = network(random, sizes, 2)
+            gradients = {f"grad_{name}": random.normal(size=w.shape) for name, w in stored.items()}
+            scale = 2.0 ** random.integers(-6, 6, (2, sum(sizes[1:-1])))
+            self.write("in.h5", **stored, **gradients, scale=scale)
+            self.paths("values", RELU, "in.h5", "-o", "v.h5", "--force")
+            found = self.paths("rescale", RELU, "v.h5").bundle()
+            self.assertIn("basis_value", found)  # no scale changes it
+            self.assertNotIn("skeleton_weight", found)
+            for n in range(2):
+                factor = [np.ones(sizes[0]), *np.split(scale[n], np.cumsum(sizes[1:-1]))[:len(sizes) - 2],
+                          np.ones(sizes[-1])]
+                for l, w in enumerate(matrices(stored, n)):
+                    by = factor[l + 1] / factor[l][:, None]
+                    np.testing.assert_array_equal(found[f"w{l + 1}"][n], w * by)
+                    np.testing.assert_array_equal(found[f"grad_w{l + 1}"][n],
+                                                  gradients[f"grad_w{l + 1}"][n] / by)
+        for bad in (0, -1):
+            self.write("in.h5", **network(random, (3, 2, 2)), scale=np.array([1.0, bad]))
+            self.refused("basis-paths", "rescale", RELU, "in.h5", status=3,
+                         says=[f"in.h5:/scale has {bad} at [1], expected factors above 0"])
+        self.write("in.h5", w1=np.full((1, 1), 1e-30, np.float32), w2=np.ones((1, 1), np.float32),
+                   scale=np.array([1e-10], np.float32))
+        self.refused("basis-paths", "rescale", RELU, "in.h5", status=4, says=["w1 would be below float32"])
+
+
+class Steps(PathsTest):
+
+    def stepped(self, w, gradients, *more):
+        self.write("step.h5", **{f"w{l + 1}": m for l, m in enumerate(w)},
+                   **{f"grad_w{l + 1}": g for l, g in enumerate(gradients)})
+        return self.paths("step", RELU, "step.h5", *more).bundle()
+
+    def problem(self, random, sizes):
+        """A network that is not dead, inputs and targets."""
+        x, target = random.normal(size=(9, sizes[0])), random.normal(size=(9, sizes[-1]))
+        while True:
+            w = matrices(network(random, sizes))
+            if all(np.abs(g).max() > 0 for g in gradients_of(w, x, target)):
+                return w, x, target
+
+    def test_step_on_the_values(self):
+        """Against v - rate dL/dv, with dL/dv by least squares in the structure vectors."""
+        random = np.random.default_rng(31)
+        for sizes in SIZES:
+            for rule in ("cyclic", "largest"):
+                w, x, target = self.problem(random, sizes)
+                into, out = cyclic(sizes) if rule == "cyclic" else largest(sizes, w)
+                paths = basis(sizes, into, out)
+                before = np.array([value(w, path) for path in paths], float)
+                g = gradients_of(w, x, target)
+                flow = np.concatenate([(a * b).ravel() for a, b in zip(w, g)])
+                of_values = np.linalg.lstsq(structure(sizes, paths).T, flow, rcond=None)[0] / before
+                rate = 0.1 * np.min(np.abs(before)) / (1 + np.max(np.abs(of_values)))
+                found = self.stepped(w, g, f"--skeleton={rule}", f"--rate={float(rate)!r}")
+                self.assertEqual([name for name in found if name.startswith("grad")], [])
+                after = np.array([value(matrices(found), path) for path in paths])
+                want = before - rate * of_values
+                self.assert_near("values", after, want, 1e-12 * (1 + np.abs(want)))
+                # The weights into the hidden nodes in the skeleton stay.
+                for l, b in hidden(sizes):
+                    self.assertEqual(found[f"w{l}"][into[l, b], b], w[l - 1][into[l, b], b])
+
+    def test_differences(self):
+        """dL/dv by differences of the loss of networks that reconstruct makes of changed values."""
+        random = np.random.default_rng(32)
+        sizes = (2, 3, 3, 2)
+        w, x, target = self.problem(random, sizes)
+        rate, h = 1e-7, 1e-5
+        found = self.stepped(w, gradients_of(w, x, target), "--skeleton=largest", f"--rate={rate}")
+        self.write("in.h5", **{f"w{l + 1}": m for l, m in enumerate(w)},
+                   skeleton_in=found["skeleton_in"], skeleton_out=found["skeleton_out"])
+        start = self.paths("values", RELU, "in.h5", "--only").bundle()
+        after = self.paths("values", RELU, stdin=self.paths(
+            "step", RELU, "step.h5", "--skeleton=largest", f"--rate={rate}").out).bundle()
+        gradient = (start["basis_value"] - after["basis_value"]) / rate
+        count = len(gradient)
+        changed = start["basis_value"] + h * np.concatenate([np.eye(count), -np.eye(count)])
+        self.write("v.h5", layer_sizes=start["layer_sizes"], basis_value=changed,
+                   skeleton_in=start["skeleton_in"], skeleton_out=start["skeleton_out"],
+                   skeleton_weight=np.broadcast_to(start["skeleton_weight"],
+                                                   (2 * count, *start["skeleton_weight"].shape)))
+        made = self.paths("reconstruct", RELU, "v.h5").bundle()
+        losses = np.array([loss(matrices(made, n), x, target) for n in range(2 * count)])
+        differences = (losses[:count] - losses[count:]) / (2 * h)
+        self.assertGreater(np.abs(differences).max(), 0.1)
+        # Of the step: 1e-16 over the rate; of differences: h^2 and 1e-15 over h.
+        self.assert_near("gradients", gradient, differences, 1e-6 * (1 + np.abs(differences)))
+
+    def test_steps_from_rescaled_networks_follow_the_same_function(self):
+        random = np.random.default_rng(33)
+        sizes = (3, 5, 4, 2)
+        w, x, target = self.problem(random, sizes)
+        for powers in (True, False):
+            factor = [2.0 ** random.integers(-4, 4, n) if powers else random.uniform(0.3, 3, n)
+                      for n in sizes[1:-1]]
+            scaled = [w[0] * factor[0], w[1] / factor[0][:, None] * factor[1], w[2] / factor[1][:, None]]
+            runs, sgd = [w, scaled], [w, scaled]
+            for _ in range(5):
+                runs = [matrices(self.stepped(v, gradients_of(v, x, target), "--skeleton=largest",
+                                              "--rate=0.0005")) for v in runs]
+                sgd = [[m - 0.0005 * g for m, g in zip(v, gradients_of(v, x, target))] for v in sgd]
+            want, found = [nodes(v, x)[-1] for v in runs]
+            self.assertGreater(np.abs(want - nodes(w, x)[-1]).max(), 1e-3)
+            self.assertGreater(np.abs(nodes(sgd[0], x)[-1] - nodes(sgd[1], x)[-1]).max(), 1e-3)
+            self.assert_near("output", found, want, 1e-12 * (1 + np.abs(want)))
+
+    def test_networks_are_independent(self):
+        random = np.random.default_rng(34)
+        sizes = (3, 4, 2)
+        problems = [self.problem(random, sizes) for _ in range(3)]
+        stacked = [np.stack(parts) for parts in zip(*[w for w, _, _ in problems])]
+        gradients = [np.stack(parts) for parts in zip(*[gradients_of(*p) for p in problems])]
+        more = ["--rate=1e-4", "--skeleton=largest"]
+        found = self.stepped(stacked, gradients, *more)
+        for threads in (1, 3):
+            self.assert_same_bits(self.stepped(stacked, gradients, *more, f"--threads={threads}"), found)
+        self.paths("step", RELU, "step.h5", *more, "-o", "s.h5", "--json=s.json")
+        result = self.read_json("s.json")["result"]
+        self.assertEqual(len(result["networks"]), 3)
+        self.assertLessEqual(result["ratio"]["min"], result["networks"][1]["ratio"]["min"])
+        self.assertLess(result["inconsistency"], 1e-13)
+        for n, (w, x, target) in enumerate(problems):
+            alone = self.stepped(w, gradients_of(w, x, target), *more)
+            for name in ("w1", "w2", "skeleton_in", "skeleton_out"):
+                np.testing.assert_array_equal(alone[name], found[name][n])
+        # The skeleton is kept from step to step.
+        again = self.stepped(matrices(found), gradients, "--rate=1e-9", "--skeleton=cyclic")
+        self.assertFalse((again["skeleton_in"] == found["skeleton_in"]).all())
+        self.write("kept.h5", **found, grad_w1=gradients[0], grad_w2=gradients[1])
+        kept = self.paths("step", RELU, "kept.h5", "--rate=1e-9", "--skeleton=cyclic").bundle()
+        self.assert_same_bits(kept, found, ["skeleton_in", "skeleton_out"])
+
+    def test_results_of_old_weights_are_removed(self):
+        random = np.random.default_rng(36)
+        w, x, target = self.problem(random, (3, 4, 2))
+        self.stepped(w, gradients_of(w, x, target), "--rate=1e-9")
+        for verb, results in (("identify", {"basis_path"}), ("values", {"basis_value", "skeleton_weight"})):
+            made = self.paths(verb, RELU, "step.h5").out
+            found = self.paths("step", RELU, "--rate=1e-9", stdin=made).bundle()
+            # The indices of the basis stay: the skeleton is the same.
+            left = {"w1", "w2", "skeleton_in", "skeleton_out", "layer_sizes"} | (results & {"basis_path"})
+            self.assertEqual(set(found), left)
+
+    def test_step_refuses(self):
+        random = np.random.default_rng(35)
+        w, x, target = self.problem(random, (3, 4, 2))
+        self.stepped(w, gradients_of(w, x, target), "--rate=1e-9")
+        cases = [
+            ([], 2, "step requires --rate ETA"),
+            (["--rate=1", "--optimizer=adam"], 2, "--network relu has --optimizer si-sgd only"),
+            (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--network relu has --optimizer si-sgd only"),
+            (["--rate=1", "--on-singular=skip"], 2, "--network relu has --on-singular error only"),
+            (["--rate=1", "--beta1=0.5"], 2, "--beta1 is not for --network relu"),
+        ]
+        for more, status, says in cases:
+            self.refused("basis-paths", "step", RELU, *more, "step.h5", status=status, says=[says])
+        # A step of that rate down or up carries a path of the skeleton through 0.
+        self.write("up.h5", **{name: -m if name.startswith("grad") else m
+                               for name, m in self.read("step.h5").items()})
+        done = [self.run_tool("basis-paths", "step", RELU, "--rate=1e6", name, "-q", status=None)
+                for name in ("step.h5", "up.h5")]
+        self.assertIn(4, [run.status for run in done])
+        said = next(run.err for run in done if run.status == 4)
+        self.assertRegex(said, r"h5:/w1: node \d of layer 1 has ratio R = -.*; in \d of 4 hidden nodes R is below")
+        self.assertIn("hint: a smaller --rate, or --skeleton largest", said)
+        self.refused("basis-paths", "step", RELU, "--rate=1", "step.h5", "--map=w1=w1,w2=v2", status=3,
+                     says=["v2"])
+        self.write("few.h5", w1=w[0], w2=w[1], grad_w1=w[0])
+        self.refused("basis-paths", "step", RELU, "--rate=1", "few.h5", status=3, says=["grad_w2"])
+        wrong = gradients_of(w, x, target)
+        wrong[0][:, :] = 1
+        self.write("wrong.h5", w1=w[0], w2=w[1], grad_w1=wrong[0], grad_w2=wrong[1])
+        said = self.run_tool("basis-paths", "step", RELU, "--rate=1e-6", "--skeleton=largest", "wrong.h5",
+                             "-o", "w.h5").err
+        self.assertIn("the gradients are not those of a loss of the output", said)
+        w[1][2, 0] = 0
+        self.write("zero.h5", w1=w[0], w2=w[1], grad_w1=w[0], grad_w2=w[1])
+        self.refused("basis-paths", "step", RELU, "--rate=1e-9", "zero.h5", status=4,
+                     says=["zero.h5:/w2 has 0 at [2, 0], a weight of the skeleton"])
+
+
+if __name__ == "__main__":
+    unittest.main()
