@@ -86,7 +86,28 @@ inline std::vector<double> dual_numbers(const DualProblem& problem, int threads)
   return all;
 }
 
-/// Calls check(run, same) with the gradients of every scheme and mechanism, of problems with at
+/// Calls check(run, same) with attention of queries to `keys` keys under every scheme: its output
+/// alone, and all its results.
+template <class T, class Check>
+void for_schemes(Random& random, Index keys, const Check& check) {
+  for (const Scheme scheme : schemes_with_fenchel) {
+    for (const double spread : {0.5, 6.0}) {
+      ProblemOptions options;
+      options.queries = 391;
+      options.keys = keys;
+      options.depth = 4;
+      options.v_head_dim = 3;
+      options.spread = spread;
+      const Problem<T> problem(options, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(spread);
+      check([&](int threads) { return run_output(problem, fixed(scheme), threads); }, same_run<T>);
+      check([&](int threads) { return run_divided(problem, fixed(scheme), threads); }, same_run<T>);
+    }
+  }
+}
+
+/// The same with the gradients of every scheme and mechanism, of problems with at
 /// least `least_queries` queries and with `keys` keys.
 template <class T, class Check>
 void for_gradients(Random& random, Index least_queries, Index keys, const Check& check) {

@@ -200,27 +200,10 @@ TEST_CASE("what belongs to another loop is refused") {
 
 TEST_CASE_TEMPLATE("attention under every scheme goes on", T, float, double) {
   Random random(721);
-  for (const Scheme scheme : schemes_with_fenchel) {
-    for (const double spread : {0.5, 6.0}) {
-      ProblemOptions options;
-      options.queries = 391;
-      options.keys = 690;
-      options.depth = 4;
-      options.v_head_dim = 3;
-      options.spread = spread;
-      const Problem<T> problem(options, random);
-      CAPTURE(static_cast<int>(scheme));
-      CAPTURE(spread);
-      const auto of_output = [&](int threads) {
-        return run_output(problem, fixed(scheme), threads);
-      };
-      const auto of_all = [&](int threads) { return run_divided(problem, fixed(scheme), threads); };
-      check_stops(of_output, same_run<T>);
-      check_stops(of_all, same_run<T>);
-      check_stops_on_ranks(of_output, same_run<T>);
-      check_stops_on_ranks(of_all, same_run<T>);
-    }
-  }
+  for_schemes<T>(random, 690, [](const auto& run, const auto& same) {
+    check_stops(run, same);
+    check_stops_on_ranks(run, same);
+  });
 }
 
 TEST_CASE_TEMPLATE("iterations of attention go on", T, float, double) {

@@ -28,6 +28,40 @@ AttentionOptions workspace_options(Scheme scheme) {
   return options;
 }
 
+// A plan reserves its memory at its first run: one part for each head that is computed at a time,
+// and one for what they share. Gradients may reserve as much again.
+template <class T>
+void check_reservations(const Batch<T>& batch, const BatchSizes& sizes,
+                        const AttentionOptions& options, int threads, int runs) {
+  AttentionPlan<T> plan(shapes_of(batch.inputs()), options, threads);
+  Results<T> got(sizes, options.scheme == Scheme::hnas);
+  const std::int64_t start = MemoryPool::growths();
+  plan.run(batch.inputs(), got.views);
+  const int pools = 1 + (sizes.problems() >= threads ? threads : 1);
+  CHECK(MemoryPool::growths() == start + pools);
+  const Results<T> before = got;
+  for (int n = 0; n < runs; ++n) plan.run(batch.inputs(), got.views);
+  CHECK(MemoryPool::growths() == start + pools);
+  CHECK(got.out == before.out);
+  CHECK(plan.workspace_bytes() > 0);
+  std::vector<T> q(batch.q.size()), k(batch.k.size()), v(batch.v.size());
+  AttentionGradients<T> to;
+  to.q = {q.data(), batch.inputs().q.shape};
+  to.k = {k.data(), batch.inputs().k.shape};
+  to.v = {v.data(), batch.inputs().v.shape};
+  plan.gradients(batch.inputs(), batch.upstream(), to);
+  const std::int64_t differentiated = MemoryPool::growths();
+  CHECK(differentiated <= start + 2 * pools);
+  for (int n = 0; n < runs; ++n) plan.gradients(batch.inputs(), batch.upstream(), to);
+  plan.run(batch.inputs(), got.views);
+  CHECK(MemoryPool::growths() == differentiated);
+}
+
+const BatchSizes reserved_sizes[] = {{2, 4, 2, 130, 150, 16, 16},
+                                     {1, 1, 1, 700, 600, 8, 24},
+                                     {1, 3, 1, 1, 90, 8, 4},
+                                     {1, 2, 1, 90, 1, 8, 4}};
+
 }  // namespace
 
 TEST_CASE("a pool hands out the same memory again") {
@@ -86,42 +120,17 @@ TEST_CASE("a pool grows where a block fits nowhere, and gaps join") {
 TEST_CASE_TEMPLATE("a plan allocates at its first run only, and no more than it says", T, float,
                    double) {
   Random random(321);
-  const int runs = repeats(3);
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
-    for (const BatchSizes& sizes :
-         {BatchSizes{2, 4, 2, 130, 150, 16, 16}, BatchSizes{1, 1, 1, 700, 600, 8, 24},
-          BatchSizes{1, 3, 1, 1, 90, 8, 4}, BatchSizes{1, 2, 1, 90, 1, 8, 4}}) {
+    for (const BatchSizes& sizes : reserved_sizes) {
       for (const char* energy : {"scaled-dot", "gaussian"}) {
         for (const int threads : sanitized ? std::vector{3} : std::vector{1, 3}) {
           CAPTURE(static_cast<int>(scheme));
           CAPTURE(sizes.queries);
           CAPTURE(threads);
-          const Batch<T> batch(sizes, random, threads == 1);
           AttentionOptions options = workspace_options(scheme);
           options.energy = energy;
-          AttentionPlan<T> plan(shapes_of(batch.inputs()), options, threads);
-          Results<T> got(sizes, scheme == Scheme::hnas);
-          const std::int64_t start = MemoryPool::growths();
-          plan.run(batch.inputs(), got.views);
-          // One reservation for each head that is computed at a time, and one for what they share.
-          const int pools = 1 + (sizes.problems() >= threads ? threads : 1);
-          CHECK(MemoryPool::growths() == start + pools);
-          const Results<T> before = got;
-          for (int n = 0; n < runs; ++n) plan.run(batch.inputs(), got.views);
-          CHECK(MemoryPool::growths() == start + pools);
-          CHECK(got.out == before.out);
-          CHECK(plan.workspace_bytes() > 0);
-          std::vector<T> q(batch.q.size()), k(batch.k.size()), v(batch.v.size());
-          AttentionGradients<T> to;
-          to.q = {q.data(), batch.inputs().q.shape};
-          to.k = {k.data(), batch.inputs().k.shape};
-          to.v = {v.data(), batch.inputs().v.shape};
-          plan.gradients(batch.inputs(), batch.upstream(), to);
-          const std::int64_t differentiated = MemoryPool::growths();
-          CHECK(differentiated <= start + 2 * pools);
-          for (int n = 0; n < runs; ++n) plan.gradients(batch.inputs(), batch.upstream(), to);
-          plan.run(batch.inputs(), got.views);
-          CHECK(MemoryPool::growths() == differentiated);
+          const Batch<T> batch(sizes, random, threads == 1);
+          check_reservations(batch, sizes, options, threads, repeats(3));
         }
       }
     }
@@ -131,36 +140,16 @@ TEST_CASE_TEMPLATE("a plan allocates at its first run only, and no more than it 
 TEST_CASE_TEMPLATE("repeated attention allocates at its first run only", T, float, double) {
   Random random(323);
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
-    for (const BatchSizes& sizes :
-         {BatchSizes{2, 4, 2, 130, 150, 16, 16}, BatchSizes{1, 1, 1, 700, 600, 8, 24},
-          BatchSizes{1, 3, 1, 1, 90, 8, 4}, BatchSizes{1, 2, 1, 90, 1, 8, 4}}) {
+    for (const BatchSizes& sizes : reserved_sizes) {
       for (const int threads : sanitized ? std::vector{3} : std::vector{1, 3}) {
         CAPTURE(static_cast<int>(scheme));
         CAPTURE(sizes.queries);
         CAPTURE(threads);
-        const Batch<T> batch(sizes, random, false);
         AttentionOptions options = workspace_options(scheme);
         const bool em = scheme == Scheme::dnas;
         options.repetition = Repetition{3, em, em};
-        AttentionPlan<T> plan(shapes_of(batch.inputs()), options, threads);
-        Results<T> got(sizes, false);
-        const std::int64_t start = MemoryPool::growths();
-        plan.run(batch.inputs(), got.views);
-        const int pools = 1 + (sizes.problems() >= threads ? threads : 1);
-        CHECK(MemoryPool::growths() == start + pools);
-        plan.run(batch.inputs(), got.views);
-        CHECK(MemoryPool::growths() == start + pools);
-        std::vector<T> q(batch.q.size()), k(batch.k.size()), v(batch.v.size());
-        AttentionGradients<T> to;
-        to.q = {q.data(), batch.inputs().q.shape};
-        to.k = {k.data(), batch.inputs().k.shape};
-        to.v = {v.data(), batch.inputs().v.shape};
-        plan.gradients(batch.inputs(), batch.upstream(), to);
-        const std::int64_t differentiated = MemoryPool::growths();
-        CHECK(differentiated <= start + 2 * pools);
-        plan.gradients(batch.inputs(), batch.upstream(), to);
-        plan.run(batch.inputs(), got.views);
-        CHECK(MemoryPool::growths() == differentiated);
+        const Batch<T> batch(sizes, random, false);
+        check_reservations(batch, sizes, options, threads, 1);
       }
     }
   }

@@ -125,25 +125,7 @@ TEST_CASE_TEMPLATE("ranks see disjoint tiles that are all tiles", T, float, doub
 
 TEST_CASE_TEMPLATE("attention under every scheme on ranks", T, float, double) {
   Random random(712);
-  for (const Scheme scheme : schemes_with_fenchel) {
-    for (const double spread : {0.5, 6.0}) {
-      ProblemOptions options;
-      options.queries = 391;
-      options.keys = 1290;
-      options.depth = 4;
-      options.v_head_dim = 3;
-      options.spread = spread;
-      const Problem<T> problem(options, random);
-      CAPTURE(static_cast<int>(scheme));
-      CAPTURE(spread);
-      const auto of_output = [&](int threads) {
-        return run_output(problem, fixed(scheme), threads);
-      };
-      const auto of_all = [&](int threads) { return run_divided(problem, fixed(scheme), threads); };
-      check_ranks(of_output, same_run<T>);
-      check_ranks(of_all, same_run<T>);
-    }
-  }
+  for_schemes<T>(random, 1290, [](const auto& run, const auto& same) { check_ranks(run, same); });
 }
 
 TEST_CASE_TEMPLATE("random problems on ranks, with weights, which every rank computes", T, float,
