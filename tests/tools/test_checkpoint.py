@@ -5,24 +5,21 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 
 import h5py
 import numpy as np
 
-from attn import BIN, LONG, TIMEOUT, ToolTest
+from attn import LONG, TIMEOUT
+from checkpoints import STOPPING, CheckpointTest
 
 GROUPS = 4
-STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 
 
-class CheckpointTest(ToolTest):
+class DumpTest(CheckpointTest):
 
     def setUp(self):
         super().setUp()
-        self.environment["SOURCE_DATE_EPOCH"] = "0"
-        self.environment["ATTN_NUM_THREADS"] = "1"
         draw = np.random.default_rng(1)
         shapes = {name: (3, 300, 16) for name in ("q", "k", "v", "grad_out")}
         self.write("dump.h5", {"model": "m"}, **{
@@ -41,57 +38,8 @@ class CheckpointTest(ToolTest):
                 file[f"part{n}/v"] = draw.normal(size=6)
                 file[f"part{n}/target"] = draw.integers(0, 7, size=20)
 
-    def start(self, command, **more):
-        return subprocess.Popen([BIN / command[0], *map(str, command[1:])], cwd=self.folder, env=self.environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
-    def interrupted(self, command, number, seconds):
-        """The exit status and the errors of a run that gets a signal after some time."""
-        with self.start(command) as process:
-            try:
-                process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                process.send_signal(number)
-            _, errors = process.communicate(timeout=TIMEOUT)
-            return process.returncode, errors.decode()
-
-    def stopped(self, command, number=signal.SIGTERM, checkpoint="ck", status=75, least=0):
-        """Stops a run once it has written a checkpoint, of some heads at least; returns what it says."""
-        for _ in range(50):
-            with self.start([*command, "--checkpoint-every", 0]) as process:
-                while process.poll() is None and not self.holds(checkpoint, least):
-                    time.sleep(0.001)
-                if process.poll() is None:
-                    process.send_signal(number)
-                _, errors = process.communicate(timeout=TIMEOUT)
-            if process.returncode == status:
-                return errors.decode()
-            self.assertEqual(process.returncode, 0, errors)
-            (self.folder / "out.h5").unlink(missing_ok=True)
-        return self.fail("never stopped in time")
-
-    def holds(self, checkpoint, heads):
-        if not (self.folder / checkpoint).exists() or heads == 0:
-            return (self.folder / checkpoint).exists()
-        try:
-            with h5py.File(self.folder / checkpoint, locking=False) as file:
-                return file.attrs["attn_checkpoint_units"] >= heads
-        except FileNotFoundError:  # the run has finished
-            return False
-
-    def outcome(self):
-        """All that a run has written."""
-        found = {}
-        for name in sorted(os.listdir(self.folder)):
-            if name.endswith(".json"):
-                found[name] = self.read_json(name)
-                del found[name]["runtime"]
-            else:
-                found[name] = (self.folder / name).read_bytes()
-        return found
-
-
-class GoesOn(CheckpointTest):
+class GoesOn(DumpTest):
 
     RUNS = [
         ["attn-compute", "dump.h5", "--scheme", "dnas", "--emit", "out,col_sum,row_entropy,grad_q,grad_k",
@@ -116,36 +64,7 @@ class GoesOn(CheckpointTest):
             with self.subTest(run=run):
                 if run[0] in ("structured-attention", "hard-attention"):
                     self.add_sequences()
-                command = [*run, "--json=out.json", "--checkpoint", "ck", "--checkpoint-every", "0"]
-                begun = time.monotonic()
-                self.run_tool(*command)
-                seconds = time.monotonic() - begun
-                whole = self.outcome()
-                kills, continued, tries = 0, 0, 0
-                wanted = 1000 // len(self.RUNS) if LONG else 5
-                while kills < wanted or not continued:
-                    if (self.folder / "out.json").exists():
-                        for name in set(os.listdir(self.folder)) - {"dump.h5"}:
-                            (self.folder / name).unlink()
-                    number = moments.choice([signal.SIGKILL, signal.SIGKILL, *STOPPING])
-                    status, errors = self.interrupted(command, number, moments.uniform(0.2, 0.9) * seconds)
-                    tries += 1
-                    self.assertLess(tries, 20 * wanted, errors)
-                    continued += "goes on " in errors
-                    kills += status != 0
-                    # Before its handlers are set, a signal ends the process.
-                    self.assertIn(status, (0, 75, -number), errors)
-                    if status == 75:
-                        (self.folder / "out.json").unlink(missing_ok=True)  # says that it was stopped
-                    if status == 0:
-                        self.assertEqual(self.outcome(), whole)
-                (self.folder / "out.json").unlink(missing_ok=True)
-                for name in set(os.listdir(self.folder)) - {"dump.h5", "ck"}:
-                    (self.folder / name).unlink()
-                self.run_tool(*command)
-                self.assertEqual(self.outcome(), whole)
-                for name in set(os.listdir(self.folder)) - {"dump.h5"}:
-                    (self.folder / name).unlink()
+                self.check_kills(run, "dump.h5", 1000 // len(self.RUNS) if LONG else 5, moments)
 
     def test_each_signal(self):
         command = ["attn-compute", "dump.h5", "--each", "/layer*", "-o", "out.h5", "--checkpoint", "ck"]
@@ -296,7 +215,7 @@ class GoesOn(CheckpointTest):
         self.assertFalse([name for name in os.listdir(self.folder) if name.startswith(("ck", "."))])
 
 
-class WithoutCheckpoint(CheckpointTest):
+class WithoutCheckpoint(DumpTest):
 
     def test_signals_leave_nothing(self):
         before = sorted(os.listdir(self.folder))
@@ -311,7 +230,7 @@ class WithoutCheckpoint(CheckpointTest):
                 self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 
-class Refused(CheckpointTest):
+class Refused(DumpTest):
 
     COMMAND = ["attn-compute", "dump.h5", "-q", "--checkpoint", "ck"]
 

@@ -12,6 +12,7 @@
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
+#include "common/restart.hpp"
 
 namespace attn::tools {
 namespace {
@@ -127,6 +128,7 @@ cli::Declaration declare() {
   declare_step(d);
   declare_sections(d, "heads");
   d.only_with({"identify", "values", "reconstruct", "rescale", "start", "step"});  // --shard
+  declare_restart(d);
   declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
             "Reconstruct the weights from the basis paths.");
@@ -175,7 +177,7 @@ cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
 cli::Outcome check_layers(const cli::Arguments& arguments, cli::Report& report) {
   const ReluLayers layers = layers_of(axes_of_shape(arguments, true), "--shape", Failure::usage);
   require_network_options(arguments);
-  const bool holds = report_structure(arguments, layers, report);
+  const bool holds = report_structure(arguments, layers, nullptr, report);
   if (!holds) report.status("no");
   return {holds ? 0 : 1};
 }

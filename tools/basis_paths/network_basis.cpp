@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,8 +26,10 @@ void require_int32_nodes(const NetworkTask& task) {
                                           task.datasets().front().address(), most));
 }
 
-void write_network_paths(NetworkRun& run, Index problem, const ReluSkeleton& skeleton) {
-  const ReluBasis basis(run.task.layers(), skeleton);
+// The skeleton of one network, read when it is first asked for.
+using NetworkSkeleton = std::function<const ReluSkeleton&()>;
+
+void make_network_paths(NetworkRun& run, Index problem, const NetworkSkeleton& skeleton) {
   const Index nodes = run.task.layers().count() + 1;
   const std::int64_t path_bytes = nodes * static_cast<std::int64_t>(sizeof(std::int32_t));
   const Index rank = run.task.layers().rank();
@@ -32,15 +37,15 @@ void write_network_paths(NetworkRun& run, Index problem, const ReluSkeleton& ske
       plan_blocks("one path of " + cli::counted(nodes, "node"),
                   plan_network(run.arguments, run.task), path_bytes, rank, run.arguments.memory)
           .rows;
-  const Buffer<std::int32_t> block(most * nodes);
   const Shape position = run.outputs.position(problem);
-  for (Index first = 0; first < rank; first += most) {
-    const Index count = std::min(most, rank - first);
+  run.in_parts(rank, most, [&](Index first, Index count, PathPart& part) {
+    const ReluBasis basis(run.task.layers(), skeleton());
+    Buffer<std::int32_t> block(count * nodes);
     run.report.compute([&] { basis.paths(first, count, block.data(), run.arguments.threads); });
-    run.outputs.dataset("basis_path")
-        .write_stored(join(position, {first, 0}), join(Shape(position.size(), 1), {count, nodes}),
-                      block.data());
-  }
+    part.add("basis_path",
+             {join(position, {first, 0}), join(Shape(position.size(), 1), {count, nodes})},
+             std::move(block));
+  });
 }
 
 // The skeleton's weights into the hidden nodes.
@@ -69,21 +74,20 @@ bool has_zero(const ReluBasis& basis, const ReluMatrices<const T>& weights, Inde
 }
 
 template <class T>
-void find_network_values(NetworkRun& run, Index problem) {
+void find_network_values(NetworkRun& run, Index problem, PathPart& part) {
   const ReluLayers& layers = run.task.layers();
   const NetworkMatrices<T> weights(run, problem);
   const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
   run.require_skeleton(problem, skeleton, weights.views());
   const ReluBasis basis(layers, skeleton);
-  const Buffer<T> values(layers.rank());
+  Buffer<T> values(layers.rank());
   run.report.compute(
       [&] { basis_values(basis, weights.views(), values.data(), run.arguments.threads); });
   require_normal("basis_value", run.place("basis_value", problem), values,
                  [&](Index n) { return has_zero(basis, weights.views(), n); });
-  run.write_skeleton(problem, skeleton);
-  run.write("basis_value", problem, values.data());
-  run.write("skeleton_weight", problem,
-            weights_into_nodes(layers, skeleton, weights.views()).data());
+  run.put_skeleton(part, problem, skeleton);
+  run.put(part, "basis_value", problem, std::move(values));
+  run.put(part, "skeleton_weight", problem, weights_into_nodes(layers, skeleton, weights.views()));
 }
 
 std::string basis_text(NetworkRun& run, const char* of) {
@@ -102,9 +106,14 @@ std::string identify_paths(NetworkRun& run) {
   run.create("basis_path", DType::i32);
   run.write_sizes();
   run.for_each_network([&](Index problem) {
-    const ReluSkeleton skeleton = run.read_skeleton(problem);
-    run.write_skeleton(problem, skeleton);
-    write_network_paths(run, problem, skeleton);
+    std::optional<ReluSkeleton> known;
+    const NetworkSkeleton skeleton = [&]() -> const ReluSkeleton& {
+      if (!known) known = run.read_skeleton(problem);
+      return *known;
+    };
+    run.in_parts(
+        1, 1, [&](Index, Index, PathPart& part) { run.put_skeleton(part, problem, skeleton()); });
+    make_network_paths(run, problem, skeleton);
   });
   return basis_text(run, "");
 }
@@ -117,8 +126,10 @@ std::string find_path_values(NetworkRun& run) {
   run.create("skeleton_weight", run.type());
   run.write_sizes();
   run.for_each_network([&](Index problem) {
-    run.task.f64 ? find_network_values<double>(run, problem)
-                 : find_network_values<float>(run, problem);
+    run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
+      run.task.f64 ? find_network_values<double>(run, problem, part)
+                   : find_network_values<float>(run, problem, part);
+    });
   });
   return basis_text(run, "values of ");
 }

@@ -11,6 +11,7 @@
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
+#include "kernel/stop_flag.hpp"
 #include "paths/relu_structure.hpp"
 
 namespace attn::tools {
@@ -33,7 +34,9 @@ class BoundedRank {
 
   void add(const Index* nodes) {
     rank_->add(nodes);
-    if (++added_ % paths_at_once != 0 || rank_->bytes() <= memory_) return;
+    if (++added_ % paths_at_once != 0) return;
+    kernel::stop_if_asked();
+    if (rank_->bytes() <= memory_) return;
     // How much it takes in the end is not known.
     throw Error(Failure::memory,
                 fmt::format("the rank of paths of {} needs more than the {} of working memory that "
@@ -93,44 +96,50 @@ void add_listed(const NetworkReader& reader, const Operand& list, Index problem,
 }  // namespace
 
 bool report_structure(const cli::Arguments& arguments, const ReluLayers& layers,
-                      cli::Report& report) {
+                      Checkpoint* checkpoint, cli::Report& report) {
   // All paths: no more than weights less hidden nodes are independent, since rescalings of nodes
   // change none.
-  BoundedRank all(arguments, layers);
-  all.add_basis(cyclic_skeleton(layers));
+  const auto rank = find_or_take<Index>(checkpoint, [&] {
+    BoundedRank all(arguments, layers);
+    all.add_basis(cyclic_skeleton(layers));
+    return all.rank();
+  });
   const std::optional<Index> paths = layers.path_count();
   Json& result = report.result();
   result["weights"] = layers.weights();
   result["hidden"] = layers.hidden();
-  result["rank"] = all.rank();
+  result["rank"] = rank;
   result["expected_rank"] = layers.rank();
   result["paths"] = json_or_null(paths);
   report.print(fmt::format("layers              {}\n", times(layers.sizes())) +
                fmt::format("weights             {}\n", layers.weights()) +
                fmt::format("paths               {}\n", count_text(paths)) +
                fmt::format("rank                weights - hidden nodes  {} {} {}\n", layers.rank(),
-                           layers.rank() == all.rank() ? "=" : "!=", all.rank()));
-  return all.rank() == layers.rank();
+                           layers.rank() == rank ? "=" : "!=", rank));
+  return rank == layers.rank();
 }
 
-bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, cli::Report& report) {
+bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, Checkpoint* checkpoint,
+                 cli::Report& report) {
   plan_network(arguments, task);
   const NetworkReader reader(arguments, task);
   const ReluLayers& layers = task.layers();
   const Operand* const list = judged_network_list(task);
   const Index paths = list != nullptr ? list->rows : layers.rank();
   report_network_shape(task, report);
-  const bool holds = report_structure(arguments, layers, report);
+  const bool holds = report_structure(arguments, layers, checkpoint, report);
   BasisFound all;
   Json networks = Json::array();
   for (Index problem = 0; problem < task.input.problems; ++problem) {
-    BoundedRank rank(arguments, layers);
-    if (list != nullptr) {
-      add_listed(reader, *list, problem, rank);
-    } else {
-      rank.add_basis(reader.read_skeleton(problem));
-    }
-    const BasisFound found = {paths, rank.rank(), layers.rank()};
+    const auto found = find_or_take<BasisFound>(checkpoint, [&] {
+      BoundedRank rank(arguments, layers);
+      if (list != nullptr) {
+        add_listed(reader, *list, problem, rank);
+      } else {
+        rank.add_basis(reader.read_skeleton(problem));
+      }
+      return BasisFound{paths, rank.rank(), layers.rank()};
+    });
     Json network = {{"index", unravel(problem, task.input.leading)}};
     network.update(found.json());
     networks.push_back(std::move(network));

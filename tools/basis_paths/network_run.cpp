@@ -76,12 +76,11 @@ void NetworkReader::require_skeleton(Index problem, const ReluSkeleton& skeleton
 }
 
 NetworkRun::NetworkRun(const cli::Arguments& given, const NetworkTask& what,
-                       io::OutputBundle output, cli::Progress& progress, cli::Report& to)
+                       io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+                       cli::Report& to)
     : NetworkReader(given, what),
-      bundle(std::move(output)),
-      outputs(bundle, what.input.leading, to, nullptr, "network"),
-      report(to),
-      progress_(progress) {}
+      PathWork(std::move(output), what.input.leading, nullptr, "network", given.memory, checkpoint,
+               progress, to) {}
 
 void NetworkRun::create(const std::string& name, DType result_type) {
   const Shape own = task.own_shape(name);
@@ -97,18 +96,18 @@ void NetworkRun::create_matrices(const std::string& prefix) {
 }
 
 template <class T>
-void NetworkRun::write_matrices(const std::string& prefix, Index problem,
-                                const NetworkMatrices<T>& matrices) {
+void NetworkRun::put_matrices(PathPart& part, const std::string& prefix, Index problem,
+                              NetworkMatrices<T> matrices) const {
   for (Index l = 1; l <= task.layers().count(); ++l) {
-    write(NetworkTask::weights_name(l, prefix), problem,
-          matrices.numbers[static_cast<std::size_t>(l - 1)].data());
+    put(part, NetworkTask::weights_name(l, prefix), problem,
+        std::move(matrices.numbers[static_cast<std::size_t>(l - 1)]));
   }
 }
 
 void NetworkRun::for_each_network(const std::function<void(Index problem)>& body) {
   for (Index problem = 0; problem < task.input.problems; ++problem) {
     body(problem);
-    progress_.advance(1);
+    advance();
   }
 }
 
@@ -116,13 +115,15 @@ PathBlock NetworkRun::place(const std::string& name, Index problem) const {
   return block_of_network(unravel(problem, task.input.leading), task.own_shape(name));
 }
 
+PathBlock NetworkRun::stored_place(const std::string& name, Index problem) const {
+  return block_of_network(outputs.position(problem), task.own_shape(name));
+}
+
 template <class T>
-void NetworkRun::write(const std::string& name, Index problem, const T* values) {
-  if constexpr (std::is_floating_point_v<T>) {
-    require_within_range(name, place(name, problem), values);
-  }
-  const PathBlock block = block_of_network(outputs.position(problem), task.own_shape(name));
-  outputs.dataset(name).write(block.start, block.count, values);
+void NetworkRun::put(PathPart& part, const std::string& name, Index problem,
+                     Buffer<T> values) const {
+  require_within_range(name, place(name, problem), values.data());
+  part.add(name, stored_place(name, problem), std::move(values));
 }
 
 void NetworkRun::create_skeleton() {
@@ -130,9 +131,9 @@ void NetworkRun::create_skeleton() {
   create("skeleton_out", DType::i32);
 }
 
-void NetworkRun::write_skeleton(Index problem, const ReluSkeleton& skeleton) {
-  write("skeleton_in", problem, skeleton.in.data());
-  write("skeleton_out", problem, skeleton.out.data());
+void NetworkRun::put_skeleton(PathPart& part, Index problem, const ReluSkeleton& skeleton) const {
+  part.add("skeleton_in", stored_place("skeleton_in", problem), stored_indices(skeleton.in));
+  part.add("skeleton_out", stored_place("skeleton_out", problem), stored_indices(skeleton.out));
 }
 
 void NetworkRun::write_sizes() {
@@ -150,9 +151,11 @@ template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
                                               const ReluMatrices<const float>&) const;
 template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
                                               const ReluMatrices<const double>&) const;
-template void NetworkRun::write(const std::string&, Index, const float*);
-template void NetworkRun::write(const std::string&, Index, const double*);
-template void NetworkRun::write_matrices(const std::string&, Index, const NetworkMatrices<float>&);
-template void NetworkRun::write_matrices(const std::string&, Index, const NetworkMatrices<double>&);
+template void NetworkRun::put(PathPart&, const std::string&, Index, Buffer<float>) const;
+template void NetworkRun::put(PathPart&, const std::string&, Index, Buffer<double>) const;
+template void NetworkRun::put_matrices(PathPart&, const std::string&, Index,
+                                       NetworkMatrices<float>) const;
+template void NetworkRun::put_matrices(PathPart&, const std::string&, Index,
+                                       NetworkMatrices<double>) const;
 
 }  // namespace attn::tools

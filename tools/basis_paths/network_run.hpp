@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "basis_paths/network_task.hpp"
-#include "basis_paths/path_numbers.hpp"
-#include "cli/progress.hpp"
-#include "common/head_outputs.hpp"
-#include "tensor/buffer.hpp"
+#include "basis_paths/path_parts.hpp"
 
 namespace attn::tools {
 
@@ -73,25 +70,22 @@ struct NetworkMatrices {
 };
 
 /// A NetworkReader with an output.
-class NetworkRun : public NetworkReader {
+class NetworkRun : public NetworkReader, public PathWork {
  public:
-  /// Progress and report must outlive it, too.
+  /// Checkpoint, progress and report must outlive it, too.
   NetworkRun(const cli::Arguments& given, const NetworkTask& what, io::OutputBundle output,
-             cli::Progress& progress, cli::Report& to);
-
-  io::OutputBundle bundle;
-  HeadOutputs outputs;
-  cli::Report& report;
+             Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to);
 
   DType type() const { return task.f64 ? DType::f64 : DType::f32; }
 
   /// Creates a result with the task's own_shape.
   void create(const std::string& name, DType type);
 
-  /// Creates all matrices of weights or gradients; writes those of a network.
+  /// Creates all matrices of weights or gradients; adds those of a network to a part.
   void create_matrices(const std::string& prefix);
   template <class T>
-  void write_matrices(const std::string& prefix, Index problem, const NetworkMatrices<T>& matrices);
+  void put_matrices(PathPart& part, const std::string& prefix, Index problem,
+                    NetworkMatrices<T> matrices) const;
 
   /// Calls `body` for every network in turn.
   void for_each_network(const std::function<void(Index problem)>& body);
@@ -99,18 +93,18 @@ class NetworkRun : public NetworkReader {
   /// The place of a network in a whole result.
   PathBlock place(const std::string& name, Index problem) const;
 
-  /// Writes an existing result of a network. Throws Error(numerical) if a number is not finite.
+  /// Adds a result of a network to a part. Throws Error(numerical) if a number is not finite.
   template <class T>
-  void write(const std::string& name, Index problem, const T* values);
+  void put(PathPart& part, const std::string& name, Index problem, Buffer<T> values) const;
 
   void create_skeleton();
-  void write_skeleton(Index problem, const ReluSkeleton& skeleton);
+  void put_skeleton(PathPart& part, Index problem, const ReluSkeleton& skeleton) const;
 
   /// Writes the sizes of the layers, which reconstruct needs.
   void write_sizes();
 
  private:
-  cli::Progress& progress_;
+  PathBlock stored_place(const std::string& name, Index problem) const;
 };
 
 }  // namespace attn::tools

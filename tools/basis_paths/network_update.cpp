@@ -41,7 +41,7 @@ void require_network_divisors(const NetworkRun& run, Index problem, const ReluBa
 }
 
 template <class T>
-void reconstruct_network(NetworkRun& run, Index problem) {
+void reconstruct_network(NetworkRun& run, Index problem, PathPart& part) {
   const ReluLayers& layers = run.task.layers();
   const ReluSkeleton skeleton = run.skeleton<T>(problem, {});
   const ReluBasis basis(layers, skeleton);
@@ -49,7 +49,7 @@ void reconstruct_network(NetworkRun& run, Index problem) {
   const Buffer<T> kept = run.read<T>("skeleton_weight", problem);
   const std::vector<T> into(kept.begin(), kept.end());
   require_network_divisors(run, problem, basis, values, into);
-  const NetworkMatrices<T> weights(layers);
+  NetworkMatrices<T> weights(layers);
   run.report.compute(
       [&] { basis_weights(basis, values.data(), into, weights.matrices, run.arguments.threads); });
   for (Index l = 1; l <= layers.count(); ++l) {
@@ -63,7 +63,7 @@ void reconstruct_network(NetworkRun& run, Index problem) {
                             std::abs(values[basis.number(l, a, b)]) == std::abs(w[n]);
                    });
   }
-  run.write_matrices("w", problem, weights);
+  run.put_matrices(part, "w", problem, std::move(weights));
 }
 
 template <class T>
@@ -81,9 +81,9 @@ std::vector<T> read_node_factors(const NetworkRun& run, Index problem) {
 }
 
 template <class T>
-void rescale_matrices(NetworkRun& run, Index problem, const std::vector<T>& factors,
-                      const std::string& prefix) {
-  const NetworkMatrices<T> matrices(run, problem, prefix);
+void rescale_matrices(NetworkRun& run, Index problem, const std::string& prefix, PathPart& part) {
+  const std::vector<T> factors = read_node_factors<T>(run, problem);
+  NetworkMatrices<T> matrices(run, problem, prefix);
   const NetworkMatrices<T> before(run, problem, prefix);
   run.report.compute([&] {
     rescale_nodes(run.task.layers(), factors, prefix != "w", matrices.matrices,
@@ -96,20 +96,13 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::vector<T>& fact
                    numbers,
                    [&](Index n) { return std::abs(numbers[n]) == std::abs(before.numbers[l][n]); });
   }
-  run.write_matrices(prefix, problem, matrices);
+  run.put_matrices(part, prefix, problem, std::move(matrices));
 }
 
 template <class T>
-void rescale_network(NetworkRun& run, Index problem) {
-  const std::vector<T> factors = read_node_factors<T>(run, problem);
-  rescale_matrices(run, problem, factors, "w");
-  if (run.task.operand("grad_w1") != nullptr) rescale_matrices(run, problem, factors, "grad_w");
-}
-
-template <class T>
-ReluStepSummary step_network(NetworkRun& run, Index problem) {
+ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
   const NetworkTask& task = run.task;
-  const NetworkMatrices<T> weights(run, problem);
+  NetworkMatrices<T> weights(run, problem);
   const NetworkMatrices<T> gradients(run, problem, "grad_w");
   const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
   run.require_skeleton(problem, skeleton, weights.views());
@@ -120,8 +113,8 @@ ReluStepSummary step_network(NetworkRun& run, Index problem) {
                  run.arguments.threads);
   });
   if (!found.singular.empty()) return found;
-  run.write_skeleton(problem, skeleton);
-  run.write_matrices("w", problem, weights);
+  run.put_skeleton(part, problem, skeleton);
+  run.put_matrices(part, "w", problem, std::move(weights));
   return found;
 }
 
@@ -150,18 +143,26 @@ std::string reconstruct_from_paths(NetworkRun& run) {
   plan_network(run.arguments, run.task);
   run.create_matrices("w");
   run.for_each_network([&](Index problem) {
-    run.task.f64 ? reconstruct_network<double>(run, problem)
-                 : reconstruct_network<float>(run, problem);
+    run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
+      run.task.f64 ? reconstruct_network<double>(run, problem, part)
+                   : reconstruct_network<float>(run, problem, part);
+    });
   });
   return "weights of networks from basis paths";
 }
 
 std::string rescale_weights(NetworkRun& run) {
   plan_network(run.arguments, run.task);
-  run.create_matrices("w");
-  if (run.task.operand("grad_w1") != nullptr) run.create_matrices("grad_w");
+  std::vector<std::string> prefixes = {"w"};
+  if (run.task.operand("grad_w1") != nullptr) prefixes.emplace_back("grad_w");
+  for (const std::string& prefix : prefixes) run.create_matrices(prefix);
   run.for_each_network([&](Index problem) {
-    run.task.f64 ? rescale_network<double>(run, problem) : rescale_network<float>(run, problem);
+    for (const std::string& prefix : prefixes) {
+      run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
+        run.task.f64 ? rescale_matrices<double>(run, problem, prefix, part)
+                     : rescale_matrices<float>(run, problem, prefix, part);
+      });
+    }
   });
   return "hidden nodes rescaled";
 }
@@ -174,13 +175,15 @@ std::string step_weights(NetworkRun& run) {
   ReluStepSummary all;
   Json networks = Json::array();
   run.for_each_network([&](Index problem) {
-    const ReluStepSummary found =
-        task.f64 ? step_network<double>(run, problem) : step_network<float>(run, problem);
-    if (!found.singular.empty()) {
+    ReluStepSummary found;
+    run.in_parts(1, 1, found, [&](Index, Index, PathPart& part) {
+      found = task.f64 ? step_network<double>(run, problem, part)
+                       : step_network<float>(run, problem, part);
+      if (found.singular.empty()) return;
       throw Error(Failure::numerical, singular_network_text(task, problem, found),
                   task.rule == SkeletonRule::cyclic ? "a smaller --rate, or --skeleton largest"
                                                     : "a smaller --rate");
-    }
+    });
     all.least_ratio = std::min(all.least_ratio, found.least_ratio);
     all.largest_ratio = std::max(all.largest_ratio, found.largest_ratio);
     all.inconsistency = std::max(all.inconsistency, found.inconsistency);

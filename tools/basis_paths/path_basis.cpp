@@ -1,7 +1,9 @@
 // The verbs identify and values of basis-paths.
 
 #include <algorithm>
-#include <span>
+#include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,59 +18,59 @@
 namespace attn::tools {
 namespace {
 
-void write_basis_paths(PathRun& run, Index problem, const Skeleton& skeleton) {
+// The skeleton of one head, read when it is first asked for.
+using HeadSkeleton = std::function<const Skeleton&()>;
+
+void make_basis_paths(PathRun& run, Index problem, const HeadSkeleton& skeleton) {
   const Index columns = run.task.input.columns;
   const Index rows = basis_rows(run.task.input.rows);
   const std::int64_t row_bytes = columns * 3 * static_cast<std::int64_t>(sizeof(std::int32_t));
   const Index most =
       plan_blocks("one row of basis paths", 0, row_bytes, rows, run.arguments.memory).rows;
-  const Buffer<std::int32_t> block(most * columns * 3);
-  io::OutputDataset dataset = run.outputs.dataset("basis_path");
   const Shape position = run.outputs.position(problem);
-  for (Index first = 0; first < rows; first += most) {
-    const Index count = std::min(most, rows - first);
+  run.in_parts(rows, most, [&](Index first, Index count, PathPart& part) {
+    Buffer<std::int32_t> block(count * columns * 3);
+    const Skeleton& of_head = skeleton();
     run.report.compute([&] {
-      basis_paths(skeleton, run.task.input.rows, first, count, block.data(), run.arguments.threads);
+      basis_paths(of_head, run.task.input.rows, first, count, block.data(), run.arguments.threads);
     });
-    dataset.write_stored(join(position, {first, 0, 0}),
-                         join(Shape(position.size(), 1), {count, columns, 3}), block.data());
-  }
+    part.add("basis_path",
+             {join(position, {first, 0, 0}), join(Shape(position.size(), 1), {count, columns, 3})},
+             std::move(block));
+  });
 }
 
-void write_exponents(PathRun& run, Index problem, const Skeleton& skeleton) {
+void make_exponents(PathRun& run, Index problem, const HeadSkeleton& skeleton) {
   const PathTask& task = run.task;
   constexpr std::int64_t row_bytes = listed_path_bytes + 6 * std::int64_t{sizeof(std::int32_t)};
   const Index most =
       plan_blocks("one path", 0, row_bytes, task.paths_asked(), run.arguments.memory).rows;
   const Shape position = run.outputs.position(problem);
-  std::vector<std::int32_t> rows;
-  std::vector<std::int32_t> exponents;
-  const auto write = [&](Index first, std::span<const Path> paths) {
-    rows.clear();
-    exponents.clear();
-    for (const Path& path : paths) {
-      const PathExponents found = path_exponents(skeleton, task.input.rows, path);
-      for (const Index row : found.row) rows.push_back(static_cast<std::int32_t>(row));
-      exponents.insert(exponents.end(), found.exponent.begin(), found.exponent.end());
+  run.in_parts(task.paths_asked(), most, [&](Index first, Index count, PathPart& part) {
+    const std::vector<Path> paths = asked_paths(task, problem, first, count);
+    Buffer<std::int32_t> rows(count * 3);
+    Buffer<std::int32_t> exponents(count * 3);
+    const Skeleton& of_head = skeleton();
+    for (Index n = 0; n < count; ++n) {
+      const PathExponents found =
+          path_exponents(of_head, task.input.rows, paths[static_cast<std::size_t>(n)]);
+      for (std::size_t factor = 0; factor < 3; ++factor) {
+        const Index at = n * 3 + static_cast<Index>(factor);
+        rows[at] = static_cast<std::int32_t>(found.row[factor]);
+        exponents[at] = found.exponent[factor];
+      }
     }
-    const Shape start = join(position, {first, 0});
-    const Shape count = join(Shape(position.size(), 1), {static_cast<Index>(paths.size()), 3});
-    run.outputs.dataset("path_basis").write_stored(start, count, rows.data());
-    run.outputs.dataset("path_exponent").write_stored(start, count, exponents.data());
-  };
-  const Operand* const stored = task.operand("path");
-  if (stored != nullptr) return for_each_block(task, *stored, problem, most, write);
-  const std::span<const Path> listed = task.listed;
-  for (Index first = 0; first < task.paths_asked(); first += most) {
-    const Index count = std::min(most, task.paths_asked() - first);
-    write(first, listed.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
-  }
+    const PathBlock place = {join(position, {first, 0}),
+                             join(Shape(position.size(), 1), {count, 3})};
+    part.add("path_basis", place, std::move(rows));
+    part.add("path_exponent", place, std::move(exponents));
+  });
 }
 
 template <class T>
 void find_values(PathRun& run, Index problem) {
   const Index rows = run.task.input.rows;
-  run.for_each_panel(problem, [&](const PathPanel& panel) {
+  run.in_panels(problem, [&](const PathPanel& panel, PathPart& part) {
     const PanelWeights<T> weights(run, panel);
     Skeleton skeleton;
     Buffer<T> values(basis_rows(rows) * panel.count);
@@ -84,9 +86,9 @@ void find_values(PathRun& run, Index problem) {
       const Path path = basis_path(skeleton, rows, n / panel.count, n % panel.count);
       return weights.wq(path.q, path.col) == 0 || weights.wk(path.k, path.col) == 0;
     });
-    run.write_skeleton(panel, skeleton);
-    run.write("basis_value", panel, values.data());
-    run.write("wk_skeleton", panel, kept.data());
+    run.put_skeleton(part, panel, skeleton);
+    run.put(part, "basis_value", panel, std::move(values));
+    run.put(part, "wk_skeleton", panel, std::move(kept));
   });
 }
 
@@ -112,10 +114,16 @@ std::string identify_paths(PathRun& run) {
     run.report.result()["paths"] = run.task.paths_asked();
   }
   run.for_each_head([&](Index problem) {
-    const Skeleton skeleton = run.head_skeleton(problem);
-    run.write_skeleton({problem, 0, run.task.input.columns}, skeleton);
-    write_basis_paths(run, problem, skeleton);
-    if (with_exponents) write_exponents(run, problem, skeleton);
+    std::optional<Skeleton> known;
+    const HeadSkeleton skeleton = [&]() -> const Skeleton& {
+      if (!known) known = run.head_skeleton(problem);
+      return *known;
+    };
+    run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
+      run.put_skeleton(part, {problem, 0, run.task.input.columns}, skeleton());
+    });
+    make_basis_paths(run, problem, skeleton);
+    if (with_exponents) make_exponents(run, problem, skeleton);
   });
   const Index paths = run.task.input.columns * basis_rows(run.task.input.rows);
   run.report.result()["basis_paths"] = paths;

@@ -10,6 +10,7 @@
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
+#include "kernel/stop_flag.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {
@@ -19,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
   for (Index r = 0; r < basis_rows(rows); ++r) {
+    kernel::stop_if_asked();
     for (Index c = 0; c < skeleton.columns(); ++c) {
       forest.add(basis_path(skeleton, rows, r, c));
     }
@@ -44,9 +46,12 @@ BasisFound find_basis(const PathReader& reader, Index problem, Index most) {
     add_identified(skeleton, input.rows, forest);
     found.paths = found.expected;
   } else {
-    for_each_block(reader.task, *list, problem, most, [&](Index, std::span<const Path> paths) {
-      for (const Path& path : paths) forest.add(path);
-    });
+    for (Index first = 0; first < list->rows; first += most) {
+      const Index rows = std::min(most, list->rows - first);
+      for (const Path& path : read_paths(reader.task, *list, problem, first, rows)) {
+        forest.add(path);
+      }
+    }
     found.paths = list->rows * paths_in_row(*list);
   }
   found.rank = forest.rank();
@@ -105,7 +110,8 @@ bool report_structure(const cli::Arguments& arguments, Index rows, Index columns
   return rank == expected;
 }
 
-bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Report& report) {
+bool check_paths(const cli::Arguments& arguments, const PathTask& task, Checkpoint* checkpoint,
+                 cli::Report& report) {
   const PathInput& input = task.input;
   const Index most = list_rows(arguments, task);
   const PathReader reader(arguments, task);
@@ -114,7 +120,8 @@ bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Rep
   BasisFound all;
   Json heads = Json::array();
   for (Index problem = 0; problem < input.problems; ++problem) {
-    const BasisFound found = find_basis(reader, problem, most);
+    const auto found =
+        find_or_take<BasisFound>(checkpoint, [&] { return find_basis(reader, problem, most); });
     Json head = {{"index", unravel(problem, input.leading)}};
     head.update(found.json());
     heads.push_back(std::move(head));

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <span>
+#include <vector>
 
 #include "basis_paths/path_task.hpp"
 
@@ -14,9 +13,12 @@ constexpr auto listed_path_bytes = static_cast<std::int64_t>(sizeof(Path) + 3 * 
 /// 1, d2, 3). An operand's `rows` are the rows of one head.
 Index paths_in_row(const Operand& list);
 
-/// Calls `body` with the paths of a head in order, `rows` rows at a time; `first` is the index of
-/// the first row of each call. Throws Error(input) naming an index that is out of range.
-void for_each_block(const PathTask& task, const Operand& list, Index problem, Index rows,
-                    const std::function<void(Index first, std::span<const Path> paths)>& body);
+/// The paths of rows [first, first + rows) of a head's list, in order. Throws Error(input) naming
+/// an index that is out of range.
+std::vector<Path> read_paths(const PathTask& task, const Operand& list, Index problem, Index first,
+                             Index rows);
+
+/// Those of the paths asked for: of --paths, or of the dataset path.
+std::vector<Path> asked_paths(const PathTask& task, Index problem, Index first, Index count);
 
 }  // namespace attn::tools

@@ -6,12 +6,15 @@
 
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
+#include "common/restart.hpp"
 
 namespace attn::tools {
 namespace {
 
-// Larger panels would not be faster.
+// Larger panels would not be faster. With a checkpoint the panel in progress is lost, or must be
+// finished within seconds, if the run is stopped.
 constexpr std::int64_t panel_bytes = std::int64_t{640} << 20;
+constexpr std::int64_t kept_panel_bytes = std::int64_t{64} << 20;
 
 // Approximate number of elements in a chunk.
 constexpr Index chunk_elements = Index{1} << 16;
@@ -58,16 +61,15 @@ BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
     require_readable(dataset, arguments.memory);
   }
   return plan_blocks("one column of " + cli::counted(task.input.rows, "row"), 0, column_bytes(task),
-                     task.input.columns, arguments.memory, panel_bytes);
+                     task.input.columns, arguments.memory,
+                     checkpoints(arguments) ? kept_panel_bytes : panel_bytes);
 }
 
 PathRun::PathRun(const cli::Arguments& given, const PathTask& what, io::OutputBundle output,
-                 cli::Progress& progress, cli::Report& to)
+                 Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to)
     : PathReader(given, what),
-      bundle(std::move(output)),
-      outputs(bundle, what.input.leading, to, what.input.share.get()),
-      report(to),
-      progress_(progress) {}
+      PathWork(std::move(output), what.input.leading, what.input.share.get(), "head", given.memory,
+               checkpoint, progress, to) {}
 
 void PathRun::create(const std::string& name, DType result_type) {
   const Shape own = task.own_shape(name);
@@ -93,7 +95,7 @@ void PathReader::for_each_panel(Index problem,
 void PathRun::for_each_head(const std::function<void(Index problem)>& body) {
   for (Index n = 0; n < task.input.own_problems(); ++n) {
     body(task.input.own_problem(n));
-    progress_.advance(1);
+    advance();
   }
 }
 
@@ -108,14 +110,15 @@ PathBlock PathRun::place(const std::string& name, const PathPanel& panel) const 
   return block_of_panel(unravel(panel.problem, task.input.leading), task.own_shape(name), panel);
 }
 
+PathBlock PathRun::stored_place(const std::string& name, const PathPanel& panel) const {
+  return block_of_panel(outputs.position(panel.problem), task.own_shape(name), panel);
+}
+
 template <class T>
-void PathRun::write(const std::string& name, const PathPanel& panel, const T* values) {
-  if constexpr (std::is_floating_point_v<T>) {
-    require_within_range(name, place(name, panel), values);
-  }
-  const PathBlock block =
-      block_of_panel(outputs.position(panel.problem), task.own_shape(name), panel);
-  outputs.dataset(name).write(block.start, block.count, values);
+void PathRun::put(PathPart& part, const std::string& name, const PathPanel& panel,
+                  Buffer<T> values) const {
+  require_within_range(name, place(name, panel), values.data());
+  part.add(name, stored_place(name, panel), std::move(values));
 }
 
 template <class T>
@@ -153,11 +156,9 @@ Skeleton PathReader::head_skeleton(Index problem) const {
   return all;
 }
 
-void PathRun::write_skeleton(const PathPanel& panel, const Skeleton& skeleton) {
-  const std::vector<std::int64_t> q(skeleton.q.begin(), skeleton.q.end());
-  const std::vector<std::int64_t> k(skeleton.k.begin(), skeleton.k.end());
-  write("skeleton_q", panel, q.data());
-  write("skeleton_k", panel, k.data());
+void PathRun::put_skeleton(PathPart& part, const PathPanel& panel, const Skeleton& skeleton) const {
+  part.add("skeleton_q", stored_place("skeleton_q", panel), stored_indices(skeleton.q));
+  part.add("skeleton_k", stored_place("skeleton_k", panel), stored_indices(skeleton.k));
 }
 
 template <class T>
@@ -179,8 +180,8 @@ void PathReader::require_skeleton(const PathPanel& panel, const Skeleton& skelet
 
 template Buffer<float> PathReader::read(const std::string&, const PathPanel&) const;
 template Buffer<double> PathReader::read(const std::string&, const PathPanel&) const;
-template void PathRun::write(const std::string&, const PathPanel&, const float*);
-template void PathRun::write(const std::string&, const PathPanel&, const double*);
+template void PathRun::put(PathPart&, const std::string&, const PathPanel&, Buffer<float>) const;
+template void PathRun::put(PathPart&, const std::string&, const PathPanel&, Buffer<double>) const;
 template Skeleton PathReader::skeleton(const PathPanel&, MatrixView<const float>,
                                        MatrixView<const float>) const;
 template Skeleton PathReader::skeleton(const PathPanel&, MatrixView<const double>,

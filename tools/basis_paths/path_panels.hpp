@@ -6,12 +6,9 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
-#include "basis_paths/path_numbers.hpp"
+#include "basis_paths/path_parts.hpp"
 #include "basis_paths/path_task.hpp"
-#include "cli/progress.hpp"
 #include "common/block_plan.hpp"
-#include "common/head_outputs.hpp"
-#include "tensor/buffer.hpp"
 
 namespace attn::tools {
 
@@ -21,6 +18,10 @@ struct PathPanel {
   Index first;
   Index count;
 };
+
+/// The number of columns in memory at a time, as rows of the plan. Throws Error(memory) if not even
+/// one column, or one chunk of a dataset, fits.
+BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 
 /// Reads one section, some columns at a time. Columns are independent of each other, so results do
 /// not depend on the number of columns in memory.
@@ -69,15 +70,11 @@ struct PanelWeights {
 };
 
 /// A PathReader with an output.
-class PathRun : public PathReader {
+class PathRun : public PathReader, public PathWork {
  public:
-  /// Progress and report must outlive it, too.
+  /// Checkpoint, progress and report must outlive it, too.
   PathRun(const cli::Arguments& arguments, const PathTask& task, io::OutputBundle output,
-          cli::Progress& progress, cli::Report& report);
-
-  io::OutputBundle bundle;
-  HeadOutputs outputs;
-  cli::Report& report;
+          Checkpoint* checkpoint, cli::Progress& progress, cli::Report& report);
 
   DType type() const { return task.f64 ? DType::f64 : DType::f32; }
 
@@ -90,20 +87,31 @@ class PathRun : public PathReader {
   /// The place of a panel in a whole result, also in a shard.
   PathBlock place(const std::string& name, const PathPanel& panel) const;
 
-  /// Writes columns of an existing result. Throws Error(numerical) if a number is not finite.
+  /// Makes the columns of a head in parts, as wide as --memory allows; `found` as of in_parts.
+  template <class Found>
+  void in_panels(Index problem, Found& found,
+                 const std::function<void(const PathPanel& panel, PathPart& part)>& make) {
+    in_parts(task.input.columns, plan_panels(arguments, task).rows, found,
+             [&](Index first, Index count, PathPart& part) {
+               make({problem, first, count}, part);
+             });
+  }
+  void in_panels(Index problem,
+                 const std::function<void(const PathPanel& panel, PathPart& part)>& make) {
+    char nothing = 0;
+    in_panels(problem, nothing, make);
+  }
+
+  /// Adds columns of a result to a part. Throws Error(numerical) if a number is not finite.
   template <class T>
-  void write(const std::string& name, const PathPanel& panel, const T* values);
-  void write_skeleton(const PathPanel& panel, const Skeleton& skeleton);
+  void put(PathPart& part, const std::string& name, const PathPanel& panel, Buffer<T> values) const;
+  void put_skeleton(PathPart& part, const PathPanel& panel, const Skeleton& skeleton) const;
 
  private:
-  cli::Progress& progress_;
+  PathBlock stored_place(const std::string& name, const PathPanel& panel) const;
 };
 
 /// Memory for the rows of a skeleton, per column, including buffers.
 constexpr auto skeleton_column_bytes = 6 * static_cast<std::int64_t>(sizeof(Index));
-
-/// The number of columns in memory at a time, as rows of the plan. Throws Error(memory) if not even
-/// one column, or one chunk of a dataset, fits.
-BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 
 }  // namespace attn::tools

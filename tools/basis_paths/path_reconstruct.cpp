@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -37,7 +40,7 @@ void require_divisors(const PathRun& run, const PathPanel& panel, const Skeleton
 template <class T>
 void find_weights(PathRun& run, Index problem) {
   const Index rows = run.task.input.rows;
-  run.for_each_panel(problem, [&](const PathPanel& panel) {
+  run.in_panels(problem, [&](const PathPanel& panel, PathPart& part) {
     const Buffer<T> numbers = run.read<T>("basis_value", panel);
     const Buffer<T> kept = run.read<T>("wk_skeleton", panel);
     const MatrixView<const T> values(numbers.data(), basis_rows(rows), panel.count);
@@ -59,8 +62,8 @@ void find_weights(PathRun& run, Index problem) {
       const Index row = rows + n / panel.count - (place > 0 ? 1 : 0);
       return std::abs(wk[n]) == std::abs(values(row, c));
     });
-    run.write("wq", panel, wq.data());
-    run.write("wk", panel, wk.data());
+    run.put(part, "wq", panel, std::move(wq));
+    run.put(part, "wk", panel, std::move(wk));
   });
 }
 
@@ -91,12 +94,28 @@ struct HeadBasis {
   }
 };
 
-// Writes the values of paths of a head to path_value, at `start` along its own axes. Throws
+// The basis of one head, read when it is first asked for.
+template <class T>
+class LazyBasis {
+ public:
+  LazyBasis(const PathRun& run, Index problem) : run_(run), problem_(problem) {}
+  const HeadBasis<T>& operator()() {
+    if (!known_) known_.emplace(run_, problem_);
+    return *known_;
+  }
+
+ private:
+  const PathRun& run_;
+  Index problem_;
+  std::optional<HeadBasis<T>> known_;
+};
+
+// Adds the values of paths of a head, at `start` along the own axes of path_value. Throws
 // Error(numerical) if T can hold a value only as infinity or without its full significand;
 // `path_of(n)` is the path of value n.
 template <class T, class PathOf>
-void write_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const Shape& start,
-                  const Shape& count, const Buffer<T>& values, const PathOf& path_of) {
+void put_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const Shape& start,
+                const Shape& count, Buffer<T> values, const PathOf& path_of, PathPart& part) {
   const Index size = element_count(count);
   const auto block_at = [&](const Shape& position) {
     return PathBlock{join(position, start), join(Shape(position.size(), 1), count)};
@@ -108,49 +127,42 @@ void write_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const 
     refuse_number<T>("path_value", block_at(unravel(problem, run.task.input.leading)), n,
                      below ? "below" : "beyond");
   }
-  const PathBlock block = block_at(run.outputs.position(problem));
-  run.outputs.dataset("path_value").write(block.start, block.count, values.data());
+  part.add("path_value", block_at(run.outputs.position(problem)), std::move(values));
 }
 
 template <class T>
 void find_all_paths(PathRun& run, Index problem, Index most) {
-  const HeadBasis<T> basis(run, problem);
+  LazyBasis<T> basis_of_head(run, problem);
   const Index rows = run.task.input.rows;
   const Index columns = run.task.input.columns;
-  const Buffer<T> block(most * columns);
   for (Index q = 0; q < rows; ++q) {
-    for (Index first = 0; first < rows; first += most) {
-      const Index count = std::min(most, rows - first);
+    run.in_parts(rows, most, [&](Index first, Index count, PathPart& part) {
+      const HeadBasis<T>& basis = basis_of_head();
+      Buffer<T> block(count * columns);
       run.report.compute([&] {
         path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns},
                        run.arguments.threads);
       });
-      write_values(run, basis, problem, {q, first, 0}, {1, count, columns}, block, [&](Index n) {
-        return Path{q, first + n / columns, n % columns};
-      });
-    }
+      const auto path_of = [&](Index n) { return Path{q, first + n / columns, n % columns}; };
+      put_values(run, basis, problem, {q, first, 0}, {1, count, columns}, std::move(block), path_of,
+                 part);
+    });
   }
 }
 
 template <class T>
 void find_listed_paths(PathRun& run, Index problem, Index most) {
-  const HeadBasis<T> basis(run, problem);
-  const Buffer<T> block(most);
-  const auto find = [&](Index first, std::span<const Path> paths) {
+  LazyBasis<T> basis_of_head(run, problem);
+  run.in_parts(run.task.paths_asked(), most, [&](Index first, Index count, PathPart& part) {
+    const HeadBasis<T>& basis = basis_of_head();
+    const std::vector<Path> paths = asked_paths(run.task, problem, first, count);
     const auto path_of = [&](Index n) { return paths[static_cast<std::size_t>(n)]; };
-    const auto count = static_cast<Index>(paths.size());
+    Buffer<T> block(count);
     run.report.compute([&] {
       for (Index n = 0; n < count; ++n) block[n] = static_cast<T>(basis.value(path_of(n)));
     });
-    write_values(run, basis, problem, {first}, {count}, block, path_of);
-  };
-  const Operand* const stored = run.task.operand("path");
-  if (stored != nullptr) return for_each_block(run.task, *stored, problem, most, find);
-  const std::span<const Path> listed = run.task.listed;
-  for (Index first = 0; first < run.task.paths_asked(); first += most) {
-    const Index count = std::min(most, run.task.paths_asked() - first);
-    find(first, listed.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
-  }
+    put_values(run, basis, problem, {first}, {count}, std::move(block), path_of, part);
+  });
 }
 
 template <class T>

@@ -44,6 +44,8 @@ template <class Task>
 class PathTool : public SectionTool<Task> {
   using SectionTool<Task>::SectionTool;
 
+  std::string unit() const override { return "part"; }
+
   void check(const Task& task) override {
     require_own_names(task, this->arguments(), this->sections());
   }
@@ -71,7 +73,8 @@ class TransformPaths : public PathTool<Task> {
 
   void compute(const Task& task, const std::string& /*group*/,
                std::optional<io::OutputBundle> results) override {
-    Run run(this->arguments(), task, *std::move(results), *progress_, this->report());
+    Run run(this->arguments(), task, *std::move(results), this->checkpoint(), *progress_,
+            this->report());
     summary_ = run_verb(run) + ", " + task.shape_words();
   }
 
@@ -102,7 +105,7 @@ class CheckPaths : public PathTool<Task> {
   void compute(const Task& task, const std::string& group,
                std::optional<io::OutputBundle> /*results*/) override {
     this->print_heading(group);
-    if (!check_paths(this->arguments(), task, this->report())) holds_ = false;
+    if (!check_paths(this->arguments(), task, this->checkpoint(), this->report())) holds_ = false;
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {

@@ -51,41 +51,37 @@ Buffer<T> read_factors(const PathRun& run, const PathPanel& panel) {
 }
 
 template <class T>
-void rescale_head(PathRun& run, Index problem) {
-  run.for_each_panel(problem, [&](const PathPanel& panel) {
+void rescale_rows(PathRun& run, Index problem, const RescaledRows& rescaled) {
+  run.in_panels(problem, [&](const PathPanel& panel, PathPart& part) {
     const Buffer<T> factors = read_factors<T>(run, panel);
     const std::span<const T> span(factors.data(), static_cast<std::size_t>(panel.count));
-    for (const RescaledRows& rescaled : rescaled_datasets()) {
-      const Operand* const operand = run.task.operand(rescaled.name);
-      if (operand == nullptr) continue;
-      Buffer<T> numbers = run.read<T>(rescaled.name, panel);
-      const std::vector<T> before(numbers.data(), numbers.data() + numbers.size());
-      const MatrixView<T> w(numbers.data(), operand->rows, panel.count);
-      const Index half = w.rows / 2;
-      run.report.compute([&] {
-        rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
-        rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
-      });
-      require_normal(rescaled.name, run.place(rescaled.name, panel), numbers, [&](Index n) {
-        return std::abs(numbers[n]) == std::abs(before[static_cast<std::size_t>(n)]);
-      });
-      run.write(rescaled.name, panel, numbers.data());
-    }
+    Buffer<T> numbers = run.read<T>(rescaled.name, panel);
+    const std::vector<T> before(numbers.data(), numbers.data() + numbers.size());
+    const MatrixView<T> w(numbers.data(), numbers.size() / panel.count, panel.count);
+    const Index half = w.rows / 2;
+    run.report.compute([&] {
+      rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
+      rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
+    });
+    require_normal(rescaled.name, run.place(rescaled.name, panel), numbers, [&](Index n) {
+      return std::abs(numbers[n]) == std::abs(before[static_cast<std::size_t>(n)]);
+    });
+    run.put(part, rescaled.name, panel, std::move(numbers));
   });
 }
 
 template <class T>
 void start_head(PathRun& run, Index problem) {
-  run.for_each_panel(problem, [&](const PathPanel& panel) {
+  run.in_panels(problem, [&](const PathPanel& panel, PathPart& part) {
     Buffer<T> wq = run.read<T>("wq", panel);
     Buffer<T> wk = run.read<T>("wk", panel);
     const MatrixView<T> q(wq.data(), run.task.input.rows, panel.count);
     const MatrixView<T> k(wk.data(), run.task.input.rows, panel.count);
     const Skeleton skeleton = run.skeleton<T>(panel, q, k);
     run.report.compute([&] { set_skeleton_to_one(q, k, skeleton); });
-    run.write_skeleton(panel, skeleton);
-    run.write("wq", panel, wq.data());
-    run.write("wk", panel, wk.data());
+    run.put_skeleton(part, panel, skeleton);
+    run.put(part, "wq", panel, std::move(wq));
+    run.put(part, "wk", panel, std::move(wk));
   });
 }
 
@@ -138,22 +134,22 @@ template <class T>
 StepSummary step_head(PathRun& run, Index problem) {
   const PathTask& task = run.task;
   StepSummary found;
-  run.for_each_panel(problem, [&](const PathPanel& panel) {
+  run.in_panels(problem, found, [&](const PathPanel& panel, PathPart& part) {
     PanelStep<T> data(run, panel);
     Skeleton skeleton;
     if (task.has_skeleton()) {
       skeleton = run.skeleton<T>(panel, data.matrices.wq, data.matrices.wk);
       run.require_skeleton<T>(panel, skeleton, data.matrices.wq, data.matrices.wk);
-      run.write_skeleton(panel, skeleton);
+      run.put_skeleton(part, panel, skeleton);
     }
     run.report.compute([&] {
       found.add(step(task.step, skeleton, data.matrices, run.arguments.threads), panel.first);
     });
-    run.write("wq", panel, data.wq.data());
-    run.write("wk", panel, data.wk.data());
+    run.put(part, "wq", panel, std::move(data.wq));
+    run.put(part, "wk", panel, std::move(data.wk));
     if (!keeps_moments(task.step.optimizer)) return;
-    run.write(state_name(task.step.optimizer, "m"), panel, data.first.data());
-    run.write(state_name(task.step.optimizer, "v"), panel, data.second.data());
+    run.put(part, state_name(task.step.optimizer, "m"), panel, std::move(data.first));
+    run.put(part, state_name(task.step.optimizer, "v"), panel, std::move(data.second));
   });
   return found;
 }
@@ -237,13 +233,18 @@ void create_step_results(PathRun& run) {
 std::string rescale_weights(PathRun& run) {
   Json& list = run.report.result()["rescaled"];
   list = Json::array();
+  std::vector<RescaledRows> present;
   for (const RescaledRows& rescaled : rescaled_datasets()) {
     if (run.task.operand(rescaled.name) == nullptr) continue;
     run.create(rescaled.name, run.type());
     list.push_back(rescaled.name);
+    present.push_back(rescaled);
   }
   run.for_each_head([&](Index problem) {
-    run.task.f64 ? rescale_head<double>(run, problem) : rescale_head<float>(run, problem);
+    for (const RescaledRows& rescaled : present) {
+      run.task.f64 ? rescale_rows<double>(run, problem, rescaled)
+                   : rescale_rows<float>(run, problem, rescaled);
+    }
   });
   return "columns rescaled";
 }

@@ -36,7 +36,8 @@ bool report_structure(const cli::Arguments& arguments, Index rows, Index columns
 
 /// Whether the paths of every head are independent and complete: those of the dataset path, of
 /// basis_path, or of ABPI. Reports this and the structure.
-bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Report& report);
+bool check_paths(const cli::Arguments& arguments, const PathTask& task, Checkpoint* checkpoint,
+                 cli::Report& report);
 
 /// Reports shapes and bytes for --dry-run.
 void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli::Report& report);

@@ -1,0 +1,63 @@
+#include "basis_paths/path_parts.hpp"
+
+#include "common/block_plan.hpp"
+
+namespace attn::tools {
+
+void PathPart::write(const HeadOutputs& outputs) const {
+  for (const Block& block : blocks_) {
+    std::visit(
+        [&](const auto& numbers) {
+          outputs.dataset(block.name)
+              .write_stored(block.place.start, block.place.count, numbers.data());
+        },
+        block.numbers);
+  }
+}
+
+void PathPart::save(SavingArchive& to) {
+  std::uint64_t count = blocks_.size();
+  archive(to, count);
+  for (Block& block : blocks_) {
+    archive(to, block.name);
+    archive(to, block.place.start);
+    archive(to, block.place.count);
+    std::visit(
+        [&](auto& numbers) {
+          std::uint64_t bytes = static_cast<std::size_t>(numbers.size()) * sizeof(numbers[0]);
+          archive(to, bytes);
+          to.bytes(numbers.data(), bytes);
+        },
+        block.numbers);
+  }
+}
+
+void PathPart::load(LoadingArchive& from, std::int64_t memory) {
+  std::uint64_t count = 0;
+  archive(from, count);
+  std::int64_t all_bytes = 0;
+  for (std::uint64_t n = 0; n < count; ++n) {
+    Block block;
+    archive(from, block.name);
+    archive(from, block.place.start);
+    archive(from, block.place.count);
+    std::uint64_t bytes = 0;
+    archive(from, bytes);
+    from.require(bytes, 1);
+    all_bytes += static_cast<std::int64_t>(bytes);
+    require_memory("a part of the checkpoint", all_bytes, memory);
+    Buffer<std::byte> numbers(static_cast<Index>(bytes));
+    from.bytes(numbers.data(), bytes);
+    block.numbers = std::move(numbers);
+    blocks_.push_back(std::move(block));
+  }
+}
+
+Buffer<std::int32_t> stored_indices(const std::vector<Index>& indices) {
+  Buffer<std::int32_t> stored(std::ssize(indices));
+  std::transform(indices.begin(), indices.end(), stored.begin(),
+                 [](Index index) { return static_cast<std::int32_t>(index); });
+  return stored;
+}
+
+}  // namespace attn::tools

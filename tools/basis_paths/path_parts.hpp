@@ -1,0 +1,150 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "basis_paths/path_numbers.hpp"
+#include "cli/progress.hpp"
+#include "cli/report.hpp"
+#include "common/checkpoint.hpp"
+#include "common/head_outputs.hpp"
+#include "io/output.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::tools {
+
+/// What a part of the work writes: blocks of results, held until the part is done.
+class PathPart {
+ public:
+  /// Adds a block of result `name`, of the type with which it was created.
+  template <class T>
+  void add(const std::string& name, PathBlock block, Buffer<T> values) {
+    blocks_.push_back({name, std::move(block), std::move(values)});
+  }
+
+  void write(const HeadOutputs& outputs) const;
+
+  /// For a checkpoint. Throws Error(memory) for a part larger than `memory`, which that of an
+  /// earlier run may be.
+  void save(SavingArchive& to);
+  void load(LoadingArchive& from, std::int64_t memory);
+
+ private:
+  using Numbers =
+      std::variant<Buffer<float>, Buffer<double>, Buffer<std::int32_t>, Buffer<std::byte>>;
+  struct Block {
+    std::string name;
+    PathBlock place;
+    Numbers numbers;
+  };
+  std::vector<Block> blocks_;
+};
+
+/// Numbers of a skeleton or of paths as they are stored.
+Buffer<std::int32_t> stored_indices(const std::vector<Index>& indices);
+
+/// The summary of a step: of columns (StepSummary) or of nodes (ReluStepSummary).
+template <class Archive, class Summary>
+requires requires(Summary& found) { found.singular, found.inconsistency; }
+void archive(Archive& with, Summary& found) {
+  archive(with, found.singular);
+  archive(with, found.least_ratio);
+  archive(with, found.largest_ratio);
+  archive(with, found.inconsistency);
+}
+
+/// What `find()` finds, or what an earlier run found, which its checkpoint keeps; null: none.
+/// Throws kernel::Stopped if the run is asked to stop.
+template <class Found, class Find>
+Found find_or_take(Checkpoint* checkpoint, const Find& find) {
+  if (checkpoint == nullptr) return find();
+  checkpoint->stop_if_asked();
+  Found found;
+  if (checkpoint->has_unit()) {
+    checkpoint->take_unit([&](LoadingArchive& from) { archive(from, found); });
+    return found;
+  }
+  found = find();
+  checkpoint->add_unit([&](SavingArchive& to) { archive(to, found); });
+  checkpoint->write_if_due();
+  return found;
+}
+
+/// The results of one section of basis-paths, made part by part. With a checkpoint, the parts that
+/// an earlier run made are taken from it.
+class PathWork {
+ public:
+  /// All but `output` and `leading` must outlive it; `share` and `checkpoint` may be null.
+  /// `problem` as in HeadOutputs.
+  PathWork(io::OutputBundle output, const Shape& leading, ProblemShare* share,
+           const std::string& problem, std::int64_t memory, Checkpoint* checkpoint,
+           cli::Progress& progress, cli::Report& to)
+      : bundle(std::move(output)),
+        outputs(bundle, leading, to, share, problem),
+        report(to),
+        memory_(memory),
+        checkpoint_(checkpoint),
+        progress_(progress) {}
+
+  io::OutputBundle bundle;
+  HeadOutputs outputs;
+  cli::Report& report;
+
+  /// Makes a part: the items [first, first + count) of some.
+  using Make = std::function<void(Index first, Index count, PathPart& part)>;
+
+  /// Makes `items` in order, at most `most` at a time, and writes each part when it is done.
+  /// `make` may add to `found`, which the checkpoint keeps. Throws kernel::Stopped between parts.
+  template <class Found>
+  void in_parts(Index items, Index most, Found& found, const Make& make) {
+    for (Index first = 0; first < items;) {
+      Index count = std::min(most, items - first);
+      PathPart part;
+      if (checkpoint_ != nullptr) checkpoint_->stop_if_asked();
+      if (checkpoint_ != nullptr && checkpoint_->has_unit()) {
+        checkpoint_->take_unit([&](LoadingArchive& from) {
+          archive(from, count);
+          archive(from, found);
+          part.load(from, memory_);
+        });
+        part.write(outputs);
+      } else {
+        make(first, count, part);
+        part.write(outputs);
+        keep(count, found, part);
+      }
+      first += count;
+    }
+  }
+  void in_parts(Index items, Index most, const Make& make) {
+    char nothing = 0;
+    in_parts(items, most, nothing, make);
+  }
+
+  /// One problem is done.
+  void advance() { progress_.advance(1); }
+
+ private:
+  template <class Found>
+  void keep(Index count, Found& found, PathPart& part) {
+    if (checkpoint_ == nullptr) return;
+    checkpoint_->add_unit([&](SavingArchive& to) {
+      archive(to, count);
+      archive(to, found);
+      part.save(to);
+    });
+    checkpoint_->write_if_due();
+  }
+
+  std::int64_t memory_;
+  Checkpoint* checkpoint_;
+  cli::Progress& progress_;
+};
+
+}  // namespace attn::tools
