@@ -173,7 +173,6 @@ class Networks(PathsTest):
             (["values", "--skeleton=cyclic", "--across-heads"], "--across-heads is not for --network relu"),
             (["start"], "--network is not an option of start"),
             (["values", "--network=tanh"], "--network"),
-            (["values", "--shard=1/2"], "--shard divides groups"),
         ]
         for arguments, says in cases:
             self.refused("basis-paths", *[arguments[0], RELU, *arguments[1:]], "in.h5", status=2, says=[says])

@@ -198,6 +198,24 @@ class Paths(ShardTest):
                     for file in files:
                         (self.folder / file).unlink()
 
+    def test_networks(self):
+        draw = np.random.default_rng(13)
+        sizes = [(3, 4), (4, 2)]
+        self.write("nets.h5", scale=draw.uniform(0.5, 2, size=(5, 4)),
+                   **{f"{of}w{n}": draw.normal(size=(5, *size)) for of in ("", "grad_") for n, size in enumerate(sizes, 1)})
+        self.run_tool("basis-paths", "values", "--network", "relu", "nets.h5", "-q", "-o", "values.h5", "--force")
+        cases = [("identify", "nets.h5", "--skeleton", "largest"), ("values", "nets.h5"), ("rescale", "nets.h5"),
+                 ("reconstruct", "values.h5"), ("step", "nets.h5", "--rate", "1e-6")]
+        for verb, source, *options in cases:
+            arguments = ["--network", "relu", source, *options, "-q"]
+            self.run_tool("basis-paths", verb, *arguments, "-o", "whole.h5", "--force")
+            with self.subTest(verb=verb):
+                files = self.shards(f"basis-paths {verb}", *arguments, count=3)
+                self.run_tool("tensor-join", *files, "--with", source, "-q", "-o", "joined.h5", "--force")
+                self.assert_same("whole.h5", "joined.h5")
+                for file in files:
+                    (self.folder / file).unlink()
+
     def test_places_are_those_of_the_whole(self):
         weights = self.read("weights.h5")
         large = weights["wq"].copy()

@@ -126,7 +126,7 @@ cli::Declaration declare() {
         cli::Role::inspect}});
   declare_basis(d);
   declare_step(d);
-  declare_sections(d, "heads");
+  declare_sections(d, "heads (or networks)");
   d.only_with({"identify", "values", "reconstruct", "rescale", "start", "step"});  // --shard
   declare_restart(d);
   declare_path_datasets(d);

@@ -105,7 +105,7 @@ std::string identify_paths(NetworkRun& run) {
   run.create_skeleton();
   run.create("basis_path", DType::i32);
   run.write_sizes();
-  run.for_each_network([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     std::optional<ReluSkeleton> known;
     const NetworkSkeleton skeleton = [&]() -> const ReluSkeleton& {
       if (!known) known = run.read_skeleton(problem);
@@ -125,7 +125,7 @@ std::string find_path_values(NetworkRun& run) {
   run.create("basis_value", run.type());
   run.create("skeleton_weight", run.type());
   run.write_sizes();
-  run.for_each_network([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
       run.task.f64 ? find_network_values<double>(run, problem, part)
                    : find_network_values<float>(run, problem, part);

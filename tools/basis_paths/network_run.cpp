@@ -79,8 +79,8 @@ NetworkRun::NetworkRun(const cli::Arguments& given, const NetworkTask& what,
                        io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
                        cli::Report& to)
     : NetworkReader(given, what),
-      PathWork(std::move(output), what.input.leading, nullptr, "network", given.memory, checkpoint,
-               progress, to) {}
+      PathWork(std::move(output), what.input, NetworkTask::unit, given.memory, checkpoint, progress,
+               to) {}
 
 void NetworkRun::create(const std::string& name, DType result_type) {
   const Shape own = task.own_shape(name);
@@ -101,13 +101,6 @@ void NetworkRun::put_matrices(PathPart& part, const std::string& prefix, Index p
   for (Index l = 1; l <= task.layers().count(); ++l) {
     put(part, NetworkTask::weights_name(l, prefix), problem,
         std::move(matrices.numbers[static_cast<std::size_t>(l - 1)]));
-  }
-}
-
-void NetworkRun::for_each_network(const std::function<void(Index problem)>& body) {
-  for (Index problem = 0; problem < task.input.problems; ++problem) {
-    body(problem);
-    advance();
   }
 }
 
@@ -138,9 +131,7 @@ void NetworkRun::put_skeleton(PathPart& part, Index problem, const ReluSkeleton&
 
 void NetworkRun::write_sizes() {
   const std::vector<Index>& sizes = task.layers().sizes();
-  const Shape shape = {static_cast<Index>(sizes.size())};
-  bundle.create("layer_sizes", DType::i32, shape).write({0}, shape, sizes.data());
-  report.output("layer_sizes", bundle.address_of("layer_sizes"), shape, DType::i32);
+  write_once("layer_sizes", DType::i32, {std::ssize(sizes)}, sizes.data());
 }
 
 template Buffer<float> NetworkReader::read(const std::string&, Index) const;

@@ -87,9 +87,6 @@ class NetworkRun : public NetworkReader, public PathWork {
   void put_matrices(PathPart& part, const std::string& prefix, Index problem,
                     NetworkMatrices<T> matrices) const;
 
-  /// Calls `body` for every network in turn.
-  void for_each_network(const std::function<void(Index problem)>& body);
-
   /// The place of a network in a whole result.
   PathBlock place(const std::string& name, Index problem) const;
 

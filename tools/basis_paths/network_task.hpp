@@ -13,13 +13,6 @@
 
 namespace attn::tools {
 
-/// The properties of the networks that are known before any weight is read.
-struct NetworkInput {
-  Shape leading;
-  Index problems = 1;  ///< independent networks
-  bool any_float64 = false;
-};
-
 /// The task of basis-paths --network relu for one section: INPUT, or one group of it. The weights
 /// are the datasets w1, w2, … (…, n0, n1), (…, n1, n2), …, with the same leading axes.
 struct NetworkTask {
@@ -34,6 +27,9 @@ struct NetworkTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
+
+  ProblemUnits units() const { return input.units(); }
+  std::vector<double> work() const { return input.work(); }
 
   /// All datasets that are read; the one called `name`, or none.
   std::vector<io::InputDataset> datasets() const;
@@ -57,7 +53,7 @@ struct NetworkTask {
 
   io::InputBundle bundle;
   std::string verb;
-  NetworkInput input;
+  PathProblems input;
   bool f64 = false;
   SkeletonRule rule = SkeletonRule::cyclic;
   double rate = 0;  ///< for `step`

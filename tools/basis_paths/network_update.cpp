@@ -142,7 +142,7 @@ std::string singular_network_text(const NetworkTask& task, Index problem,
 std::string reconstruct_from_paths(NetworkRun& run) {
   plan_network(run.arguments, run.task);
   run.create_matrices("w");
-  run.for_each_network([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
       run.task.f64 ? reconstruct_network<double>(run, problem, part)
                    : reconstruct_network<float>(run, problem, part);
@@ -156,7 +156,7 @@ std::string rescale_weights(NetworkRun& run) {
   std::vector<std::string> prefixes = {"w"};
   if (run.task.operand("grad_w1") != nullptr) prefixes.emplace_back("grad_w");
   for (const std::string& prefix : prefixes) run.create_matrices(prefix);
-  run.for_each_network([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     for (const std::string& prefix : prefixes) {
       run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
         run.task.f64 ? rescale_matrices<double>(run, problem, prefix, part)
@@ -174,7 +174,7 @@ std::string step_weights(NetworkRun& run) {
   run.create_skeleton();
   ReluStepSummary all;
   Json networks = Json::array();
-  run.for_each_network([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     ReluStepSummary found;
     run.in_parts(1, 1, found, [&](Index, Index, PathPart& part) {
       found = task.f64 ? step_network<double>(run, problem, part)

@@ -113,7 +113,7 @@ std::string identify_paths(PathRun& run) {
     }
     run.report.result()["paths"] = run.task.paths_asked();
   }
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     std::optional<Skeleton> known;
     const HeadSkeleton skeleton = [&]() -> const Skeleton& {
       if (!known) known = run.head_skeleton(problem);
@@ -137,7 +137,7 @@ std::string find_path_values(PathRun& run) {
   run.create("skeleton_k", DType::i32);
   run.create("basis_value", run.type());
   run.create("wk_skeleton", run.type());
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     run.task.f64 ? find_values<double>(run, problem) : find_values<float>(run, problem);
   });
   const Index paths = run.task.input.columns * basis_rows(run.task.input.rows);

@@ -68,8 +68,8 @@ BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
 PathRun::PathRun(const cli::Arguments& given, const PathTask& what, io::OutputBundle output,
                  Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to)
     : PathReader(given, what),
-      PathWork(std::move(output), what.input.leading, what.input.share.get(), "head", given.memory,
-               checkpoint, progress, to) {}
+      PathWork(std::move(output), what.input, PathTask::unit, given.memory, checkpoint, progress,
+               to) {}
 
 void PathRun::create(const std::string& name, DType result_type) {
   const Shape own = task.own_shape(name);
@@ -89,13 +89,6 @@ void PathReader::for_each_panel(Index problem,
   const Index width = plan_panels(arguments, task).rows;
   for (Index first = 0; first < task.input.columns; first += width) {
     body({problem, first, std::min(width, task.input.columns - first)});
-  }
-}
-
-void PathRun::for_each_head(const std::function<void(Index problem)>& body) {
-  for (Index n = 0; n < task.input.own_problems(); ++n) {
-    body(task.input.own_problem(n));
-    advance();
   }
 }
 

@@ -81,9 +81,6 @@ class PathRun : public PathReader, public PathWork {
   /// Creates a result with the task's own_shape, in chunks of panels if it is compressed.
   void create(const std::string& name, DType type);
 
-  /// Calls `body` for every head in turn.
-  void for_each_head(const std::function<void(Index problem)>& body);
-
   /// The place of a panel in a whole result, also in a shard.
   PathBlock place(const std::string& name, const PathPanel& panel) const;
 

@@ -1,5 +1,6 @@
 #include "basis_paths/path_parts.hpp"
 
+#include "common/block_output.hpp"
 #include "common/block_plan.hpp"
 
 namespace attn::tools {
@@ -51,6 +52,22 @@ void PathPart::load(LoadingArchive& from, std::int64_t memory) {
     block.numbers = std::move(numbers);
     blocks_.push_back(std::move(block));
   }
+}
+
+void PathWork::for_each_problem(const std::function<void(Index problem)>& body) {
+  for (Index n = 0; n < problems_.own_problems(); ++n) {
+    body(problems_.own_problem(n));
+    progress_.advance(1);
+  }
+}
+
+void PathWork::write_once(const std::string& name, DType type, const Shape& shape,
+                          const std::int64_t* numbers) {
+  std::vector<Index> block_of(static_cast<std::size_t>(problems_.problems), -1);
+  if (!block_of.empty()) block_of.front() = 0;
+  ProblemShare* const share = problems_.share.get();
+  BlockOutput output(bundle, type, {.name = name, .shape = shape}, share, report, block_of);
+  if (share == nullptr || !share->blocks(block_of).empty()) output.write(0, numbers);
 }
 
 Buffer<std::int32_t> stored_indices(const std::vector<Index>& indices) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "basis_paths/path_numbers.hpp"
+#include "basis_paths/path_task.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "common/checkpoint.hpp"
@@ -80,14 +81,13 @@ Found find_or_take(Checkpoint* checkpoint, const Find& find) {
 /// an earlier run made are taken from it.
 class PathWork {
  public:
-  /// All but `output` and `leading` must outlive it; `share` and `checkpoint` may be null.
-  /// `problem` as in HeadOutputs.
-  PathWork(io::OutputBundle output, const Shape& leading, ProblemShare* share,
-           const std::string& problem, std::int64_t memory, Checkpoint* checkpoint,
-           cli::Progress& progress, cli::Report& to)
+  /// All but `output` must outlive it; `checkpoint` may be null. `unit` is that of the task.
+  PathWork(io::OutputBundle output, const PathProblems& problems, const std::string& unit,
+           std::int64_t memory, Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to)
       : bundle(std::move(output)),
-        outputs(bundle, leading, to, share, problem),
+        outputs(bundle, problems.leading, to, problems.share.get(), unit),
         report(to),
+        problems_(problems),
         memory_(memory),
         checkpoint_(checkpoint),
         progress_(progress) {}
@@ -95,6 +95,13 @@ class PathWork {
   io::OutputBundle bundle;
   HeadOutputs outputs;
   cli::Report& report;
+
+  /// Calls `body` for every problem in turn.
+  void for_each_problem(const std::function<void(Index problem)>& body);
+
+  /// Writes numbers that all problems share; among shards they are with the first problem.
+  void write_once(const std::string& name, DType type, const Shape& shape,
+                  const std::int64_t* numbers);
 
   /// Makes a part: the items [first, first + count) of some.
   using Make = std::function<void(Index first, Index count, PathPart& part)>;
@@ -127,9 +134,6 @@ class PathWork {
     in_parts(items, most, nothing, make);
   }
 
-  /// One problem is done.
-  void advance() { progress_.advance(1); }
-
  private:
   template <class Found>
   void keep(Index count, Found& found, PathPart& part) {
@@ -142,6 +146,7 @@ class PathWork {
     checkpoint_->write_if_due();
   }
 
+  const PathProblems& problems_;
   std::int64_t memory_;
   Checkpoint* checkpoint_;
   cli::Progress& progress_;

@@ -210,7 +210,7 @@ std::string reconstruct_from_paths(PathRun& run) {
     done = fmt::format("values of {}{} a head", task.all_paths ? "all " : "",
                        cli::counted(task.paths_asked(), "path"));
   }
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     task.f64 ? reconstruct_head<double>(run, problem, most)
              : reconstruct_head<float>(run, problem, most);
   });

@@ -262,12 +262,6 @@ void PathTask::report_params(cli::Report& report) const {
   if (has_skeleton()) params["skeleton"] = rule_name(rule);
 }
 
-ProblemUnits PathTask::units() const { return ProblemUnits(input.problems); }
-
-std::vector<double> PathTask::work() const {
-  return std::vector<double>(static_cast<std::size_t>(input.problems), 1);
-}
-
 std::string PathTask::shape_words() const {
   return times(join(input.leading, {input.rows, input.columns}));
 }

@@ -17,18 +17,28 @@ namespace attn::tools {
 /// cyclic counts columns in each head, across_heads through all heads.
 enum class SkeletonRule { cyclic, across_heads, largest, stored };
 
-/// The properties of the weights that are known before any number is read.
-struct PathInput {
+/// The heads or networks of a section, each with weights, and so with a skeleton, of its own.
+struct PathProblems {
   Shape leading;
-  Index problems = 1;  ///< heads
-  Index rows = 0;      ///< d1
-  Index columns = 0;   ///< d2
+  Index problems = 1;
   bool any_float64 = false;
-  std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all heads
+  std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all
 
-  /// The number of heads to compute, and the n-th of them.
+  /// The number of problems to compute, and the n-th of them.
   Index own_problems() const { return share ? share->size() : problems; }
   Index own_problem(Index n) const { return share ? share->problem(n) : n; }
+
+  /// Each can be computed apart, with the same work.
+  ProblemUnits units() const { return ProblemUnits(problems); }
+  std::vector<double> work() const {
+    return std::vector<double>(static_cast<std::size_t>(problems), 1);
+  }
+};
+
+/// The properties of the weights that are known before any number is read.
+struct PathInput : PathProblems {
+  Index rows = 0;     ///< d1
+  Index columns = 0;  ///< d2
 };
 
 /// The task of basis-paths for one section: INPUT, or one group of it.
@@ -45,11 +55,8 @@ struct PathTask {
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
 
-  /// Heads have weights, and so skeletons, of their own.
-  ProblemUnits units() const;
-
-  /// The work of each head, which is the same.
-  std::vector<double> work() const;
+  ProblemUnits units() const { return input.units(); }
+  std::vector<double> work() const { return input.work(); }
 
   /// All datasets that are read; the one called `name`, or none.
   std::vector<io::InputDataset> datasets() const;

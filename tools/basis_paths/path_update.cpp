@@ -11,7 +11,6 @@
 
 #include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
-#include "common/block_output.hpp"
 #include "common/bundles.hpp"
 #include "paths/rescale.hpp"
 
@@ -219,13 +218,7 @@ void create_step_results(PathRun& run) {
   if (!keeps_moments(task.step.optimizer)) return;
   run.create(state_name(task.step.optimizer, "m"), run.type());
   run.create(state_name(task.step.optimizer, "v"), run.type());
-  // One number for all heads: among shards, it is with the first head.
-  std::vector<Index> block_of(static_cast<std::size_t>(task.input.problems), -1);
-  if (!block_of.empty()) block_of.front() = 0;
-  ProblemShare* const share = task.input.share.get();
-  BlockLayout layout{.name = state_name(task.step.optimizer, "step"), .shape = {}};
-  BlockOutput number(run.bundle, DType::i64, std::move(layout), share, run.report, block_of);
-  if (share == nullptr || !share->blocks(block_of).empty()) number.write(0, &task.step.number);
+  run.write_once(state_name(task.step.optimizer, "step"), DType::i64, {}, &task.step.number);
 }
 
 }  // namespace
@@ -240,7 +233,7 @@ std::string rescale_weights(PathRun& run) {
     list.push_back(rescaled.name);
     present.push_back(rescaled);
   }
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     for (const RescaledRows& rescaled : present) {
       run.task.f64 ? rescale_rows<double>(run, problem, rescaled)
                    : rescale_rows<float>(run, problem, rescaled);
@@ -252,7 +245,7 @@ std::string rescale_weights(PathRun& run) {
 std::string start_weights(PathRun& run) {
   for (const char* name : {"wq", "wk"}) run.create(name, run.type());
   for (const char* name : {"skeleton_q", "skeleton_k"}) run.create(name, DType::i32);
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     run.task.f64 ? start_head<double>(run, problem) : start_head<float>(run, problem);
   });
   return "weights of the skeleton set to 1, skeleton " + rule_name(run.task.rule);
@@ -263,7 +256,7 @@ std::string step_weights(PathRun& run) {
   create_step_results(run);
   StepSummary all;
   Json heads = Json::array();
-  run.for_each_head([&](Index problem) {
+  run.for_each_problem([&](Index problem) {
     const StepSummary found =
         task.f64 ? step_head<double>(run, problem) : step_head<float>(run, problem);
     all.add(found, 0);
