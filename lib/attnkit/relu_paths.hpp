@@ -31,7 +31,7 @@ struct ReluSkeleton {
 struct SingularNode {
   Index layer;
   Index node;
-  double ratio;
+  double ratio;  ///< before it was clipped
 };
 
 struct ReluStepSummary {
@@ -108,10 +108,11 @@ class ReluPathPlan {
   /// a network and from any rescaling of it the outputs follow the same trajectory, to the last bit
   /// if the factors are powers of two. A node is singular if the ratio of the values of the
   /// skeleton's path through it, after the step and before, is below options.min_ratio or not
-  /// finite; a weight of the skeleton that is 0 makes it so. If a node of a network is, none of its
-  /// weights changes. Computed in float64, rounded once; a number beyond T becomes infinite. Throws
-  /// Error(usage) for another optimizer, and for options but rate and min_ratio that are not their
-  /// defaults or out of range; Error(input) for weights and gradients that are not finite.
+  /// finite. That path then keeps its value, or gets min_ratio times it with options.clips, and all
+  /// others move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in that
+  /// network changes. Computed in float64, rounded once; a number beyond T becomes infinite. Throws
+  /// Error(usage) for another optimizer, and for options but rate, min_ratio and clips that are not
+  /// their defaults or out of range; Error(input) for weights and gradients that are not finite.
   std::vector<ReluStepSummary> step(const StepOptions& options,
                                     const std::vector<ReluSkeleton>& skeletons,
                                     const ReluWeights<const T>& gradients,

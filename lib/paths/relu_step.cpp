@@ -2,35 +2,55 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernel/parallel.hpp"
+#include "paths/adam_step.hpp"
+#include "paths/step.hpp"
 
 namespace attn {
 namespace {
 
+// The steps u of basis paths, for gradients numerator/denominator: -rate times them, or Adam's.
+struct ReluDescent {
+  double rate;
+  double operator()(Index /*path*/, double numerator, double denominator) const {
+    return rate * numerator / denominator;
+  }
+};
+
 template <class T>
+struct ReluAdam {
+  AdamStep<T> adam;
+  double operator()(Index path, double numerator, double denominator) const {
+    return adam(0, path, numerator / denominator, 0);
+  }
+};
+
+template <class T, class Update>
 class ReluStep {
  public:
-  ReluStep(double rate, double min_ratio, const ReluBasis& basis, const ReluMatrices<T>& weights,
-           const ReluMatrices<const T>& gradients, int threads)
-      : rate_(rate),
-        min_ratio_(min_ratio),
+  ReluStep(const StepOptions& options, const ReluBasis& basis, const ReluStepMatrices<T>& matrices,
+           const Update& update, int threads)
+      : options_(options),
         basis_(basis),
         layers_(basis.layers()),
-        weights_(weights),
-        gradients_(gradients),
+        m_(matrices),
+        update_(update),
         threads_(threads),
-        products_(basis, ReluMatrices<const T>(weights.begin(), weights.end())),
+        products_(basis, ReluMatrices<const T>(m_.weights.begin(), m_.weights.end())),
         rest_(static_cast<std::size_t>(layers_.nodes()), 0),
+        wanted_(static_cast<std::size_t>(layers_.nodes()), 1),
         ratio_(static_cast<std::size_t>(layers_.nodes()), 1) {}
 
   ReluStepSummary run() {
+    for (Index l = 1; l < layers_.count(); ++l) find_valueless(l);
+    if (!summary_.singular.empty()) return std::move(summary_);
     for (Index l = layers_.count() - 1; l > 0; --l) find_rest(l);
     for (Index l = 1; l < layers_.count(); ++l) {
       find_ratios(l);
       compare_sums(l);
     }
-    if (!summary_.singular.empty()) return std::move(summary_);
     for (Index l = 1; l <= layers_.count(); ++l) move_weights(l);
     return std::move(summary_);
   }
@@ -41,11 +61,11 @@ class ReluStep {
   }
 
   const MatrixView<T>& weights(Index layer) const {
-    return weights_[static_cast<std::size_t>(layer - 1)];
+    return m_.weights[static_cast<std::size_t>(layer - 1)];
   }
 
   double gradient(Index layer, Index a, Index b) const {
-    return gradients_[static_cast<std::size_t>(layer - 1)](a, b);
+    return m_.gradients[static_cast<std::size_t>(layer - 1)](a, b);
   }
 
   // W ∂L/∂W
@@ -65,22 +85,56 @@ class ReluStep {
     });
   }
 
+  // Of the skeleton's path through a node.
+  double value(Index l, Index b) const {
+    return products_.into[at(l, b)] * products_.onward[at(l, b)];
+  }
+
+  void find_valueless(Index l) {
+    for (Index b = 0; b < layers_.size(l); ++b) {
+      if (value(l, b) != 0 && std::isfinite(value(l, b))) continue;
+      summary_.singular.push_back({l, b, std::numeric_limits<double>::quiet_NaN()});
+    }
+  }
+
   void find_ratios(Index l) {
     for (Index b = 0; b < layers_.size(l); ++b) {
       const Index a = basis_.in_of(l, b);
-      double& ratio = ratio_[at(l, b)];
-      if (basis_.is_out(l, a, b)) {
-        ratio = ratio_[at(l - 1, a)];  // the same path
+      if (basis_.is_out(l, a, b)) {  // the same path
+        wanted_[at(l, b)] = wanted_[at(l - 1, a)];
+        ratio_[at(l, b)] = ratio_[at(l - 1, a)];
       } else {
-        const double value = products_.into[at(l, b)] * products_.onward[at(l, b)];
-        // Not 1 − 0/0 or 1 − x/value²: the square may be out of range.
-        ratio = 1 - rate_ * (flow(l, a, b) - rest_[at(l, b)]) / value / value;
+        find_ratio(l, a, b);
       }
-      summary_.least_ratio = std::min(summary_.least_ratio, ratio);
-      summary_.largest_ratio = std::max(summary_.largest_ratio, ratio);
-      if (ratio >= min_ratio_ && std::isfinite(ratio)) continue;
-      summary_.singular.push_back({l, b, ratio});
+      const double wanted = wanted_[at(l, b)];
+      summary_.least_ratio = std::min(summary_.least_ratio, wanted);
+      summary_.largest_ratio = std::max(summary_.largest_ratio, wanted);
+      if (!is_regular(wanted)) summary_.singular.push_back({l, b, wanted});
     }
+  }
+
+  bool is_regular(double ratio) const {
+    return ratio >= options_.min_ratio && std::isfinite(ratio);
+  }
+
+  void find_ratio(Index l, Index a, Index b) {
+    const Index path = basis_.number(l, a, b);
+    const KeptMoment<T> first(m_.first_moment, 0, path);
+    const KeptMoment<T> second(m_.second_moment, 0, path);
+    // Not 1 − 0/0 or 1 − x/value²: the square may be out of range.
+    const double of_path = value(l, b);
+    const double wanted = 1 - update_(path, flow(l, a, b) - rest_[at(l, b)], of_path) / of_path;
+    wanted_[at(l, b)] = wanted;
+    double& ratio = ratio_[at(l, b)];
+    ratio = wanted;
+    if (is_regular(wanted)) return;
+    if (options_.clips && std::isfinite(wanted)) {
+      ratio = options_.min_ratio;
+      return;
+    }
+    ratio = 1;
+    first.restore();
+    second.restore();
   }
 
   void compare_sums(Index l) {
@@ -116,38 +170,42 @@ class ReluStep {
           w(a, b) = static_cast<T>(w(a, b) * ratio_[at(l - 1, a)] / ratio);
         } else {
           const double factor = into * products_.onward[at(l, b)];
-          const double by = rate_ * gradient(l, a, b) / factor / factor;
+          const double by = update_(basis_.number(l, a, b), gradient(l, a, b), factor) / factor;
           w(a, b) = static_cast<T>((w(a, b) - by) / ratio);
         }
       }
     });
   }
 
-  double rate_;
-  double min_ratio_;
+  const StepOptions& options_;
   const ReluBasis& basis_;
   const ReluLayers& layers_;
-  const ReluMatrices<T>& weights_;
-  const ReluMatrices<const T>& gradients_;
+  const ReluStepMatrices<T>& m_;
+  const Update& update_;
   int threads_;
   ReluProducts products_;
   PooledVector<double> rest_;
-  PooledVector<double> ratio_;
+  PooledVector<double> wanted_;  // R by node, as the step asks for it
+  PooledVector<double> ratio_;   // as it is made
   ReluStepSummary summary_;
 };
 
 }  // namespace
 
 template <class T>
-ReluStepSummary step(double rate, double min_ratio, const ReluBasis& basis,
-                     const ReluMatrices<T>& weights, const ReluMatrices<const T>& gradients,
-                     int threads) {
-  return ReluStep<T>(rate, min_ratio, basis, weights, gradients, threads).run();
+ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
+                     const ReluStepMatrices<T>& matrices, int threads) {
+  if (keeps_moments(options.optimizer)) {
+    const ReluAdam<T> update{{options, matrices.first_moment, matrices.second_moment}};
+    return ReluStep<T, ReluAdam<T>>(options, basis, matrices, update, threads).run();
+  }
+  const ReluDescent update{options.rate};
+  return ReluStep<T, ReluDescent>(options, basis, matrices, update, threads).run();
 }
 
-template ReluStepSummary step(double, double, const ReluBasis&, const ReluMatrices<float>&,
-                              const ReluMatrices<const float>&, int);
-template ReluStepSummary step(double, double, const ReluBasis&, const ReluMatrices<double>&,
-                              const ReluMatrices<const double>&, int);
+template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<float>&,
+                              int);
+template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<double>&,
+                              int);
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernel/parallel.hpp"
+#include "paths/adam_step.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -32,51 +33,6 @@ class Descent {
  private:
   const StepOptions& options_;
   MatrixView<T> first_;
-};
-
-template <class T>
-class Adam {
- public:
-  Adam(const StepOptions& options, const StepMatrices<T>& matrices)
-      : options_(options),
-        first_(matrices.first_moment),
-        second_(matrices.second_moment),
-        first_correction_(1 - std::pow(options.beta1, static_cast<double>(options.number))),
-        second_correction_(1 - std::pow(options.beta2, static_cast<double>(options.number))) {}
-
-  double operator()(Index row, Index col, double gradient, double value) const {
-    const double g = options_.gradient_factor * gradient;
-    const double m = options_.beta1 * first_(row, col) + (1 - options_.beta1) * g;
-    const double v = options_.beta2 * second_(row, col) + (1 - options_.beta2) * g * g;
-    first_(row, col) = static_cast<T>(m);
-    second_(row, col) = static_cast<T>(v);
-    const double step = options_.rate * (m / first_correction_) /
-                        (std::sqrt(v / second_correction_) + options_.epsilon);
-    return options_.decay == 0 ? step : step + options_.rate * options_.decay * value;
-  }
-
- private:
-  const StepOptions& options_;
-  MatrixView<T> first_;
-  MatrixView<T> second_;
-  double first_correction_;
-  double second_correction_;
-};
-
-// The old value of a moment, for a column that turns out not to move.
-template <class T>
-class Kept {
- public:
-  Kept(MatrixView<T> moment, Index row, Index col)
-      : at_(moment.data == nullptr ? nullptr : &moment(row, col)), value_(at_ ? *at_ : T{0}) {}
-
-  void restore() const {
-    if (at_ != nullptr) *at_ = value_;
-  }
-
- private:
-  T* at_;
-  T value_;
 };
 
 template <class T, class Update>
@@ -160,8 +116,8 @@ class PathStep {
       summary_.inconsistency =
           std::max(summary_.inconsistency, std::abs(column.queries - keys) / column.size);
     }
-    const Kept<T> first(m_.first_moment, row, c);
-    const Kept<T> second(m_.second_moment, row, c);
+    const KeptMoment<T> first(m_.first_moment, row, c);
+    const KeptMoment<T> second(m_.second_moment, row, c);
     const double gradient = (m_.grad_wq(row, c) - column.others / column.q) / column.k;
     column.ratio = 1 - update_(row, c, gradient, column.q * k) / column.q / column.k;
     if (column.q == 0 || k == 0) column.ratio = std::numeric_limits<double>::quiet_NaN();
@@ -290,7 +246,8 @@ template <class T>
 StepSummary step(const StepOptions& options, const Skeleton& skeleton,
                  const StepMatrices<T>& matrices, int threads) {
   if (keeps_moments(options.optimizer)) {
-    return step_by(options, skeleton, matrices, Adam<T>(options, matrices), threads);
+    return step_by(options, skeleton, matrices,
+                   AdamStep<T>(options, matrices.first_moment, matrices.second_moment), threads);
   }
   return step_by(options, skeleton, matrices, Descent<T>(options, matrices), threads);
 }

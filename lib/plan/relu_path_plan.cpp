@@ -38,9 +38,8 @@ void require_relu_options(const StepOptions& options) {
           "rate is out of range, expected a finite number > 0");
   require(options.min_ratio > 0 && std::isfinite(options.min_ratio),
           "min_ratio is out of range, expected a finite number > 0");
-  require(
-      options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0 && !options.clips,
-      "steps of ReLU networks have neither factor, momentum, decay nor clipping");
+  require(options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0,
+          "steps of ReLU networks have neither factor, momentum nor decay");
 }
 
 }  // namespace
@@ -137,8 +136,8 @@ class ReluPathPlan<T>::Impl {
       problems_.for_each([&](Index problem, int threads) {
         const auto at = static_cast<std::size_t>(problem);
         const ReluBasis basis(layers_, skeletons[at]);
-        summaries[at] = attn::step<T>(options.rate, options.min_ratio, basis, of(weights, problem),
-                                      of(gradients, problem), threads);
+        summaries[at] =
+            attn::step<T>(options, basis, {of(weights, problem), of(gradients, problem)}, threads);
       });
       return summaries;
     });

@@ -118,18 +118,22 @@ class Steps(PathsTest):
             if all(np.abs(g).max() > 0 for g in gradients_of(w, x, target)):
                 return w, x, target
 
+    def values_and_gradients(self, sizes, w, x, target, rule="largest"):
+        """Of the basis paths: the paths, their values v, and dL/dv by least squares in the structure vectors."""
+        paths = basis(sizes, *(cyclic(sizes) if rule == "cyclic" else largest(sizes, w)))
+        values = np.array([value(w, path) for path in paths], float)
+        flow = np.concatenate([(a * b).ravel() for a, b in zip(w, gradients_of(w, x, target))])
+        return paths, values, np.linalg.lstsq(structure(sizes, paths).T, flow, rcond=None)[0] / values
+
     def test_step_on_the_values(self):
         """Against v - rate dL/dv, with dL/dv by least squares in the structure vectors."""
         random = np.random.default_rng(31)
         for sizes in SIZES:
             for rule in ("cyclic", "largest"):
                 w, x, target = self.problem(random, sizes)
-                into, out = cyclic(sizes) if rule == "cyclic" else largest(sizes, w)
-                paths = basis(sizes, into, out)
-                before = np.array([value(w, path) for path in paths], float)
+                into, _ = cyclic(sizes) if rule == "cyclic" else largest(sizes, w)
+                paths, before, of_values = self.values_and_gradients(sizes, w, x, target, rule)
                 g = gradients_of(w, x, target)
-                flow = np.concatenate([(a * b).ravel() for a, b in zip(w, g)])
-                of_values = np.linalg.lstsq(structure(sizes, paths).T, flow, rcond=None)[0] / before
                 rate = 0.1 * np.min(np.abs(before)) / (1 + np.max(np.abs(of_values)))
                 found = self.stepped(w, g, f"--skeleton={rule}", f"--rate={float(rate)!r}")
                 self.assertEqual([name for name in found if name.startswith("grad")], [])
@@ -221,16 +225,101 @@ class Steps(PathsTest):
             left = {"w1", "w2", "skeleton_in", "skeleton_out", "layer_sizes"} | (results & {"basis_path"})
             self.assertEqual(set(found), left)
 
+    def test_adam_on_the_values(self):
+        """Three steps; the state travels in the bundle."""
+        random = np.random.default_rng(37)
+        for sizes in SIZES:
+            w, x, target = self.problem(random, sizes)
+            paths, values, _ = self.values_and_gradients(sizes, w, x, target)
+            into, out = largest(sizes, w)
+            m, v = np.zeros(len(paths)), np.zeros(len(paths))
+            bundle = {f"w{l}": matrix for l, matrix in enumerate(w, 1)}
+            for step in (1, 2, 3):
+                now = matrices(bundle)
+                flow = np.concatenate([(a * b).ravel() for a, b in zip(now, gradients_of(now, x, target))])
+                gradient = np.linalg.lstsq(structure(sizes, paths).T, flow, rcond=None)[0] / values
+                m, v = 0.9 * m + 0.1 * gradient, 0.99 * v + 0.01 * gradient ** 2
+                values = values - 0.001 * m / (1 - 0.9 ** step) / (np.sqrt(v / (1 - 0.99 ** step)) + 1e-4)
+                self.write("step.h5", **bundle,
+                           **{f"grad_w{l}": g for l, g in enumerate(gradients_of(now, x, target), 1)})
+                bundle = self.paths("step", RELU, "step.h5", "--optimizer=si-adam", "--rate=0.001", "--beta2=0.99",
+                                    "--epsilon=1e-4", *(["--skeleton=largest"] if step == 1 else [])).bundle()
+                self.assertEqual(bundle["si_adam_step"], step)
+                found = np.array([value(matrices(bundle), path) for path in paths], float)
+                # The plain gradients are right to some 1e-14, beside an epsilon of 1e-4.
+                self.assert_near("values", found, values, 1e-9 * (1 + np.abs(values)))
+                self.assert_near("m", bundle["si_adam_m"], m, 1e-10 * (1 + np.abs(m)))
+                self.assert_near("v", bundle["si_adam_v"], v, 1e-10 * (1 + v))
+            for l, b in hidden(sizes):
+                self.assertEqual(bundle["skeleton_in"][hidden(sizes).index((l, b))], into[l, b])
+                self.assertEqual(bundle["skeleton_out"][hidden(sizes).index((l, b))], out[l, b])
+
+    def test_state_that_does_not_fit(self):
+        random = np.random.default_rng(38)
+        w, x, target = self.problem(random, (3, 4, 2))
+        gradients = {f"grad_w{l}": g for l, g in enumerate(gradients_of(w, x, target), 1)}
+        self.stepped(w, list(gradients.values()), "--rate=1e-9")
+        state = self.paths("step", RELU, "step.h5", "--rate=1e-9", "--optimizer=si-adam").bundle()
+        adam = ["step", RELU, "--rate=1e-9", "--optimizer=si-adam", "bad.h5"]
+        cases = {
+            "si_adam_m has shape (3), expected (16)": {"si_adam_m": np.ones(3)},
+            "si_adam_v has -1": {"si_adam_v": np.where(np.arange(16) == 5, -1.0, 1.0)},
+            "si_adam_step is 0, expected how many steps were made": {"si_adam_step": 0},
+        }
+        for says, change in cases.items():
+            self.write("bad.h5", **state | gradients | change)
+            self.refused("basis-paths", *adam, status=3, says=[says])
+        self.write("bad.h5", **{name: state[name] for name in state if name != "si_adam_v"}, **gradients)
+        self.refused("basis-paths", *adam, status=3, says=["si_adam_v"])
+        self.write("bad.h5", **state)
+        self.refused("basis-paths", "values", RELU, "--skeleton=largest", "bad.h5", status=3,
+                     says=["has si_adam_m, which belongs to a skeleton that would be replaced"])
+        self.write("bad.h5", **{name: state[name] for name in state if "skeleton" not in name}, **gradients)
+        self.refused("basis-paths", *adam, status=3, says=["belongs to a skeleton that is missing"])
+
+    def test_singular_nodes_are_skipped_or_clipped(self):
+        random = np.random.default_rng(39)
+        sizes, seen = (3, 4, 3, 2), 0
+        for _ in range(3):
+            w, x, target = self.problem(random, sizes)
+            paths, before, gradient = self.values_and_gradients(sizes, w, x, target)
+            rate = 30 / np.abs(gradient).max()
+            free = before - rate * gradient
+            into, out = largest(sizes, w)
+            through = {(l, b): next(n for n, path in enumerate(paths)
+                                    if path[l] == b and path[l - 1] == into[l, b] and path[l + 1] == out[l, b])
+                       for l, b in hidden(sizes)}
+            singular = [node for node, n in through.items() if free[n] / before[n] < 0.5]
+            seen += len(singular)
+            for choice in ("skip", "clip"):
+                more = ["--skeleton=largest", f"--rate={float(rate)!r}", "--min-ratio=0.5", f"--on-singular={choice}"]
+                self.stepped(w, gradients_of(w, x, target), *more)
+                run = self.run_tool("basis-paths", "step", RELU, "step.h5", *more, "-o", "s.h5", "--force",
+                                    "--json=s.json")
+                want = free.copy()
+                for node in singular:
+                    want[through[node]] = before[through[node]] * (0.5 if choice == "clip" else 1)
+                found = np.array([value(matrices(self.read("s.h5")), path) for path in paths], float)
+                self.assert_near("values", found, want, 1e-11 * (1 + np.abs(want)))
+                result = self.read_json("s.json")["result"]
+                listed = result["networks"][0]["singular"]
+                self.assertEqual([(node["layer"], node["node"]) for node in listed], singular)
+                self.assertEqual(result["singular"], len(singular))
+                fate = "clipped" if choice == "clip" else "left as before"
+                if singular:
+                    self.assertIn(f"(--min-ratio) or not finite: {len(singular)} {fate}\n", run.err)
+                    self.assertIn(f"singular nodes: {len(singular)} {fate}", run.err)
+        self.assertGreater(seen, 3)
+
     def test_step_refuses(self):
         random = np.random.default_rng(35)
         w, x, target = self.problem(random, (3, 4, 2))
         self.stepped(w, gradients_of(w, x, target), "--rate=1e-9")
         cases = [
             ([], 2, "step requires --rate ETA"),
-            (["--rate=1", "--optimizer=adam"], 2, "--network relu has --optimizer si-sgd only"),
-            (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--network relu has --optimizer si-sgd only"),
-            (["--rate=1", "--on-singular=skip"], 2, "--network relu has --on-singular error only"),
-            (["--rate=1", "--beta1=0.5"], 2, "--beta1 is not for --network relu"),
+            (["--rate=1", "--optimizer=adam"], 2, "--network relu has --optimizer si-sgd and si-adam only"),
+            (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--network relu has --optimizer si-sgd and si-adam only"),
+            (["--rate=1", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
         ]
         for more, status, says in cases:
             self.refused("basis-paths", "step", RELU, *more, "step.h5", status=status, says=[says])
@@ -242,7 +331,7 @@ class Steps(PathsTest):
         self.assertIn(4, [run.status for run in done])
         said = next(run.err for run in done if run.status == 4)
         self.assertRegex(said, r"h5:/w1: node \d of layer 1 has ratio R = -.*; in \d of 4 hidden nodes R is below")
-        self.assertIn("hint: a smaller --rate, or --skeleton largest", said)
+        self.assertIn("hint: a smaller --rate, --skeleton largest, or --on-singular skip or clip", said)
         self.refused("basis-paths", "step", RELU, "--rate=1", "step.h5", "--map=w1=w1,w2=v2", status=3,
                      says=["v2"])
         self.write("few.h5", w1=w[0], w2=w[1], grad_w1=w[0])

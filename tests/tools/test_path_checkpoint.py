@@ -60,7 +60,8 @@ class PathCheckpoints(CheckpointTest):
         ["reconstruct", "--paths", "all", "--memory", "39K"],
         ["reconstruct", "--paths", "0,1,2;3,4,5;6,7,8", "--memory", "30K"],
     ]
-    NETWORKS = [["identify"], ["values"], ["rescale"], ["step", "--rate", "1e-5"]]
+    NETWORKS = [["identify"], ["values"], ["rescale"], ["step", "--rate", "1e-5"],
+                ["step", "--rate", "1", "--optimizer", "si-adam", "--on-singular", "skip"]]
 
     def cases(self):
         network = ["--network", "relu"]

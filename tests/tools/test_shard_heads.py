@@ -205,7 +205,8 @@ class Paths(ShardTest):
                    **{f"{of}w{n}": draw.normal(size=(5, *size)) for of in ("", "grad_") for n, size in enumerate(sizes, 1)})
         self.run_tool("basis-paths", "values", "--network", "relu", "nets.h5", "-q", "-o", "values.h5", "--force")
         cases = [("identify", "nets.h5", "--skeleton", "largest"), ("values", "nets.h5"), ("rescale", "nets.h5"),
-                 ("reconstruct", "values.h5"), ("step", "nets.h5", "--rate", "1e-6")]
+                 ("reconstruct", "values.h5"), ("step", "nets.h5", "--rate", "1e-6"),
+                 ("step", "nets.h5", "--rate", "1e-6", "--optimizer", "si-adam")]
         for verb, source, *options in cases:
             arguments = ["--network", "relu", source, *options, "-q"]
             self.run_tool("basis-paths", verb, *arguments, "-o", "whole.h5", "--force")

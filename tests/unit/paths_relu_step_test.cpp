@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,6 +31,20 @@ std::vector<Matrix<double>> live_network(const ReluLayers& layers, const ReluLos
   return weights;
 }
 
+StepOptions with_rate(double rate) {
+  StepOptions options;
+  options.rate = rate;
+  return options;
+}
+
+// Both moments, by basis path.
+struct PathNumbers {
+  Matrix<double> first;
+  Matrix<double> second;
+  explicit PathNumbers(Index rank) : first(1, rank), second(1, rank) {}
+  bool operator==(const PathNumbers&) const = default;
+};
+
 // A network whose skeleton, by the largest paths, is not near 0.
 struct ReluProblem {
   ReluLayers layers;
@@ -55,9 +70,18 @@ struct ReluProblem {
     return found;
   }
 
-  ReluStepSummary move(std::vector<Matrix<double>>& start, double rate, int threads = 1) const {
+  ReluStepSummary move(std::vector<Matrix<double>>& start, const StepOptions& options,
+                       PathNumbers* moments = nullptr) const {
     const std::vector<Matrix<double>> gradients = loss.gradients(start);
-    return step(rate, 1e-3, basis, views(start), const_views(gradients), threads);
+    ReluStepMatrices<double> matrices = {views(start), const_views(gradients)};
+    if (moments != nullptr) {
+      matrices.first_moment = moments->first.view();
+      matrices.second_moment = moments->second.view();
+    }
+    return step(options, basis, matrices, 1);
+  }
+  ReluStepSummary move(std::vector<Matrix<double>>& start, double rate) const {
+    return move(start, with_rate(rate));
   }
 };
 
@@ -82,9 +106,10 @@ std::vector<long double> solved(std::vector<std::vector<long double>> m) {
 }
 
 // ∂L/∂v by the normal equations of W ∂L/∂W = Σ v ∂L/∂v, in the structure vectors of the basis.
-std::vector<long double> plain_gradients(const ReluProblem& problem) {
+std::vector<long double> plain_gradients(const ReluProblem& problem,
+                                         const std::vector<Matrix<double>>& weights) {
   const std::vector<Sizes> paths = basis_of(problem.basis);
-  const std::vector<Matrix<double>> gradients = problem.loss.gradients(problem.weights);
+  const std::vector<Matrix<double>> gradients = problem.loss.gradients(weights);
   std::vector<std::vector<long double>> system;
   for (const Sizes& path : paths) {
     std::vector<long double> row;
@@ -98,16 +123,29 @@ std::vector<long double> plain_gradients(const ReluProblem& problem) {
     long double right = 0;
     for (std::size_t l = 1; l < path.size(); ++l) {
       right += static_cast<long double>(gradients[l - 1](path[l - 1], path[l])) *
-               problem.weights[l - 1](path[l - 1], path[l]);
+               weights[l - 1](path[l - 1], path[l]);
     }
     row.push_back(right);
     system.push_back(std::move(row));
   }
   std::vector<long double> found = solved(std::move(system));
   for (std::size_t n = 0; n < paths.size(); ++n) {
-    found[n] /= relu_path_value(problem.weights, paths[n]);
+    found[n] /= relu_path_value(weights, paths[n]);
   }
   return found;
+}
+
+std::vector<long double> plain_gradients(const ReluProblem& problem) {
+  return plain_gradients(problem, problem.weights);
+}
+
+// The number of the skeleton's path through a node.
+std::size_t path_through(const ReluBasis& basis, const SingularNode& node) {
+  Index layer = node.layer;
+  Index at = node.node;
+  // The weight into a node that is also out of one has that one's path.
+  while (basis.is_out(layer, basis.in_of(layer, at), at)) at = basis.in_of(layer--, at);
+  return static_cast<std::size_t>(basis.number(layer, basis.in_of(layer, at), at));
 }
 
 double size_of(const std::vector<long double>& numbers) {
@@ -230,10 +268,12 @@ TEST_CASE("a step on a ReLU network in float32, and with more threads") {
   const std::vector<Matrix<float>> gradients = problem.loss.gradients(single);
   std::vector<Matrix<double>> same;
   for (const Matrix<float>& gradient : gradients) same.emplace_back(gradient);
-  const ReluStepSummary wide = step(1e-4, 1e-3, problem.basis, views(one), const_views(same), 1);
-  step(1e-4, 1e-3, problem.basis, views(more), const_views(same), 3);
+  const StepOptions options = with_rate(1e-4);
+  const ReluStepSummary wide =
+      step<double>(options, problem.basis, {views(one), const_views(same)}, 1);
+  step<double>(options, problem.basis, {views(more), const_views(same)}, 3);
   const ReluStepSummary narrow =
-      step(1e-4, 1e-3, problem.basis, views(single), const_views(gradients), 2);
+      step<float>(options, problem.basis, {views(single), const_views(gradients)}, 2);
   CHECK(wide.least_ratio == narrow.least_ratio);
   REQUIRE(wide.singular.empty());
   for (std::size_t l = 0; l < one.size(); ++l) {
@@ -242,23 +282,124 @@ TEST_CASE("a step on a ReLU network in float32, and with more threads") {
   }
 }
 
-TEST_CASE("a ReLU network with a singular node does not move") {
+TEST_CASE("the skeleton's path through a singular node stays or is clipped, and the others move") {
+  int singular = 0;
+  for (const Sizes& sizes : relu_sizes()) {
+    for (const bool clips : {false, true}) {
+      ReluProblem problem(sizes, 15);
+      const std::vector<long double> gradients = plain_gradients(problem);
+      const std::vector<double> before = problem.values(problem.weights);
+      StepOptions options = with_rate(20 / (1 + size_of(gradients)));
+      options.clips = clips;
+      options.min_ratio = 0.25;
+      std::vector<Matrix<double>> moved = problem.weights;
+      const ReluStepSummary summary = problem.move(moved, options);
+      std::vector<long double> want;
+      for (std::size_t n = 0; n < before.size(); ++n) {
+        want.push_back(before[n] - options.rate * gradients[n]);
+      }
+      for (const SingularNode& node : summary.singular) {
+        const std::size_t path = path_through(problem.basis, node);
+        CHECK(node.ratio < 0.25);
+        CHECK(node.ratio == doctest::Approx(static_cast<double>(1 - options.rate * gradients[path] /
+                                                                        before[path])));
+        want[path] = clips ? 0.25 * before[path] : before[path];
+        ++singular;
+      }
+      const std::vector<double> after = problem.values(moved);
+      for (std::size_t n = 0; n < before.size(); ++n) {
+        CHECK(std::abs(after[n] - want[n]) <= 1e-12 * (1 + std::abs(want[n])));
+      }
+      CHECK(summary.singular.empty() == (summary.least_ratio >= 0.25));
+    }
+  }
+  CHECK(singular > 10);
+}
+
+TEST_CASE("a ReLU network does not move if a path of its skeleton has the value 0") {
   ReluProblem problem({3, 4, 3, 2}, 15);
   std::vector<Matrix<double>> weights = problem.weights;
-  ReluStepSummary summary = problem.move(weights, 1e3);
-  REQUIRE(!summary.singular.empty());
-  CHECK(weights == problem.weights);
-  CHECK(summary.singular.front().ratio < 1e-3);
-  CHECK(summary.least_ratio <= summary.singular.front().ratio);
-  const Index row = problem.basis.in_of(1, 2);
-  weights[0](row, 2) = 0;
+  weights[0](problem.basis.in_of(1, 2), 2) = 0;
   const std::vector<Matrix<double>> before = weights;
-  summary = problem.move(weights, 1e-9);
+  StepOptions options = with_rate(1e-9);
+  options.optimizer = Optimizer::si_adam;
+  PathNumbers moments(problem.layers.rank());
+  const PathNumbers none = moments;
+  for (const bool clips : {false, true}) {
+    options.clips = clips;
+    const ReluStepSummary summary = problem.move(weights, options, &moments);
+    REQUIRE(!summary.singular.empty());
+    CHECK(summary.singular.front().layer == 1);
+    CHECK(summary.singular.front().node == 2);
+    CHECK(std::isnan(summary.singular.front().ratio));
+    CHECK(weights == before);
+    CHECK(moments == none);
+  }
+}
+
+TEST_CASE("si_adam on a ReLU network is Adam on the values of its basis paths") {
+  for (const Sizes& sizes : relu_sizes()) {
+    ReluProblem problem(sizes, 17);
+    StepOptions options = with_rate(1e-3);
+    options.optimizer = Optimizer::si_adam;
+    const auto rank = static_cast<std::size_t>(problem.layers.rank());
+    PathNumbers moments(problem.layers.rank());
+    std::vector<long double> first(rank, 0);
+    std::vector<long double> second(rank, 0);
+    std::vector<Matrix<double>> moved = problem.weights;
+    for (options.number = 1; options.number <= 3; ++options.number) {
+      const std::vector<long double> gradients = plain_gradients(problem, moved);
+      const std::vector<double> before = problem.values(moved);
+      REQUIRE(problem.move(moved, options, &moments).singular.empty());
+      const std::vector<double> after = problem.values(moved);
+      for (std::size_t n = 0; n < rank; ++n) {
+        first[n] = 0.9L * first[n] + 0.1L * gradients[n];
+        second[n] = 0.999L * second[n] + 0.001L * gradients[n] * gradients[n];
+        const long double m = first[n] / (1 - std::pow(0.9L, options.number));
+        const long double v = second[n] / (1 - std::pow(0.999L, options.number));
+        const long double want = before[n] - 1e-3L * m / (std::sqrt(v) + 1e-8L);
+        // The plain gradients have errors of 1e-14, which a small one feels beside epsilon.
+        CHECK(std::abs(after[n] - want) <= 1e-9L * (1 + std::abs(want)));
+        CHECK(std::abs(moments.first.values[n] - first[n]) <= 1e-12L * (1 + std::abs(first[n])));
+        CHECK(std::abs(moments.second.values[n] - second[n]) <= 1e-12L * (1 + second[n]));
+      }
+    }
+  }
+}
+
+TEST_CASE("si_adam of rescaled ReLU networks has the same moments and values") {
+  for (const Sizes& sizes : relu_sizes()) {
+    ReluProblem problem(sizes, 18);
+    StepOptions options = with_rate(1e-3);
+    options.optimizer = Optimizer::si_adam;
+    std::vector<Matrix<double>> plain = problem.weights;
+    std::vector<Matrix<double>> scaled = problem.weights;
+    rescale_nodes(problem.layers, random_factors(problem, true), false, views(scaled), 1);
+    PathNumbers of_plain(problem.layers.rank());
+    PathNumbers of_scaled = of_plain;
+    for (options.number = 1; options.number <= 5; ++options.number) {
+      problem.move(plain, options, &of_plain);
+      problem.move(scaled, options, &of_scaled);
+    }
+    CHECK(of_plain == of_scaled);
+    CHECK(problem.values(plain) == problem.values(scaled));
+    CHECK(problem.values(plain) != problem.values(problem.weights));
+  }
+}
+
+TEST_CASE("the moments of a path that stays do not change") {
+  ReluProblem problem({3, 4, 3, 2}, 19);
+  StepOptions options = with_rate(1e3);
+  options.optimizer = Optimizer::si_adam;
+  PathNumbers moments(problem.layers.rank());
+  std::vector<Matrix<double>> weights = problem.weights;
+  const ReluStepSummary summary = problem.move(weights, options, &moments);
   REQUIRE(!summary.singular.empty());
-  CHECK(summary.singular.front().layer == 1);
-  CHECK(summary.singular.front().node == 2);
-  CHECK(!std::isfinite(summary.singular.front().ratio));
-  CHECK(weights == before);
+  for (const SingularNode& node : summary.singular) {
+    CHECK(moments.second.values[path_through(problem.basis, node)] == 0);
+  }
+  CHECK(std::count(moments.second.values.begin(), moments.second.values.end(), 0) <
+        problem.layers.rank());
 }
 
 TEST_CASE("gradients that no loss of the output has are seen") {
@@ -267,6 +408,6 @@ TEST_CASE("gradients that no loss of the output has are seen") {
   gradients[0](0, 1) += 1;
   std::vector<Matrix<double>> weights = problem.weights;
   const ReluStepSummary summary =
-      step(1e-6, 1e-3, problem.basis, views(weights), const_views(gradients), 1);
+      step<double>(with_rate(1e-6), problem.basis, {views(weights), const_views(gradients)}, 1);
   CHECK(summary.inconsistency > 1e-3);
 }

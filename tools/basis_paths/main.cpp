@@ -26,8 +26,8 @@ void declare_basis(cli::Declaration& d) {
       "Takes the paths of ReLU networks without biases instead: relu(x w1), relu(... w2), ..., "
       "the last without relu. Their weights w1 (..., n0, n1), w2 (..., n1, n2), ... have leading "
       "axes for independent networks. cyclic then is, of node b, node b mod n of the layer "
-      "before and of that after; largest is the path of largest magnitude. The only optimizer "
-      "is si-sgd.");
+      "before and of that after; largest is the path of largest magnitude. The optimizers "
+      "are si-sgd and si-adam.");
   d.only_with({"identify", "values", "reconstruct", "rescale", "step", "check"});
   d.choice(
        "skeleton", {"cyclic", "largest"},
@@ -67,14 +67,17 @@ void declare_step(cli::Declaration& d) {
   d.number("rate", "ETA", "Learning rate.", Range::positive());
   with_step();
   d.number("min-ratio", "R",
-           "A column is singular if its skeleton's path after the step, divided by that before it, "
-           "is below R: the learning rate is too large for a path so close to 0.",
+           "A column, or a node of a network, is singular if its skeleton's path after the step, "
+           "divided by that before it, is below R: the learning rate is too large for a path so "
+           "close to 0.",
            {0, 1, true, true}, 1e-3);
   with_step();
-  d.choice("on-singular", {"error", "skip", "clip"},
-           "Handling of singular columns. error: nothing is written. skip: the column is "
-           "unchanged. clip: its ratio is set to --min-ratio.",
-           "error");
+  d.choice(
+      "on-singular", {"error", "skip", "clip"},
+      "Handling of singular columns and nodes. error: nothing is written. skip: the column, or "
+      "the skeleton's path through the node, is unchanged. clip: its ratio is set to "
+      "--min-ratio.",
+      "error");
   with_step();
   d.number("beta1", "B", "Decay rate of the first moments.", {0, 1, false, true}, 0.9);
   with_step();

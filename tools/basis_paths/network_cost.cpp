@@ -25,6 +25,8 @@ Index numbers_in_memory(const NetworkTask& task) {
   if (task.verb == "identify" || task.verb == "check") {
     return task.rule == SkeletonRule::largest ? layers.weights() : 0;
   }
+  const bool with_moments = task.verb == "step" && keeps_moments(task.step.optimizer);
+  if (with_moments) return 2 * layers.weights() + 2 * layers.rank();
   if (task.verb == "step" || task.verb == "rescale") return 2 * layers.weights();
   return layers.weights() + layers.rank() + 2 * layers.hidden();
 }
@@ -39,7 +41,10 @@ double result_bytes(const NetworkTask& task) {
   const auto nodes = static_cast<double>(layers.count() + 1);
   if (task.verb == "identify") return (rank * nodes + 2 * hidden) * int32_size;
   if (task.verb == "values") return (rank + hidden) * size + 2 * hidden * int32_size;
-  if (task.verb == "step") return weights * size + 2 * hidden * int32_size;
+  if (task.verb == "step") {
+    const bool with_moments = keeps_moments(task.step.optimizer);
+    return (weights + (with_moments ? 2 * rank : 0)) * size + 2 * hidden * int32_size;
+  }
   if (task.verb == "reconstruct") return weights * size;
   double numbers = 0;
   for (const io::InputDataset& dataset : task.datasets()) {
@@ -58,7 +63,7 @@ std::int64_t plan_network(const cli::Arguments& arguments, const NetworkTask& ta
   const ReluLayers& layers = task.layers();
   // Products, rests and ratios by node; the skeleton, and its copy as int64 where it is read.
   const std::int64_t bytes = numbers_in_memory(task) * number_bytes(task) +
-                             4 * layers.nodes() * double_bytes + 4 * layers.hidden() * index_bytes;
+                             5 * layers.nodes() * double_bytes + 4 * layers.hidden() * index_bytes;
   require_memory("one network of " + cli::counted(layers.weights(), "weight"), bytes,
                  arguments.memory);
   return bytes;

@@ -85,8 +85,8 @@ NetworkRun::NetworkRun(const cli::Arguments& given, const NetworkTask& what,
 void NetworkRun::create(const std::string& name, DType result_type) {
   const Shape own = task.own_shape(name);
   std::vector<std::string> labels = {"path", "layer"};
-  if (name == "basis_value") labels = {"path"};
-  if (own.size() == 1 && name != "basis_value") labels = {"hidden node"};
+  if (own.size() == 1) labels.pop_back();
+  if (name.starts_with("skeleton_")) labels = {"hidden node"};
   if (own.size() == 2 && name != "basis_path") labels = {"row", "column"};
   outputs.create(name, result_type, own, labels);
 }

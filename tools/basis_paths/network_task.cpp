@@ -44,18 +44,15 @@ ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what, F
 }
 
 void require_network_options(const cli::Arguments& arguments) {
-  for (const char* option : {"across-heads", "paths", "length", "beta1", "beta2", "epsilon"}) {
+  for (const char* option : {"across-heads", "paths", "length"}) {
     if (!arguments.declared(option) || !arguments.given(option)) continue;
     throw Error(Failure::usage, fmt::format("--{} is not for --network relu", option));
   }
   if (arguments.verb != "step") return;
-  if (arguments.text("optimizer") != "si-sgd") {
-    throw Error(Failure::usage, "--network relu has --optimizer si-sgd only");
+  const std::string optimizer = arguments.text("optimizer");
+  if (optimizer != "si-sgd" && optimizer != "si-adam") {
+    throw Error(Failure::usage, "--network relu has --optimizer si-sgd and si-adam only");
   }
-  if (arguments.text("on-singular") != "error") {
-    throw Error(Failure::usage, "--network relu has --on-singular error only");
-  }
-  if (!arguments.given("rate")) throw Error(Failure::usage, "step requires --rate ETA");
 }
 
 bool NetworkTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -76,8 +73,9 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
     }
   }
   if (verb == "step") {
-    rate = arguments.number("rate").value();
-    min_ratio = arguments.number("min-ratio").value();
+    step = read_step_options(arguments);
+    stops = stops_at_singular(arguments);
+    for (const std::string& moment : stored_moments(bundle, step)) take(moment);
     for (const std::string& name : weights_names("grad_w")) take(name);
   }
   if (verb == "rescale") {
@@ -172,10 +170,13 @@ void NetworkTask::take_skeleton(const cli::Arguments& arguments) {
     return;
   }
   if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
+  if (verb != "check") refuse_moments(bundle, stored, arguments);
 }
 
 Shape NetworkTask::own_shape(const std::string& name) const {
-  if (name == "basis_value") return {layers().rank()};
+  if (name == "basis_value" || name == "si_adam_m" || name == "si_adam_v") {
+    return {layers().rank()};
+  }
   if (name == "basis_path") return {layers().rank(), layers().count() + 1};
   for (Index l = 1; l <= layers().count(); ++l) {
     if (name != weights_name(l) && name != weights_name(l, "grad_w")) continue;
@@ -260,6 +261,11 @@ RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
   if (verb == "step") {
     // New weights have other gradients.
     for (const std::string& name : weights_names("grad_w")) effect.replaced.insert(name);
+    if (keeps_moments(step.optimizer)) {
+      for (const char* part : {"m", "v", "step"}) {
+        effect.replaced.insert(state_name(step.optimizer, part));
+      }
+    }
   }
   if (verb == "rescale") {
     for (const std::string& name : weights_names("grad_w")) {

@@ -56,8 +56,8 @@ struct NetworkTask {
   PathProblems input;
   bool f64 = false;
   SkeletonRule rule = SkeletonRule::cyclic;
-  double rate = 0;  ///< for `step`
-  double min_ratio = 0;
+  StepOptions step;   ///< for `step`
+  bool stops = true;  ///< whether a singular node is an error
 
  private:
   void take_weights();

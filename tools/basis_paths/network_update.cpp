@@ -1,20 +1,15 @@
-// The verbs reconstruct, rescale and step of basis-paths --network relu.
+// The verbs reconstruct and rescale of basis-paths --network relu.
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "basis_paths/network_verbs.hpp"
-#include "basis_paths/path_verbs.hpp"
-#include "paths/relu_step.hpp"
 
 namespace attn::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Refuses a zero by which weights are divided.
 template <class T>
@@ -99,44 +94,6 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::string& prefix,
   run.put_matrices(part, prefix, problem, std::move(matrices));
 }
 
-template <class T>
-ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
-  const NetworkTask& task = run.task;
-  NetworkMatrices<T> weights(run, problem);
-  const NetworkMatrices<T> gradients(run, problem, "grad_w");
-  const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
-  run.require_skeleton(problem, skeleton, weights.views());
-  const ReluBasis basis(task.layers(), skeleton);
-  ReluStepSummary found;
-  run.report.compute([&] {
-    found = step(task.rate, task.min_ratio, basis, weights.matrices, gradients.views(),
-                 run.arguments.threads);
-  });
-  if (!found.singular.empty()) return found;
-  run.put_skeleton(part, problem, skeleton);
-  run.put_matrices(part, "w", problem, std::move(weights));
-  return found;
-}
-
-Json network_ratios(const ReluStepSummary& found) {
-  return {{"min", found.least_ratio}, {"max", found.largest_ratio}};
-}
-
-std::string singular_network_text(const NetworkTask& task, Index problem,
-                                  const ReluStepSummary& found) {
-  const SingularNode& first = found.singular.front();
-  const Operand& weights = *task.operand(NetworkTask::weights_name(first.layer));
-  const Shape& leading = task.input.leading;
-  return fmt::format(
-      "{}{}: node {} of layer {} has ratio R = {:.3g}; in {} of {} hidden nodes R is below {} "
-      "(--min-ratio) or not finite",
-      weights.dataset.address(),
-      leading.empty() ? ""
-                      : fmt::format(", network [{}]", fmt::join(unravel(problem, leading), ", ")),
-      first.node, first.layer, first.ratio, found.singular.size(), task.layers().hidden(),
-      task.min_ratio);
-}
-
 }  // namespace
 
 std::string reconstruct_from_paths(NetworkRun& run) {
@@ -165,48 +122,6 @@ std::string rescale_weights(NetworkRun& run) {
     }
   });
   return "hidden nodes rescaled";
-}
-
-std::string step_weights(NetworkRun& run) {
-  const NetworkTask& task = run.task;
-  plan_network(run.arguments, task);
-  run.create_matrices("w");
-  run.create_skeleton();
-  ReluStepSummary all;
-  Json networks = Json::array();
-  run.for_each_problem([&](Index problem) {
-    ReluStepSummary found;
-    run.in_parts(1, 1, found, [&](Index, Index, PathPart& part) {
-      found = task.f64 ? step_network<double>(run, problem, part)
-                       : step_network<float>(run, problem, part);
-      if (found.singular.empty()) return;
-      throw Error(Failure::numerical, singular_network_text(task, problem, found),
-                  task.rule == SkeletonRule::cyclic ? "a smaller --rate, or --skeleton largest"
-                                                    : "a smaller --rate");
-    });
-    all.least_ratio = std::min(all.least_ratio, found.least_ratio);
-    all.largest_ratio = std::max(all.largest_ratio, found.largest_ratio);
-    all.inconsistency = std::max(all.inconsistency, found.inconsistency);
-    networks.push_back({{"index", unravel(problem, task.input.leading)},
-                        {"ratio", network_ratios(found)},
-                        {"inconsistency", found.inconsistency}});
-  });
-  Json& result = run.report.result();
-  result["optimizer"] = optimizer_name(Optimizer::si_sgd);
-  result["ratio"] = network_ratios(all);
-  result["inconsistency"] = all.inconsistency;
-  result["networks"] = std::move(networks);
-  if (all.inconsistency > (task.f64 ? inconsistent<double> : inconsistent<float>)) {
-    run.report.warn(fmt::format(
-        "the gradients are not those of a loss of the output: the sums of gradient times "
-        "weight into and out of a hidden node differ by {:.2g} of their size",
-        all.inconsistency));
-  }
-  std::string text = optimizer_name(Optimizer::si_sgd);
-  if (all.least_ratio <= all.largest_ratio) {
-    text += fmt::format(", ratios {:.6g} to {:.6g}", all.least_ratio, all.largest_ratio);
-  }
-  return text;
 }
 
 }  // namespace attn::tools

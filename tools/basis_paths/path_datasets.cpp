@@ -59,9 +59,11 @@ void declare_results(cli::Declaration& d) {
           "paths",
           "identify, reconstruct, check: the number of paths of the list; in check d1^2 d2")
       .report_member("rescaled", "rescale: the names of the datasets that were scaled")
-      .report_member("optimizer, step, ratio, inconsistency, singular",
-                     "step: the optimizer, the number of the step, min and max of R, the relative "
-                     "difference of grad_wq wq and grad_wk wk, and the number of singular columns")
+      .report_member(
+          "optimizer, step, ratio, inconsistency, singular",
+          "step: the optimizer, the number of the step, min and max of R, the relative "
+          "difference of grad_wq wq and grad_wk wk, and the number of singular columns or "
+          "nodes")
       .report_member("weights, rank, expected_rank, path_instances",
                      "check: the number of weights, the rank of all paths, d2 (2 d1 - 1), and "
                      "S^2 d1^2 d2")
@@ -107,6 +109,8 @@ void declare_network_inputs(cli::Declaration& d) {
           "--network relu, reconstruct: the skeleton's weights into the hidden nodes. Others of "
           "the same signs give a rescaled network, which computes the same; the values of paths "
           "do not tell the signs")
+      .dataset("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
+               "--network relu, step: the state of si-adam, by basis path")
       .dataset("path", "(..., n, L + 1)",
                "--network relu, check: paths, each as one node of each layer");
 }
@@ -124,9 +128,13 @@ void declare_network_results(cli::Declaration& d) {
               "into the hidden nodes")
       .result("w1, w2, ...", "(..., n0, n1), (..., n1, n2)",
               "--network relu, reconstruct, rescale, step: the new weights")
-      .report_member("hidden, networks",
-                     "--network relu, step, check: the number of hidden nodes, and an array of the "
-                     "figures of each network, with index");
+      .result("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
+              "--network relu, step: the state of si-adam, by basis path")
+      .report_member(
+          "hidden, networks",
+          "--network relu, step, check: the number of hidden nodes, and an array of the "
+          "figures of each network, with index; in step, singular is an array of layer, node "
+          "and ratio");
 }
 
 }  // namespace

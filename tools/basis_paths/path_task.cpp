@@ -208,8 +208,12 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
     }
     rule = SkeletonRule::across_heads;
   }
+  if (verb != "check") refuse_moments(bundle, stored, arguments);
+}
+
+void refuse_moments(const io::InputBundle& bundle, bool stored, const cli::Arguments& arguments) {
   const std::string moments = state_name(Optimizer::si_adam, "m");
-  if (verb == "check" || !bundle.has(moments)) return;
+  if (!bundle.has(moments)) return;
   throw Error(
       Failure::input,
       fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,

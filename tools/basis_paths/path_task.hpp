@@ -112,13 +112,26 @@ struct PathTask {
   void take_exponents(const cli::Arguments& arguments);
   void take_path_list();
   void take_step(const cli::Arguments& arguments);
-  void take_state();
 
   std::vector<Operand> operands_;
 };
 
 const std::vector<std::string>& optimizer_names();
 std::string optimizer_name(Optimizer optimizer);
+
+/// The options of step. Throws Error(usage) for options that are missing or without effect.
+StepOptions read_step_options(const cli::Arguments& arguments);
+
+/// Whether a singular column or node is an error.
+bool stops_at_singular(const cli::Arguments& arguments);
+
+/// The moments of the optimiser that `bundle` holds, if it keeps such; `step` then gets the number
+/// of the step that comes next. Throws Error(input) if its state is not whole.
+std::vector<std::string> stored_moments(const io::InputBundle& bundle, StepOptions& step);
+
+/// Throws Error(input) if `bundle` has moments of si-adam: they belong to a skeleton that is
+/// missing or, `stored`, that would be replaced.
+void refuse_moments(const io::InputBundle& bundle, bool stored, const cli::Arguments& arguments);
 
 /// The name of a part ("m", "v", "step") of an optimiser's state: "si_adam_m".
 std::string state_name(Optimizer optimizer, const std::string& part);

@@ -23,7 +23,8 @@ std::string state_name(Optimizer optimizer, const std::string& part) {
   return (optimizer == Optimizer::adam ? "adam_" : "si_adam_") + part;
 }
 
-void PathTask::take_step(const cli::Arguments& arguments) {
+StepOptions read_step_options(const cli::Arguments& arguments) {
+  StepOptions step;
   const auto& names = optimizer_names();
   const auto at = std::find(names.begin(), names.end(), arguments.text("optimizer"));
   step.optimizer = static_cast<Optimizer>(at - names.begin());
@@ -43,20 +44,28 @@ void PathTask::take_step(const cli::Arguments& arguments) {
   step.beta2 = arguments.number("beta2").value();
   step.epsilon = arguments.number("epsilon").value();
   step.min_ratio = arguments.number("min-ratio").value();
-  stops = arguments.text("on-singular") == "error";
   step.clips = arguments.text("on-singular") == "clip";
-  take("grad_wq");
-  take("grad_wk");
-  if (keeps_moments(step.optimizer)) take_state();
+  return step;
 }
 
-void PathTask::take_state() {
+bool stops_at_singular(const cli::Arguments& arguments) {
+  return arguments.text("on-singular") == "error";
+}
+
+void PathTask::take_step(const cli::Arguments& arguments) {
+  step = read_step_options(arguments);
+  stops = stops_at_singular(arguments);
+  take("grad_wq");
+  take("grad_wk");
+  for (const std::string& moment : stored_moments(bundle, step)) take(moment);
+}
+
+std::vector<std::string> stored_moments(const io::InputBundle& bundle, StepOptions& step) {
+  if (!keeps_moments(step.optimizer)) return {};
   const std::string m = state_name(step.optimizer, "m");
   const std::string v = state_name(step.optimizer, "v");
   const std::string count = state_name(step.optimizer, "step");
-  if (!bundle.has(m) && !bundle.has(v) && !bundle.has(count)) return;
-  take(m);
-  take(v);
+  if (!bundle.has(m) && !bundle.has(v) && !bundle.has(count)) return {};
   const io::InputDataset dataset = bundle.dataset(count);
   require_path_type(dataset, true);
   if (!dataset.shape().empty()) {
@@ -69,6 +78,7 @@ void PathTask::take_state() {
                                             dataset.address(), made));
   }
   step.number = made + 1;
+  return {m, v};
 }
 
 }  // namespace attn::tools

@@ -11,6 +11,7 @@
 
 #include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
+#include "basis_paths/step_words.hpp"
 #include "common/bundles.hpp"
 #include "paths/rescale.hpp"
 
@@ -153,36 +154,15 @@ StepSummary step_head(PathRun& run, Index problem) {
   return found;
 }
 
-Json ratios(const StepSummary& found) {
-  return {{"min", found.least_ratio}, {"max", found.largest_ratio}};
-}
-
 Json head_json(const Shape& index, const StepSummary& found) {
   Json singular = Json::array();
   for (const SingularColumn& column : found.singular) {
     singular.push_back({{"column", column.col}, {"ratio", column.ratio}});
   }
   return {{"index", index},
-          {"ratio", ratios(found)},
+          {"ratio", ratios_json(found)},
           {"inconsistency", found.inconsistency},
           {"singular", std::move(singular)}};
-}
-
-// The number of singular columns that got the least ratio; the others have no finite ratio.
-std::size_t clipped_columns(const PathTask& task, const StepSummary& found) {
-  if (!task.step.clips) return 0;
-  return static_cast<std::size_t>(std::count_if(
-      found.singular.begin(), found.singular.end(),
-      [&](const SingularColumn& column) { return column.ratio < task.step.min_ratio; }));
-}
-
-// "1 clipped, 2 left as they are"
-std::string fate_text(const PathTask& task, const StepSummary& found) {
-  const std::size_t clipped = clipped_columns(task, found);
-  const std::size_t left = found.singular.size() - clipped;
-  std::string text = clipped > 0 ? fmt::format("{} clipped", clipped) : "";
-  if (left > 0) text += fmt::format("{}{} left as before", text.empty() ? "" : ", ", left);
-  return text;
 }
 
 std::string singular_text(const PathTask& task, Index problem, const StepSummary& found) {
@@ -202,7 +182,7 @@ void report_step(const PathTask& task, const StepSummary& all, const Json& heads
   if (keeps_moments(task.step.optimizer)) result["step"] = task.step.number;
   if (!task.has_skeleton()) return;
   result["singular"] = all.singular.size();
-  result["ratio"] = ratios(all);
+  result["ratio"] = ratios_json(all);
   result["inconsistency"] = all.inconsistency;
   result["heads"] = heads;
 }
@@ -266,12 +246,9 @@ std::string step_weights(PathRun& run) {
     const std::string text = singular_text(task, problem, found);
     if (task.stops) {
       report_step(task, all, heads, run.report);
-      throw Error(Failure::numerical, text,
-                  task.rule == SkeletonRule::cyclic || task.rule == SkeletonRule::across_heads
-                      ? "a smaller --rate, --skeleton largest, or --on-singular skip or clip"
-                      : "a smaller --rate, or --on-singular skip or clip");
+      throw Error(Failure::numerical, text, singular_hint(task.rule));
     }
-    run.report.warn(text + ": " + fate_text(task, found));
+    run.report.warn(text + ": " + fate_text(task.step, found));
   });
   report_step(task, all, heads, run.report);
   const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
@@ -281,15 +258,7 @@ std::string step_weights(PathRun& run) {
                     "of grad_wq wq and of grad_wk wk differ by {:.2g} of their size",
                     all.inconsistency));
   }
-  std::string text = optimizer_name(task.step.optimizer);
-  if (keeps_moments(task.step.optimizer)) text += fmt::format(", step {}", task.step.number);
-  if (task.has_skeleton() && all.least_ratio <= all.largest_ratio) {
-    text += fmt::format(", ratios {:.6g} to {:.6g}", all.least_ratio, all.largest_ratio);
-  }
-  if (!all.singular.empty()) {
-    text += ", singular columns: " + fate_text(task, all);
-  }
-  return text;
+  return step_text(task.step, all, "columns");
 }
 
 }  // namespace attn::tools
