@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,10 +24,7 @@ void require_int32_nodes(const NetworkTask& task) {
                                           task.datasets().front().address(), most));
 }
 
-// The skeleton of one network, read when it is first asked for.
-using NetworkSkeleton = std::function<const ReluSkeleton&()>;
-
-void make_network_paths(NetworkRun& run, Index problem, const NetworkSkeleton& skeleton) {
+void make_network_paths(NetworkRun& run, Index problem, OnFirstUse<ReluSkeleton>& skeleton) {
   const Index nodes = run.task.layers().count() + 1;
   const std::int64_t path_bytes = nodes * static_cast<std::int64_t>(sizeof(std::int32_t));
   const Index rank = run.task.layers().rank();
@@ -39,7 +34,7 @@ void make_network_paths(NetworkRun& run, Index problem, const NetworkSkeleton& s
           .rows;
   const Shape position = run.outputs.position(problem);
   run.in_parts(rank, most, [&](Index first, Index count, PathPart& part) {
-    const ReluBasis basis(run.task.layers(), skeleton());
+    const ReluBasis basis(run.task.layers(), skeleton.get());
     Buffer<std::int32_t> block(count * nodes);
     run.report.compute([&] { basis.paths(first, count, block.data(), run.arguments.threads); });
     part.add("basis_path",
@@ -106,13 +101,10 @@ std::string identify_paths(NetworkRun& run) {
   run.create("basis_path", DType::i32);
   run.write_sizes();
   run.for_each_problem([&](Index problem) {
-    std::optional<ReluSkeleton> known;
-    const NetworkSkeleton skeleton = [&]() -> const ReluSkeleton& {
-      if (!known) known = run.read_skeleton(problem);
-      return *known;
-    };
-    run.in_parts(
-        1, 1, [&](Index, Index, PathPart& part) { run.put_skeleton(part, problem, skeleton()); });
+    OnFirstUse<ReluSkeleton> skeleton([&] { return run.read_skeleton(problem); });
+    run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
+      run.put_skeleton(part, problem, skeleton.get());
+    });
     make_network_paths(run, problem, skeleton);
   });
   return basis_text(run, "");

@@ -1,8 +1,6 @@
 // The verbs identify and values of basis-paths.
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,10 +16,7 @@
 namespace attn::tools {
 namespace {
 
-// The skeleton of one head, read when it is first asked for.
-using HeadSkeleton = std::function<const Skeleton&()>;
-
-void make_basis_paths(PathRun& run, Index problem, const HeadSkeleton& skeleton) {
+void make_basis_paths(PathRun& run, Index problem, OnFirstUse<Skeleton>& skeleton) {
   const Index columns = run.task.input.columns;
   const Index rows = basis_rows(run.task.input.rows);
   const std::int64_t row_bytes = columns * 3 * static_cast<std::int64_t>(sizeof(std::int32_t));
@@ -30,7 +25,7 @@ void make_basis_paths(PathRun& run, Index problem, const HeadSkeleton& skeleton)
   const Shape position = run.outputs.position(problem);
   run.in_parts(rows, most, [&](Index first, Index count, PathPart& part) {
     Buffer<std::int32_t> block(count * columns * 3);
-    const Skeleton& of_head = skeleton();
+    const Skeleton& of_head = skeleton.get();
     run.report.compute([&] {
       basis_paths(of_head, run.task.input.rows, first, count, block.data(), run.arguments.threads);
     });
@@ -40,7 +35,7 @@ void make_basis_paths(PathRun& run, Index problem, const HeadSkeleton& skeleton)
   });
 }
 
-void make_exponents(PathRun& run, Index problem, const HeadSkeleton& skeleton) {
+void make_exponents(PathRun& run, Index problem, OnFirstUse<Skeleton>& skeleton) {
   const PathTask& task = run.task;
   constexpr std::int64_t row_bytes = listed_path_bytes + 6 * std::int64_t{sizeof(std::int32_t)};
   const Index most =
@@ -50,7 +45,7 @@ void make_exponents(PathRun& run, Index problem, const HeadSkeleton& skeleton) {
     const std::vector<Path> paths = asked_paths(task, problem, first, count);
     Buffer<std::int32_t> rows(count * 3);
     Buffer<std::int32_t> exponents(count * 3);
-    const Skeleton& of_head = skeleton();
+    const Skeleton& of_head = skeleton.get();
     for (Index n = 0; n < count; ++n) {
       const PathExponents found =
           path_exponents(of_head, task.input.rows, paths[static_cast<std::size_t>(n)]);
@@ -114,13 +109,9 @@ std::string identify_paths(PathRun& run) {
     run.report.result()["paths"] = run.task.paths_asked();
   }
   run.for_each_problem([&](Index problem) {
-    std::optional<Skeleton> known;
-    const HeadSkeleton skeleton = [&]() -> const Skeleton& {
-      if (!known) known = run.head_skeleton(problem);
-      return *known;
-    };
+    OnFirstUse<Skeleton> skeleton([&] { return run.head_skeleton(problem); });
     run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
-      run.put_skeleton(part, {problem, 0, run.task.input.columns}, skeleton());
+      run.put_skeleton(part, {problem, 0, run.task.input.columns}, skeleton.get());
     });
     make_basis_paths(run, problem, skeleton);
     if (with_exponents) make_exponents(run, problem, skeleton);

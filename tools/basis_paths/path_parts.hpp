@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -76,6 +77,22 @@ Found find_or_take(Checkpoint* checkpoint, const Find& find) {
   checkpoint->write_if_due();
   return found;
 }
+
+/// What several parts need, made when it is first asked for: not at all if an earlier run did them.
+template <class T>
+class OnFirstUse {
+ public:
+  explicit OnFirstUse(std::function<T()> make) : make_(std::move(make)) {}
+
+  const T& get() {
+    if (!made_) made_.emplace(make_());
+    return *made_;
+  }
+
+ private:
+  std::function<T()> make_;
+  std::optional<T> made_;
+};
 
 /// The results of one section of basis-paths, made part by part. With a checkpoint, the parts that
 /// an earlier run made are taken from it.

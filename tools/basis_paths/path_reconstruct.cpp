@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,22 +93,6 @@ struct HeadBasis {
   }
 };
 
-// The basis of one head, read when it is first asked for.
-template <class T>
-class LazyBasis {
- public:
-  LazyBasis(const PathRun& run, Index problem) : run_(run), problem_(problem) {}
-  const HeadBasis<T>& operator()() {
-    if (!known_) known_.emplace(run_, problem_);
-    return *known_;
-  }
-
- private:
-  const PathRun& run_;
-  Index problem_;
-  std::optional<HeadBasis<T>> known_;
-};
-
 // Adds the values of paths of a head, at `start` along the own axes of path_value. Throws
 // Error(numerical) if T can hold a value only as infinity or without its full significand;
 // `path_of(n)` is the path of value n.
@@ -132,12 +115,12 @@ void put_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const Sh
 
 template <class T>
 void find_all_paths(PathRun& run, Index problem, Index most) {
-  LazyBasis<T> basis_of_head(run, problem);
+  OnFirstUse<HeadBasis<T>> basis_of_head([&] { return HeadBasis<T>(run, problem); });
   const Index rows = run.task.input.rows;
   const Index columns = run.task.input.columns;
   for (Index q = 0; q < rows; ++q) {
     run.in_parts(rows, most, [&](Index first, Index count, PathPart& part) {
-      const HeadBasis<T>& basis = basis_of_head();
+      const HeadBasis<T>& basis = basis_of_head.get();
       Buffer<T> block(count * columns);
       run.report.compute([&] {
         path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns},
@@ -152,9 +135,9 @@ void find_all_paths(PathRun& run, Index problem, Index most) {
 
 template <class T>
 void find_listed_paths(PathRun& run, Index problem, Index most) {
-  LazyBasis<T> basis_of_head(run, problem);
+  OnFirstUse<HeadBasis<T>> basis_of_head([&] { return HeadBasis<T>(run, problem); });
   run.in_parts(run.task.paths_asked(), most, [&](Index first, Index count, PathPart& part) {
-    const HeadBasis<T>& basis = basis_of_head();
+    const HeadBasis<T>& basis = basis_of_head.get();
     const std::vector<Path> paths = asked_paths(run.task, problem, first, count);
     const auto path_of = [&](Index n) { return paths[static_cast<std::size_t>(n)]; };
     Buffer<T> block(count);
