@@ -1,7 +1,6 @@
 #include "mode_collapse_sim/collapse_curve.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -149,23 +148,22 @@ class Curve {
   // values: r, then the three results for it.
   Findings fill(std::size_t row, Index count, const Buffer<double>& values) {
     constexpr Index piece = 4096;
-    const auto start = std::chrono::steady_clock::now();
     const Index pieces = (count + piece - 1) / piece;
     std::vector<Findings> found(static_cast<std::size_t>(pieces));
-    kernel::parallel_for(pieces, arguments_.threads, [&](Index item, int) {
-      const Index end = std::min(count, (item + 1) * piece);
-      for (Index n = item * piece; n < end; ++n) {
-        const collapse::Distances d = collapse::distances(values[n], a_[row]);
-        values[count + n] = d.unas;
-        values[2 * count + n] = d.dnas;
-        values[3 * count + n] = d.gap;
-        found[static_cast<std::size_t>(item)].add(d, values[n], a_[row]);
-      }
+    report_.compute([&] {
+      kernel::parallel_for(pieces, arguments_.threads, [&](Index item, int) {
+        const Index end = std::min(count, (item + 1) * piece);
+        for (Index n = item * piece; n < end; ++n) {
+          const collapse::Distances d = collapse::distances(values[n], a_[row]);
+          values[count + n] = d.unas;
+          values[2 * count + n] = d.dnas;
+          values[3 * count + n] = d.gap;
+          found[static_cast<std::size_t>(item)].add(d, values[n], a_[row]);
+        }
+      });
     });
     Findings all;
     for (const Findings& some : found) all.add(some);
-    report_.add_compute_seconds(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     return all;
   }
 

@@ -1,7 +1,6 @@
 #include "sinkhorn_iter/bulk.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -156,11 +155,11 @@ class BulkRun {
     results.row_potential = result("row_potential", count * rows, f_);
     results.col_potential = result("col_potential", count * cols, g_);
     results.error = result("error", count, error_, true);
-    const auto start = std::chrono::steady_clock::now();
-    const SmallSummary found = solve_small(problems, results, task_.iterations, arguments_.threads);
-    if (task_.chained) multiply(count);
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    report_.add_compute_seconds(spent.count());
+    SmallSummary found;
+    report_.compute([&] {
+      found = solve_small(problems, results, task_.iterations, arguments_.threads);
+      if (task_.chained) multiply(count);
+    });
     figures_.scaled += found.scaled;
     figures_.largest_error = std::max(figures_.largest_error, found.largest_error);
     for (Index n = 0; n < count; ++n) figures_.errors.add(results.error[n]);
