@@ -2,168 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "relu_problem.hpp"
+#include "relu_step_problem.hpp"
 
 using namespace attn;
 using namespace attn::testing;
-
-namespace {
-
-bool all_zero(const std::vector<Matrix<double>>& matrices) {
-  for (const Matrix<double>& matrix : matrices) {
-    for (const double number : matrix.values) {
-      if (number != 0) return false;
-    }
-  }
-  return true;
-}
-
-// Not one whose outputs are 0 whatever the input.
-std::vector<Matrix<double>> live_network(const ReluLayers& layers, const ReluLoss& loss,
-                                         Numbers& numbers) {
-  std::vector<Matrix<double>> weights;
-  do weights = random_network<double>(layers, numbers);
-  while (all_zero(loss.gradients(weights)));
-  return weights;
-}
-
-StepOptions with_rate(double rate) {
-  StepOptions options;
-  options.rate = rate;
-  return options;
-}
-
-// Both moments, by basis path.
-struct PathNumbers {
-  Matrix<double> first;
-  Matrix<double> second;
-  explicit PathNumbers(Index rank) : first(1, rank), second(1, rank) {}
-  bool operator==(const PathNumbers&) const = default;
-};
-
-// A network whose skeleton, by the largest paths, is not near 0.
-struct ReluProblem {
-  ReluLayers layers;
-  Numbers numbers;
-  ReluLoss loss;
-  std::vector<Matrix<double>> weights;
-  ReluSkeleton skeleton;
-  ReluBasis basis;
-
-  ReluProblem(const Sizes& sizes, unsigned seed)
-      : layers(sizes),
-        numbers(seed),
-        loss(layers, numbers),
-        weights(live_network(layers, loss, numbers)),
-        skeleton(largest_skeleton(layers, const_views(weights))),
-        basis(layers, skeleton) {}
-  ReluProblem(const ReluProblem&) = delete;
-  ReluProblem& operator=(const ReluProblem&) = delete;
-
-  std::vector<double> values(const std::vector<Matrix<double>>& of) const {
-    std::vector<double> found(static_cast<std::size_t>(layers.rank()));
-    basis_values(basis, const_views(of), found.data(), 1);
-    return found;
-  }
-
-  ReluStepSummary move(std::vector<Matrix<double>>& start, const StepOptions& options,
-                       PathNumbers* moments = nullptr) const {
-    const std::vector<Matrix<double>> gradients = loss.gradients(start);
-    ReluStepMatrices<double> matrices = {views(start), const_views(gradients)};
-    if (moments != nullptr) {
-      matrices.first_moment = moments->first.view();
-      matrices.second_moment = moments->second.view();
-    }
-    return step(options, basis, matrices, 1);
-  }
-  ReluStepSummary move(std::vector<Matrix<double>>& start, double rate) const {
-    return move(start, with_rate(rate));
-  }
-};
-
-// Gaussian elimination with pivots.
-std::vector<long double> solved(std::vector<std::vector<long double>> m) {
-  const std::size_t n = m.size();
-  for (std::size_t c = 0; c < n; ++c) {
-    std::size_t pivot = c;
-    for (std::size_t r = c; r < n; ++r) {
-      if (std::abs(m[r][c]) > std::abs(m[pivot][c])) pivot = r;
-    }
-    std::swap(m[c], m[pivot]);
-    for (std::size_t r = 0; r < n; ++r) {
-      if (r == c) continue;
-      const long double factor = m[r][c] / m[c][c];
-      for (std::size_t k = c; k <= n; ++k) m[r][k] -= factor * m[c][k];
-    }
-  }
-  std::vector<long double> x;
-  for (std::size_t r = 0; r < n; ++r) x.push_back(m[r][n] / m[r][r]);
-  return x;
-}
-
-// ∂L/∂v by the normal equations of W ∂L/∂W = Σ v ∂L/∂v, in the structure vectors of the basis.
-std::vector<long double> plain_gradients(const ReluProblem& problem,
-                                         const std::vector<Matrix<double>>& weights) {
-  const std::vector<Sizes> paths = basis_of(problem.basis);
-  const std::vector<Matrix<double>> gradients = problem.loss.gradients(weights);
-  std::vector<std::vector<long double>> system;
-  for (const Sizes& path : paths) {
-    std::vector<long double> row;
-    for (const Sizes& other : paths) {
-      long double shared = 0;
-      for (std::size_t l = 1; l < path.size(); ++l) {
-        shared += path[l - 1] == other[l - 1] && path[l] == other[l] ? 1 : 0;
-      }
-      row.push_back(shared);
-    }
-    long double right = 0;
-    for (std::size_t l = 1; l < path.size(); ++l) {
-      right += static_cast<long double>(gradients[l - 1](path[l - 1], path[l])) *
-               weights[l - 1](path[l - 1], path[l]);
-    }
-    row.push_back(right);
-    system.push_back(std::move(row));
-  }
-  std::vector<long double> found = solved(std::move(system));
-  for (std::size_t n = 0; n < paths.size(); ++n) {
-    found[n] /= relu_path_value(weights, paths[n]);
-  }
-  return found;
-}
-
-std::vector<long double> plain_gradients(const ReluProblem& problem) {
-  return plain_gradients(problem, problem.weights);
-}
-
-// The number of the skeleton's path through a node.
-std::size_t path_through(const ReluBasis& basis, const SingularNode& node) {
-  Index layer = node.layer;
-  Index at = node.node;
-  // The weight into a node that is also out of one has that one's path.
-  while (basis.is_out(layer, basis.in_of(layer, at), at)) at = basis.in_of(layer--, at);
-  return static_cast<std::size_t>(basis.number(layer, basis.in_of(layer, at), at));
-}
-
-double size_of(const std::vector<long double>& numbers) {
-  long double largest = 0;
-  for (const long double number : numbers) largest = std::max(largest, std::abs(number));
-  return static_cast<double>(largest);
-}
-
-std::vector<double> random_factors(ReluProblem& problem, bool powers) {
-  std::vector<double> factors;
-  for (Index n = 0; n < problem.layers.hidden(); ++n) {
-    const double factor = std::abs(problem.numbers());
-    factors.push_back(powers ? std::ldexp(1.0, static_cast<int>(8 * factor) - 8) : factor);
-  }
-  return factors;
-}
-
-}  // namespace
 
 TEST_CASE("a step on a ReLU network is a gradient step on the values of its basis paths") {
   for (const Sizes& sizes : relu_sizes()) {
@@ -171,7 +15,7 @@ TEST_CASE("a step on a ReLU network is a gradient step on the values of its basi
     const std::vector<long double> gradients = plain_gradients(problem);
     const std::vector<double> before = problem.values(problem.weights);
     std::vector<Matrix<double>> moved = problem.weights;
-    const double rate = 1e-2 / (1 + size_of(gradients));
+    const double rate = 1e-2 / (1 + largest_size(gradients));
     const ReluStepSummary summary = problem.move(moved, rate);
     REQUIRE(summary.singular.empty());
     // Weights of 1/4 to 2 and sums of some ten terms: the plain system is solved to 1e-15.
@@ -233,7 +77,7 @@ TEST_CASE("rescaled ReLU networks follow the same function") {
       std::vector<Matrix<double>> plain = problem.weights;
       std::vector<Matrix<double>> scaled = problem.weights;
       rescale_nodes(problem.layers, random_factors(problem, powers), false, views(scaled), 1);
-      const double rate = 1e-2 / (1 + size_of(plain_gradients(problem)));
+      const double rate = 1e-2 / (1 + largest_size(plain_gradients(problem)));
       const std::vector<double> before = problem.values(plain);
       for (int n = 0; n < 10; ++n) {
         REQUIRE(problem.move(plain, rate).singular.empty());
@@ -289,7 +133,7 @@ TEST_CASE("the skeleton's path through a singular node stays or is clipped, and 
       ReluProblem problem(sizes, 15);
       const std::vector<long double> gradients = plain_gradients(problem);
       const std::vector<double> before = problem.values(problem.weights);
-      StepOptions options = with_rate(20 / (1 + size_of(gradients)));
+      StepOptions options = with_rate(20 / (1 + largest_size(gradients)));
       options.clips = clips;
       options.min_ratio = 0.25;
       std::vector<Matrix<double>> moved = problem.weights;
@@ -335,71 +179,6 @@ TEST_CASE("a ReLU network does not move if a path of its skeleton has the value 
     CHECK(weights == before);
     CHECK(moments == none);
   }
-}
-
-TEST_CASE("si_adam on a ReLU network is Adam on the values of its basis paths") {
-  for (const Sizes& sizes : relu_sizes()) {
-    ReluProblem problem(sizes, 17);
-    StepOptions options = with_rate(1e-3);
-    options.optimizer = Optimizer::si_adam;
-    const auto rank = static_cast<std::size_t>(problem.layers.rank());
-    PathNumbers moments(problem.layers.rank());
-    std::vector<long double> first(rank, 0);
-    std::vector<long double> second(rank, 0);
-    std::vector<Matrix<double>> moved = problem.weights;
-    for (options.number = 1; options.number <= 3; ++options.number) {
-      const std::vector<long double> gradients = plain_gradients(problem, moved);
-      const std::vector<double> before = problem.values(moved);
-      REQUIRE(problem.move(moved, options, &moments).singular.empty());
-      const std::vector<double> after = problem.values(moved);
-      for (std::size_t n = 0; n < rank; ++n) {
-        first[n] = 0.9L * first[n] + 0.1L * gradients[n];
-        second[n] = 0.999L * second[n] + 0.001L * gradients[n] * gradients[n];
-        const long double m = first[n] / (1 - std::pow(0.9L, options.number));
-        const long double v = second[n] / (1 - std::pow(0.999L, options.number));
-        const long double want = before[n] - 1e-3L * m / (std::sqrt(v) + 1e-8L);
-        // The plain gradients have errors of 1e-14, which a small one feels beside epsilon.
-        CHECK(std::abs(after[n] - want) <= 1e-9L * (1 + std::abs(want)));
-        CHECK(std::abs(moments.first.values[n] - first[n]) <= 1e-12L * (1 + std::abs(first[n])));
-        CHECK(std::abs(moments.second.values[n] - second[n]) <= 1e-12L * (1 + second[n]));
-      }
-    }
-  }
-}
-
-TEST_CASE("si_adam of rescaled ReLU networks has the same moments and values") {
-  for (const Sizes& sizes : relu_sizes()) {
-    ReluProblem problem(sizes, 18);
-    StepOptions options = with_rate(1e-3);
-    options.optimizer = Optimizer::si_adam;
-    std::vector<Matrix<double>> plain = problem.weights;
-    std::vector<Matrix<double>> scaled = problem.weights;
-    rescale_nodes(problem.layers, random_factors(problem, true), false, views(scaled), 1);
-    PathNumbers of_plain(problem.layers.rank());
-    PathNumbers of_scaled = of_plain;
-    for (options.number = 1; options.number <= 5; ++options.number) {
-      problem.move(plain, options, &of_plain);
-      problem.move(scaled, options, &of_scaled);
-    }
-    CHECK(of_plain == of_scaled);
-    CHECK(problem.values(plain) == problem.values(scaled));
-    CHECK(problem.values(plain) != problem.values(problem.weights));
-  }
-}
-
-TEST_CASE("the moments of a path that stays do not change") {
-  ReluProblem problem({3, 4, 3, 2}, 19);
-  StepOptions options = with_rate(1e3);
-  options.optimizer = Optimizer::si_adam;
-  PathNumbers moments(problem.layers.rank());
-  std::vector<Matrix<double>> weights = problem.weights;
-  const ReluStepSummary summary = problem.move(weights, options, &moments);
-  REQUIRE(!summary.singular.empty());
-  for (const SingularNode& node : summary.singular) {
-    CHECK(moments.second.values[path_through(problem.basis, node)] == 0);
-  }
-  CHECK(std::count(moments.second.values.begin(), moments.second.values.end(), 0) <
-        problem.layers.rank());
 }
 
 TEST_CASE("gradients that no loss of the output has are seen") {
