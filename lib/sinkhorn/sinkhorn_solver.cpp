@@ -5,9 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "attnkit/error.hpp"
 #include "feasibility/tree_gap.hpp"
 #include "sinkhorn/one_iteration.hpp"
+#include "sinkhorn/plan_summary.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/relaxation.hpp"
 #include "sinkhorn/sinkhorn.hpp"
@@ -29,16 +29,9 @@ constexpr Index most_rough_iterations = 200;
 // How often a plan with visible rounding is brought nearer.
 constexpr int most_closer = 3;
 
-// The largest total, as a fraction of the largest number of T, so that sums and their products with
-// scores fit.
-constexpr double most_total = 0x1p-20;
-
-// A bound that sums of a few million rounded numbers obey.
-constexpr double equal_totals = 1e-12;
-
 // The difference of row and column sums of a plan in that format, which are added in other orders.
 template <class T>
-constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : equal_totals;
+constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-12;
 
 bool all_one(const PooledVector<double>& marginal, const PooledVector<Index>& partners) {
   for (std::size_t n = 0; n < marginal.size(); ++n) {
@@ -73,7 +66,7 @@ class SinkhornSolver {
   }
 
   SinkhornSolution solve() {
-    require_room(marginals_.total(), "the marginals add up to");
+    require_room<T>(marginals_.total(), "the marginals add up to");
     if (const SinkhornState* const from = solution_.start()) {
       now_.iterations = from->iterations;
       now_.last_error = from->last_error;
@@ -101,15 +94,6 @@ class SinkhornSolver {
       found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_.row, marginals_.col,
                                     row_missing_, col_missing_, sum_rounding<T>, threads_);
     }
-  }
-
-  static void require_room(double total, const std::string& what) {
-    constexpr double most = static_cast<double>(std::numeric_limits<T>::max()) * most_total;
-    if (total <= most) return;
-    constexpr bool is_float = sizeof(T) == sizeof(float);
-    throw Error(Failure::numerical,
-                what + " more than " + (is_float ? "float32" : "float64") + " has room for",
-                is_float ? Remedy::float64 : Remedy::none);
   }
 
   void record(double error) {
@@ -241,55 +225,19 @@ class SinkhornSolver {
 
   void evaluate(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
-    summary = {};
-    summary.score = sums.score();
     if (marginals_.penalties) return evaluate_softly(sums);
-    const PooledVector<double>& r = sums.rows();
-    const PooledVector<double>& c = sums.cols();
-    double mass = 0;
-    double moments = 0;  // Σ r f + Σ c g
-    double linear = 0;   // Σ a f + Σ b g
-    double far = 0;      // cost of scaling the plan down
-    double missing = 0;  // E
-    double largest[2] = {-std::numeric_limits<double>::infinity(),
-                         -std::numeric_limits<double>::infinity()};
-    const auto add_line = [&](double sum, double marginal, double potential, double& most) {
-      if (sum > marginal) far += 2 * (sum - marginal) * (sum - marginal) / sum;
-      if (std::isinf(potential)) return;
-      moments += sum * potential;
-      linear += marginal * potential;
-      if (marginal > 0) most = std::max(most, potential + 0.5 * std::log(marginal));
-    };
-    for (std::size_t i = 0; i < r.size(); ++i) {
-      mass += r[i];
-      summary.row_error += std::abs(r[i] - marginals_.row[i]);
-      missing += std::max(0.0, r[i] - marginals_.row[i]);
-      add_line(r[i], marginals_.row[i], row()[i], largest[0]);
-    }
-    for (std::size_t j = 0; j < c.size(); ++j) {
-      summary.col_error += std::abs(c[j] - marginals_.col[j]);
-      missing += std::max(0.0, marginals_.col[j] - c[j]);
-      add_line(c[j], marginals_.col[j], col()[j], largest[1]);
-    }
-    summary.mass = mass;
-    summary.primal = -moments - mass;
-    summary.dual = -linear - mass;
-    const double col_total = std::accumulate(marginals_.col.begin(), marginals_.col.end(), 0.0);
-    if (!(std::abs(marginals_.total() - col_total) <= equal_totals * col_total)) return;
-    const double size = scores_.magnitude();
-    if (!all_allowed() || std::isinf(size)) {
-      keep_missing(r, c);
-      return;
-    }
-    const double farthest = largest[0] + largest[1] + size;
-    summary.gap = far + (missing > 0 ? missing * std::max(0.0, farthest) : 0);
+    const double size = all_allowed() ? scores_.magnitude() : infinity;
+    summary = plan_summary(sums, marginals_, found_.potentials, size);
+    if (std::isinf(size) && totals_agree(marginals_)) keep_missing(sums.rows(), sums.cols());
   }
 
   // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials call for).
   void evaluate_softly(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
+    summary = {};
+    summary.score = sums.score();
     summary.mass = std::accumulate(sums.rows().begin(), sums.rows().end(), 0.0);
-    require_room(summary.mass, "the plan's sum is");
+    require_room<T>(summary.mass, "the plan's sum is");
     summary.primal = summary.dual = -summary.mass;
     summary.gap = 0;
     const auto add_lines = [&](std::span<const double> sum, std::span<const double> marginal,
@@ -351,7 +299,7 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
   return SinkhornSolver<T>(scores, marginals, options, observers, threads, progress).solve();
 }
 
-std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,
+std::optional<double> tolerance_in_force(const Stopping& options, double total,
                                          std::size_t element_size) {
   if (options.tolerance) return options.tolerance;
   if (options.iterations) return std::nullopt;

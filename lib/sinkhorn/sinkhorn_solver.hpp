@@ -40,7 +40,7 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
 
 /// The tolerance used for a plan with that total; nothing if an exact number of iterations is
 /// requested.
-std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,
+std::optional<double> tolerance_in_force(const Stopping& options, double total,
                                          std::size_t element_size);
 
 /// The largest kept_bytes that is of use.

@@ -1,0 +1,288 @@
+#include "sinkhorn/barycentre.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "infinity.hpp"
+#include "random_problem.hpp"
+#include "same_bits.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+template <class T>
+struct BarycentreProblem {
+  Problem<T> problem;
+  std::vector<double> masses;   // (K, Lk)
+  std::vector<double> weights;  // (K)
+
+  static ProblemOptions sizes(Index rows, Index cols, double spread) {
+    ProblemOptions options;
+    options.queries = rows;
+    options.keys = cols;
+    options.depth = 3;
+    options.spread = spread;
+    return options;
+  }
+
+  // Histograms of that total, with zeros; of three or more, the second has the weight 0.
+  BarycentreProblem(Index rows, Index cols, Index count, double total, double spread,
+                    Random& random)
+      : problem(sizes(rows, cols, spread), random) {
+    std::uniform_real_distribution<double> uniform(0.2, 2);
+    for (Index k = 0; k < count; ++k) {
+      double sum = 0;
+      for (Index j = 0; j < cols; ++j) {
+        masses.push_back(cols > 2 && (j + k) % 4 == 1 ? 0 : uniform(random));
+        sum += masses.back();
+      }
+      for (Index j = 0; j < cols; ++j)
+        masses[static_cast<std::size_t>(k * cols + j)] *= total / sum;
+      weights.push_back(count > 2 && k == 1 ? 0 : uniform(random));
+    }
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (double& weight : weights) weight /= sum;
+  }
+
+  const Scores<T>& scores() const { return problem.scores(); }
+  Histograms histograms() const { return {static_cast<Index>(weights.size()), masses, weights}; }
+
+  Matrix all_scores() const {
+    Matrix values;
+    typename Scores<T>::Scratch scratch;
+    for (Index i = 0; i < scores().rows(); ++i) {
+      std::vector<T> row(static_cast<std::size_t>(scores().cols()));
+      scores().fill({i, 1, 0, scores().cols()}, {row.data(), 1, scores().cols()}, scratch);
+      values.emplace_back(row.begin(), row.end());
+    }
+    return values;
+  }
+};
+
+// The same iteration on exponentials, in plain loops: v_k = a_k/Kᵀu_k, p = Π (K v_k)^w_k, u_k =
+// p/K v_k. For small scores.
+std::vector<double> plain_barycentre(const Matrix& s, const Histograms& h, Index iterations) {
+  const std::size_t rows = s.size();
+  const std::size_t cols = s.front().size();
+  const auto count = static_cast<std::size_t>(h.count);
+  Matrix u(count, std::vector<double>(rows, 1));
+  std::vector<double> p;
+  for (Index step = 0; step < iterations; ++step) {
+    p.assign(rows, 1);
+    Matrix moved(count, std::vector<double>(rows, 0));
+    for (std::size_t k = 0; k < count; ++k) {
+      for (std::size_t j = 0; j < cols; ++j) {
+        double sum = 0;
+        for (std::size_t i = 0; i < rows; ++i) sum += std::exp(s[i][j]) * u[k][i];
+        for (std::size_t i = 0; i < rows; ++i) {
+          moved[k][i] += std::exp(s[i][j]) * h.masses[k * cols + j] / sum;
+        }
+      }
+      for (std::size_t i = 0; i < rows; ++i) p[i] *= std::pow(moved[k][i], h.weights[k]);
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+      for (std::size_t i = 0; i < rows; ++i) u[k][i] = p[i] / moved[k][i];
+    }
+  }
+  return p;
+}
+
+// Σ_k w_k OT(p, a_k), each solved by itself.
+template <class T>
+double value_at(const BarycentreProblem<T>& problem, const PooledVector<double>& p) {
+  SinkhornOptions options;
+  options.tolerance = 1e-12;
+  options.iterations = 20000;
+  double value = 0;
+  const std::size_t cols = problem.masses.size() / problem.weights.size();
+  for (std::size_t k = 0; k < problem.weights.size(); ++k) {
+    if (problem.weights[k] == 0) continue;
+    const auto first = problem.masses.begin() + static_cast<std::ptrdiff_t>(k * cols);
+    const Marginals marginals{
+        p, PooledVector<double>(first, first + static_cast<std::ptrdiff_t>(cols))};
+    value += problem.weights[k] *
+             solve_sinkhorn<T>(problem.scores(), marginals, options, {}, 1).summary.dual;
+  }
+  return value;
+}
+
+template <class T>
+BarycentreOptions to_tolerance() {
+  BarycentreOptions options;
+  options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-11;
+  options.iterations = 5000;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, float, double) {
+  Random random(51);
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  for (const auto& [m, n] :
+       {std::pair<Index, Index>{1, 1}, {1, 5}, {4, 1}, {7, 7}, {33, 20}, {65, 66}}) {
+    for (const Index count : {1, 2, 4}) {
+      CAPTURE(m);
+      CAPTURE(n);
+      CAPTURE(count);
+      const BarycentreProblem<T> problem(m, n, count, 2.5, 1, random);
+      const Histograms histograms = problem.histograms();
+      const BarycentreOptions options = to_tolerance<T>();
+      const Barycentre found = find_barycentre(problem.scores(), histograms, options, 1);
+      const SinkhornSummary& summary = found.summary;
+      CHECK(summary.status == SolveStatus::converged);
+      CHECK(summary.row_error + summary.col_error <= *options.tolerance);
+      CHECK(summary.mass == doctest::Approx(2.5).epsilon(1e-5));
+      if (count == 1) CHECK(summary.iterations == 1);
+      const Matrix s = problem.all_scores();
+      const std::vector<double> want = plain_barycentre(s, histograms, 5000);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        // Errors of sums, the tolerance and its amplification.
+        CHECK(found.masses[i] == doctest::Approx(want[i]).epsilon(is_float ? 1e-3 : 1e-8));
+        double balance = 0;
+        for (Index k = 0; k < count; ++k) {
+          balance += problem.weights[static_cast<std::size_t>(k)] *
+                     found.row[static_cast<std::size_t>(k * m) + i];
+        }
+        CHECK(std::abs(balance) <= 1e-12);
+      }
+      CHECK(summary.gap >= 0);
+      CHECK(summary.gap <= 100 * *options.tolerance);
+      // The value of p, and of another p, is no less than the bound.
+      const double rounding = is_float ? 1e-5 : 1e-10;
+      CHECK(value_at(problem, found.masses) == doctest::Approx(summary.dual).epsilon(rounding));
+      PooledVector<double> other = found.masses;
+      if (m > 1) {
+        const double step = other[0] / 2;
+        other[0] -= step;
+        other[1] += step;
+        CHECK(value_at(problem, other) > summary.dual + summary.gap);
+      }
+      const Barycentre again = find_barycentre(problem.scores(), histograms, options, 3);
+      CHECK(same_nonempty_bits(found.masses, again.masses));
+      CHECK(same_nonempty_bits(found.row, again.row));
+      CHECK(same_nonempty_bits(found.col, again.col));
+    }
+  }
+}
+
+TEST_CASE("few iterations bound the optimum from both sides") {
+  Random random(52);
+  const BarycentreProblem<double> problem(20, 31, 3, 1, 3, random);
+  BarycentreOptions options;
+  options.tolerance = 1e-13;
+  options.iterations = 20000;
+  const double best =
+      find_barycentre(problem.scores(), problem.histograms(), options, 2).summary.dual;
+  for (const Index iterations : {1, 2, 5, 30}) {
+    options.iterations = iterations;
+    const SinkhornSummary found =
+        find_barycentre(problem.scores(), problem.histograms(), options, 2).summary;
+    CHECK(found.status == SolveStatus::not_converged);
+    CHECK(found.iterations == iterations);
+    CHECK(found.dual <= best + 1e-12);
+    CHECK(found.dual + found.gap >= best - 1e-12);
+    options.tolerance.reset();
+    const Barycentre fixed = find_barycentre(problem.scores(), problem.histograms(), options, 2);
+    CHECK(fixed.summary.status == SolveStatus::done);
+    CHECK(fixed.errors.size() == static_cast<std::size_t>(iterations));
+    CHECK(fixed.summary.dual == found.dual);
+    options.tolerance = 1e-13;
+  }
+}
+
+TEST_CASE("a barycentre has derivatives by its histograms") {
+  Random random(53);
+  BarycentreProblem<double> problem(6, 5, 3, 1, 1, random);
+  BarycentreOptions options;
+  options.tolerance = 1e-13;
+  options.iterations = 20000;
+  const auto solve = [&] {
+    return find_barycentre(problem.scores(), problem.histograms(), options, 1);
+  };
+  const PooledVector<double> gradient = barycentre_gradient(solve(), problem.histograms());
+  constexpr double step = 1e-5;
+  for (std::size_t k = 0; k < 3; ++k) {
+    const auto at = [&](std::size_t j) -> double& { return problem.masses[5 * k + j]; };
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (problem.weights[k] == 0) {
+        CHECK(gradient[5 * k + j] == 0);
+        continue;
+      }
+      CHECK(std::isinf(gradient[5 * k + j]) == (at(j) == 0));
+    }
+    if (problem.weights[k] == 0) continue;
+    std::vector<std::size_t> open;
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (at(j) > 0) open.push_back(j);
+    }
+    REQUIRE(open.size() > 1);
+    for (std::size_t n = 1; n < open.size(); ++n) {
+      double values[2];
+      for (const int side : {0, 1}) {
+        const double moved = side == 0 ? -step : step;
+        at(open[n]) += moved;
+        at(open[0]) -= moved;
+        values[side] = solve().summary.dual;
+        at(open[n]) -= moved;
+        at(open[0]) += moved;
+      }
+      CHECK(gradient[5 * k + open[n]] - gradient[5 * k + open[0]] ==
+            doctest::Approx((values[1] - values[0]) / (2 * step)).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("barycentres of scores far beyond the range of exponentials", T, float, double) {
+  Random random(54);
+  const BarycentreProblem<T> problem(33, 40, 3, 1, 40, random);
+  BarycentreOptions options;
+  options.iterations = 200;
+  const Barycentre found = find_barycentre(problem.scores(), problem.histograms(), options, 2);
+  double sum = 0;
+  for (const double mass : found.masses) sum += mass;
+  CHECK(sum == doctest::Approx(1));
+  CHECK(std::isfinite(found.summary.dual));
+  CHECK(found.summary.gap >= 0);
+  CHECK(found.summary.row_error + found.summary.col_error <= 4);
+}
+
+TEST_CASE("histograms without mass have an empty barycentre") {
+  Random random(55);
+  BarycentreProblem<double> problem(3, 4, 2, 1, 1, random);
+  std::fill(problem.masses.begin(), problem.masses.end(), 0.0);
+  const Barycentre found = find_barycentre(problem.scores(), problem.histograms(), {}, 1);
+  for (const double mass : found.masses) CHECK(mass == 0);
+  CHECK(found.summary.status == SolveStatus::converged);
+  CHECK(found.summary.dual == 0);
+}
+
+TEST_CASE("what has no barycentre is refused") {
+  Random random(56);
+  ProblemOptions sizes;
+  sizes.mask = true;
+  sizes.queries = 9;
+  sizes.keys = 8;
+  const Problem<double> masked(sizes, random);
+  const std::vector<double> masses(16, 0.125);
+  const std::vector<double> weights(2, 0.5);
+  const Histograms histograms{2, masses, weights};
+  const Error error = thrown_error([&] { find_barycentre(masked.scores(), histograms, {}, 1); });
+  CHECK(error.failure() == Failure::input);
+  CHECK(contains(error.what(), "a finite cost of every pair"));
+
+  const BarycentreProblem<float> large(9, 8, 2, 1e36, 1, random);
+  CHECK(thrown_error([&] {
+          find_barycentre(large.scores(), large.histograms(), {}, 1);
+        }).failure() == Failure::numerical);
+}
