@@ -255,6 +255,10 @@ class Examination {
 
 }  // namespace
 
+bool totals_count_as_equal(double x, double y, std::size_t lines, double epsilon) {
+  return std::abs(x - y) <= 4 * epsilon * std::sqrt(static_cast<double>(lines)) * std::max(x, y);
+}
+
 Feasibility examine(const AllowedPairs& pairs, std::span<const double> a, std::span<const double> b,
                     const FeasibilityOptions& options) {
   if (static_cast<Index>(a.size()) != pairs.rows() ||
@@ -265,9 +269,8 @@ Feasibility examine(const AllowedPairs& pairs, std::span<const double> a, std::s
   found.row_total = total(a, "query");
   found.col_total = total(b, "key");
   const double most = std::max(found.row_total, found.col_total);
-  const auto lines = static_cast<double>(a.size() + b.size());
-  if (!(std::abs(found.row_total - found.col_total) <=
-        4 * options.epsilon * std::sqrt(lines) * most)) {
+  if (!totals_count_as_equal(found.row_total, found.col_total, a.size() + b.size(),
+                             options.epsilon)) {
     found.prospect = Prospect::unequal_totals;
     return found;
   }

@@ -15,13 +15,17 @@ struct FeasibilityOptions {
   Index listed = 100;  ///< greatest length of Feasibility::vanishing
 };
 
+/// Whether two totals, of `lines` numbers together that were rounded to units of `epsilon`, count
+/// as equal: |x − y| ≤ 4 ε √lines max(x, y), a bound that sums of rounded numbers obey.
+bool totals_count_as_equal(double x, double y, std::size_t lines, double epsilon);
+
 /// Whether a plan P >= 0 over the allowed pairs exists with row sums a (m) and column sums b (n),
 /// and which pairs it can use. Throws Error(input) if marginals are not finite and >= 0. A marginal
 /// 0 closes its line, which then hinders nothing.
 ///
-/// Totals count as equal if |Σa − Σb| ≤ 4 ε √(m+n) max(Σa, Σb), a bound that sums of rounded
-/// numbers obey. If all a > 0 are equal and all b > 0 are equal, the rest is exact. Otherwise an
-/// amount that cannot be sent, or that a pair can carry, counts as rounding if it is at most 4 ε Σ
+/// The totals must count as equal, see above. If all a > 0 are equal and all b > 0 are equal, the
+/// rest is exact. Otherwise an amount that cannot be sent, or that a pair can carry, counts as
+/// rounding if it is at most 4 ε Σ
 /// + |Σa − Σb|; the most that a line sends over one pair never does.
 ///
 /// Method: a maximum flow in whole numbers (marginals are scaled by a power of two). A pair can

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gradient/gradient.hpp"
 #include "pass/potentials.hpp"
@@ -15,8 +16,20 @@ template <class T>
 void differentiate_plan(const Scores<T>& scores, const Potentials& potentials, double coefficient,
                         const GradientTargets<T>& targets, int threads);
 
-/// Bytes of scratch memory of differentiate_plan, without sinks.
-std::int64_t differentiate_plan_bytes(Index rows, Index cols, std::size_t element_size,
-                                      int threads);
+/// A plan exp((s_ij − g_j) − f_i), and the coefficient of its part.
+struct PlanTerm {
+  double coefficient = 1;
+  std::span<const double> row;  ///< f (Lq)
+  std::span<const double> col;  ///< g (Lk)
+};
+
+/// The same through several plans of the same scores: dS = Σ coefficient·π.
+template <class T>
+void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plans,
+                         const GradientTargets<T>& targets, int threads);
+
+/// Bytes of scratch memory of either, without sinks.
+std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
+                                       std::size_t element_size, int threads);
 
 }  // namespace attn

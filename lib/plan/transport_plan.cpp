@@ -165,7 +165,7 @@ class TransportPlan<T>::Impl {
     if (x_.present()) {
       const int threads = problems_->inside();
       bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T)) +
-               differentiate_plan_bytes(rows_, cols_, sizeof(T), threads) +
+               differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads) +
                product_gradient_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T),
                                       gradient_lanes(cols_, threads));
     }

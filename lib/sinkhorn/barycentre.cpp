@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
-#include "pass/pass.hpp"
 #include "pass/potentials.hpp"
 #include "sinkhorn/c_transform.hpp"
 #include "sinkhorn/marginals.hpp"
@@ -22,13 +21,6 @@ namespace {
 
 // How often plans with visible rounding are brought nearer.
 constexpr int most_nearer = 3;
-
-// The part of histogram k in (K, length).
-template <class Values>
-auto part_of(Values& values, Index k, Index length) {
-  return std::span(values).subspan(static_cast<std::size_t>(k * length),
-                                   static_cast<std::size_t>(length));
-}
 
 template <class T>
 class BarycentreSolver {
@@ -251,6 +243,21 @@ Barycentre find_barycentre(const Scores<T>& scores, const Histograms& histograms
   return BarycentreSolver<T>(scores, histograms, options, threads, progress).solve();
 }
 
+template <class T>
+void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms& histograms,
+                    const ObserverList<T>& observers, int threads) {
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.observers = observers;
+  for (Index k = 0; k < histograms.count; ++k) {
+    const double weight = histograms.weights[static_cast<std::size_t>(k)];
+    if (weight == 0) continue;
+    pass.components.push_back(
+        {weight, part_of(found.row, k, scores.rows()), part_of(found.col, k, scores.cols())});
+  }
+  run(pass, threads);
+}
+
 PooledVector<double> barycentre_gradient(const Barycentre& found, const Histograms& histograms) {
   PooledVector<double> gradient(found.col.size());
   const std::size_t cols = found.col.size() / static_cast<std::size_t>(histograms.count);
@@ -275,9 +282,11 @@ std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::siz
          (3 * histograms * cols + 3 * (rows + cols)) * static_cast<std::int64_t>(sizeof(double));
 }
 
-#define ATTN_FOR_TYPE(T)                                                   \
-  template Barycentre find_barycentre(const Scores<T>&, const Histograms&, \
-                                      const BarycentreOptions&, int, SinkhornProgress*);
+#define ATTN_FOR_TYPE(T)                                                                 \
+  template Barycentre find_barycentre(const Scores<T>&, const Histograms&,               \
+                                      const BarycentreOptions&, int, SinkhornProgress*); \
+  template void show_mean_plan(const Scores<T>&, Barycentre&, const Histograms&,         \
+                               const ObserverList<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attnkit/transport.hpp"
+#include "pass/pass.hpp"
 #include "score/scores.hpp"
 #include "sinkhorn/sinkhorn_state.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -63,9 +64,22 @@ Barycentre find_barycentre(const Scores<T>& scores, const Histograms& histograms
                            const BarycentreOptions& options, int threads,
                            SinkhornProgress* progress = nullptr);
 
+/// Shows Σ_k w_k π_k, the derivative of the optimum by the cost, to `observers`. A pass that holds
+/// panels of all K.
+template <class T>
+void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms& histograms,
+                    const ObserverList<T>& observers, int threads);
+
 /// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, 0 where w_k
 /// is. Σ_j a_kj must stay the same for all k: only changes along that mean anything.
 PooledVector<double> barycentre_gradient(const Barycentre& found, const Histograms& histograms);
+
+/// The part of histogram k in (K, length).
+template <class Values>
+auto part_of(Values& values, Index k, Index length) {
+  return std::span(values).subspan(static_cast<std::size_t>(k * length),
+                                   static_cast<std::size_t>(length));
+}
 
 /// Bytes that find_barycentre takes in addition to the scores and its result.
 std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::size_t element_size,

@@ -128,6 +128,7 @@ class GoesOn(DumpTest):
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000", "--unbalanced", "2:1"]),
         ("problem", ["sinkhorn-iter", "exact", "costs.h5", "--gap", "0.01"]),
+        ("problem", ["sinkhorn-iter", "barycentre", "histograms.h5", "--epsilon", "0.01", "--iterations", "150"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,row_potential,grad_q,grad_k,grad_v"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "hnas", "--hybrid", "0.3", "--emit",
                   "out,col_sum,row_entropy,grad_v,grad_hybrid"]),
@@ -151,6 +152,8 @@ class GoesOn(DumpTest):
         draw = np.random.default_rng(4)
         self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
         self.write("costs.h5", cost=draw.uniform(size=(600, 600)))
+        histograms = draw.uniform(1, 2, (3, 400))
+        self.write("histograms.h5", cost=draw.uniform(size=(300, 400)), a=histograms / histograms.sum(1, keepdims=True))
         self.write("long.h5", **{name: draw.normal(size=(2500, 16)) for name in ("q", "k", "v", "grad_out")})
         self.write("wide.h5", **{name: draw.normal(size=(700, 40)) for name in ("q", "k", "v")})
         self.write("small.h5", **{name: draw.normal(size=(70, 6)) for name in ("q", "k", "v")},

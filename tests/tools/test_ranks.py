@@ -117,6 +117,9 @@ class Bits(RankTest):
         self.check(2, "sinkhorn-iter", "--unbalanced=0.5:2", "--iterations=20")
         self.check(2, "sinkhorn-iter", "exact", "--gap=0.1")
         self.check(2, "sinkhorn-iter", "divergence", "--epsilon=9", "--iterations=4", "--emit=row_potential,dual_grad_q")
+        np.save(self.folder / "a.npy", np.full((3, 700), 1 / 700))
+        self.check(2, "sinkhorn-iter", "barycentre", "--epsilon=9", "--iterations=3", "-i", "a=a.npy",
+                   "--emit=barycentre,row_potential,col_potential,dual_grad_q")
 
     def test_dual(self):
         self.check(0, "lambda-solve", "--causal=top-left")

@@ -38,9 +38,9 @@ ResultFamily attention() {
 
 ResultFamily transport() {
   return {.tool = "sinkhorn-iter",
-          .names = {"plan", "row_potential", "col_potential", "error", "chain", "dual_grad_a",
-                    "dual_grad_b", "dual_grad_q", "dual_grad_k"},
-          .inputs = joined(score_inputs, {"a", "b"}),
+          .names = {"plan", "barycentre", "row_potential", "col_potential", "error", "chain",
+                    "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k"},
+          .inputs = joined(score_inputs, {"a", "b", "histogram_weights"}),
           .attributes = joined(scheme_attributes(), score_attributes()),
           .left_by_run = "attn_scheme",
           .value_left = "sinkhorn",

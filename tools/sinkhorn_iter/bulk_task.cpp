@@ -51,10 +51,12 @@ BulkTask::BulkTask(const cli::Arguments& arguments, io::InputBundle section)
   iterations = arguments.integer("iterations").value_or(20);
   const auto wanted = arguments.words_of("emit");
   for (const std::string& name : wanted) {
-    if (!name.starts_with("dual_grad_")) continue;
-    throw Error(Failure::usage, fmt::format("--emit {} has no effect with bulk", name));
+    if (!name.starts_with("dual_grad_") && name != "barycentre") {
+      emitted.insert(name);
+    } else if (arguments.given("emit")) {
+      throw Error(Failure::usage, fmt::format("--emit {} has no effect with bulk", name));
+    }
   }
-  emitted.insert(wanted.begin(), wanted.end());
   chained = arguments.flag("chain");
   if (chained) {
     if (input.leading.empty() || rows != cols) {

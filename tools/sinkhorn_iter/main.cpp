@@ -54,6 +54,14 @@ cli::Declaration declare() {
       "bound it; sharp_divergence has <P, C> in place of OT. dual_grad_NAME are then derivatives "
       "of the divergence. The three problems share all options.");
   d.about(
+      "barycentre averages histograms: it finds the masses p for which sum_k w_k OT(p, a_k) is "
+      "least, OT being the problem above with P >= 0 between p and a_k. The dataset a (..., K, Lk) "
+      "has the histograms, which need equal sums, and histogram_weights (..., K) their weights w, "
+      "which are divided by their sum. p is on the queries: with a common support, cost is "
+      "square. primal, dual and value are sums over k with the weights w_k, the optimum is at "
+      "most dual + gap again, and the plan is sum_k w_k P_k, the derivative by the cost. Every "
+      "pair needs a finite cost.");
+  d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
       "m and n at most 64, such as the matrices of residual connections, one for each token. Each "
       "has its own error, the L1 error of its plan. A problem is solved by factors of "
@@ -64,9 +72,10 @@ cli::Declaration declare() {
           {{"", "Solves problems of any size, one after the other, and certifies them."},
            {exact_verb, "Solves problems without regularisation, up to a gap that it bounds."},
            {divergence_verb, "Computes Sinkhorn's divergence, which is 0 for equal measures."},
+           {barycentre_verb, "Averages histograms: finds the one nearest to all."},
            {bulk_verb, "Solves many small problems at once."}});
   d.section("Transport");
-  d.for_verbs({"", divergence_verb});
+  d.for_verbs({"", divergence_verb, barycentre_verb});
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
   d.for_verbs({exact_verb});
@@ -78,7 +87,7 @@ cli::Declaration declare() {
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
       .default_words("at most 1000; exact: at most 100000; bulk: 20");
-  d.for_verbs({"", divergence_verb});
+  d.for_verbs({"", divergence_verb, barycentre_verb});
   d.number(
        "tolerance", "E",
        "Stops when the L1 error of both marginals is at most E. Feasibility is checked first. If E "
@@ -109,21 +118,21 @@ cli::Declaration declare() {
   declare_bulk(d);
   d.for_verbs({});
   d.choices("emit",
-            {"plan", "row_potential", "col_potential", "error", "dual_grad_a", "dual_grad_b",
-             "dual_grad_q", "dual_grad_k"},
+            {"plan", "barycentre", "row_potential", "col_potential", "error", "dual_grad_a",
+             "dual_grad_b", "dual_grad_q", "dual_grad_k"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
             "L1 error after "
             "each iteration, nan after a problem's last one; with --anneal it begins with the "
             "iterations at larger epsilon. bulk: error (...) is that of the plan. "
             "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
             "problem: at the solution that of the optimum. That by the cost is the plan.",
-            "row_potential,col_potential,error");
-  d.for_verbs({"", exact_verb, divergence_verb});
+            "barycentre,row_potential,col_potential,error");
+  d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   d.for_verbs({});
   declare_sections(d, "problems");
-  d.for_verbs({"", exact_verb, divergence_verb});
+  d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   declare_ranks(d);
   declare_restart(d);
   d.for_verbs({});
@@ -138,6 +147,8 @@ cli::Declaration declare() {
             "The cheapest plan of point clouds, at most 0.1% above the least cost.");
   d.example("sinkhorn-iter divergence --epsilon 0.05 -i q=x.npy -i k=y.npy -o potentials.h5",
             "How far two point clouds are apart.");
+  d.example("sinkhorn-iter barycentre --epsilon 0.01 cost.h5 -i a=histograms.npy -o mean.h5",
+            "The barycentre of the rows of histograms.npy.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
   d.exit_status(1, "not converged; the results are written with attn_status not_converged");

@@ -17,13 +17,22 @@ void declare_transport_datasets(cli::Declaration& d) {
       .formula("W(a, b; C) = min <P, C> + epsilon sum P log P = dual + epsilon sum P is the")
       .formula("divergence ot of lambda-solve; it tends to min <P, C> as epsilon falls");
   d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
-      .dataset("a", "(..., Lq)", "row sums; by default 1/Lq for a cost, 1 for scores")
+      .dataset("a", "(..., Lq)",
+               "row sums; by default 1/Lq for a cost, 1 for scores; barycentre: the histograms, "
+               "(..., K, Lk)")
       .dataset("b", "(..., Lk)", "column sums; by default 1/Lk for a cost, Lq/Lk for scores");
+  d.dataset(histogram_weights, "(..., K)",
+            "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
+            "same");
   declare_score_datasets(d);
   declare_energy_datasets(d);
-  d.result("plan", "(..., Lq, Lk)", "the plan; only with --emit")
-      .result("row_potential", "(..., Lq)", "f, float64; -inf for a row with the sum 0")
-      .result("col_potential", "(..., Lk)", "g, float64; -inf for a column with the sum 0")
+  d.result("plan", "(..., Lq, Lk)",
+           "the plan; only with --emit. barycentre: the sum of w_k P_k over the histograms")
+      .result("barycentre", "(..., Lq)", "barycentre: p, with the sum of a histogram, float64")
+      .result("row_potential", "(..., Lq)",
+              "f, float64; -inf for a row with the sum 0; barycentre: (..., K, Lq)")
+      .result("col_potential", "(..., Lk)",
+              "g, float64; -inf for a column with the sum 0; barycentre: (..., K, Lk)")
       .result(
           "error", "(..., T)",
           "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
@@ -31,7 +40,8 @@ void declare_transport_datasets(cli::Declaration& d) {
       .result("dual_grad_a, dual_grad_b", "(..., Lq), (..., Lk)",
               "only with --emit: derivatives of the dual by a and b, float64: -epsilon f and "
               "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
-              "- exp(epsilon f/R)). -inf at a marginal of 0")
+              "- exp(epsilon f/R)). -inf at a marginal of 0. barycentre: -epsilon w_k g of each "
+              "histogram, (..., K, Lk)")
       .result("dual_grad_q, dual_grad_k", "(..., Lq, d), (..., Lk, d)",
               "only with --emit: derivatives of the dual by q and k, of each problem alone")
       .result("chain", "(..., L, 3)",
@@ -51,6 +61,7 @@ void declare_transport_datasets(cli::Declaration& d) {
           "gap are those of the transport between both sides")
       .report_member("relative_gap, epsilon",
                      "exact: gap / value, and the epsilon at which the iteration ended")
+      .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(

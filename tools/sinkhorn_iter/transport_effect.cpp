@@ -12,13 +12,12 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
   std::set<std::string> from = score_inputs(input);
-  from.insert({"a", "b"});
+  from.insert({"a", "b", histogram_weights});
   for (const std::string& name : emitted) effect.results[name] = from;
 
   Settings& settings = effect.settings;
-  if (exact) {
-    // Potentials of exact transport are of no scheme; only the order of axes belongs to the
-    // tensors.
+  if (!is_of_scheme()) {
+    // Only the order of axes belongs to the tensors.
     for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
       if (name == "attn_layout") settings[name] = value;
     }
@@ -30,9 +29,15 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     }
     settings["attn_precision"] = f64 ? "f64" : "f32";
     settings["verb"] = arguments.verb;
-    settings["gap"] = exact->gap;
-    settings["iterations"] = std::int64_t{exact->iterations};
-    settings["relax"] = exact->relaxation;
+    if (exact) {
+      settings["gap"] = exact->gap;
+      settings["iterations"] = std::int64_t{exact->iterations};
+      settings["relax"] = exact->relaxation;
+      return effect;
+    }
+    if (of_cost) settings["epsilon"] = scores.epsilon;
+    if (solver.iterations) settings["iterations"] = std::int64_t{*solver.iterations};
+    if (solver.tolerance) settings["tolerance"] = *solver.tolerance;
     return effect;
   }
   for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {

@@ -16,10 +16,11 @@ constexpr const char* by_k = "dual_grad_k";
 
 bool asks_for_points(const TransportTask& task) { return task.emits(by_q) || task.emits(by_k); }
 
-// The derivatives of ⟨π, C⟩ at the plan of these scores by q and k, as far as they are requested.
+// The derivatives of −Σ coefficient ⟨π, C⟩ at these plans of the scores by q and k, as far as they
+// are requested.
 template <class T>
 void differentiate_points(const TransportTask& task, const Head<T>& head, const Scores<T>& scores,
-                          const Potentials& potentials, DualGradients<T>& found, int threads) {
+                          std::span<const PlanTerm> plans, DualGradients<T>& found, int threads) {
   const auto room = [](bool wanted, MatrixView<const T> vectors, std::vector<T>& values) {
     if (wanted) values.resize(static_cast<std::size_t>(vectors.rows * vectors.cols));
     return MatrixView<T>(wanted ? values.data() : nullptr, vectors.rows, vectors.cols);
@@ -32,7 +33,7 @@ void differentiate_points(const TransportTask& task, const Head<T>& head, const 
       head.arrays().energy_arguments(recipe.scale * task.unit(), threads), gradients);
   GradientTargets<T> targets;
   targets.energies.push_back(sink.get());
-  differentiate_plan(scores, potentials, -1, targets, threads);
+  differentiate_plans(scores, plans, targets, threads);
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
     found.marginals = marginal_gradient(potentials, marginals, task.unit());
   }
   if (asks_for_points(task)) {
-    differentiate_points(task, head, head.scores(Scheme::sinkhorn), potentials, found, threads);
+    const PlanTerm plan{-1, potentials.row, potentials.col};
+    differentiate_points(task, head, head.scores(Scheme::sinkhorn), {&plan, 1}, found, threads);
   }
   return found;
 }
@@ -70,7 +72,8 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
   const TemperedEnergy<T> energy(head.scores(Scheme::sinkhorn), 1 / solution.summary.epsilon);
   typename Scores<T>::Terms terms;
   terms.energy = &energy;
-  differentiate_points(task, head, Scores<T>(terms), solution.scaled_down, found, threads);
+  const PlanTerm plan{-1, solution.scaled_down.row, solution.scaled_down.col};
+  differentiate_points(task, head, Scores<T>(terms), {&plan, 1}, found, threads);
   add_missing_gradient(head.q(), solution.row_missing, head.k(), solution.col_missing,
                        rows_like(head.q(), found.q));
   add_missing_gradient(head.k(), solution.col_missing, head.q(), solution.row_missing,
@@ -78,10 +81,36 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
   return found;
 }
 
+template <class T>
+DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& head,
+                                      const Barycentre& barycentre, const Histograms& histograms,
+                                      int threads) {
+  DualGradients<T> found;
+  if (task.emits(by_a)) {
+    found.marginals.row = barycentre_gradient(barycentre, histograms);
+    for (double& value : found.marginals.row) value *= task.unit();
+  }
+  if (!asks_for_points(task)) return found;
+  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
+  std::vector<PlanTerm> plans;
+  for (Index k = 0; k < histograms.count; ++k) {
+    const double weight = histograms.weights[static_cast<std::size_t>(k)];
+    if (weight == 0) continue;
+    plans.push_back({-weight, part_of(barycentre.row, k, scores.rows()),
+                     part_of(barycentre.col, k, scores.cols())});
+  }
+  differentiate_points(task, head, scores, plans, found, threads);
+  return found;
+}
+
 void create_gradients(HeadOutputs& outputs, const TransportTask& task) {
   const AttentionInput& input = task.input;
   const DType type = task.f64 ? DType::f64 : DType::f32;
-  if (task.emits(by_a)) outputs.create(by_a, DType::f64, {input.queries}, {"query"});
+  if (task.emits(by_a) && task.histograms) {
+    outputs.create(by_a, DType::f64, {task.lines(), input.keys}, {"histogram", "key"});
+  } else if (task.emits(by_a)) {
+    outputs.create(by_a, DType::f64, {input.queries}, {"query"});
+  }
   if (task.emits(by_b)) outputs.create(by_b, DType::f64, {input.keys}, {"key"});
   if (task.emits(by_q)) {
     outputs.create(by_q, type, {input.queries, input.q->cols}, {"query", "feature"});
@@ -94,7 +123,11 @@ void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index prob
                      DualGradients<T>& gradients) {
   const AttentionInput& input = task.input;
   const TileRange& own = input.part(problem).range;
-  spread_rows(gradients.marginals.row, own.row0, input.queries, 1, 0.0);
+  if (task.histograms) {
+    spread_lines(gradients.marginals.row, task.lines(), own.col0, input.keys, 0.0);
+  } else {
+    spread_rows(gradients.marginals.row, own.row0, input.queries, 1, 0.0);
+  }
   spread_rows(gradients.marginals.col, own.col0, input.keys, 1, 0.0);
   outputs.write(by_a, problem, gradients.marginals.row.data());
   outputs.write(by_b, problem, gradients.marginals.col.data());
@@ -109,7 +142,8 @@ std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t elemen
   const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
   if (task.emits(by_a) || task.emits(by_b)) {
-    bytes += (input.queries + input.keys) * static_cast<std::int64_t>(sizeof(double));
+    const Index numbers = task.histograms ? task.lines() * input.keys : input.queries + input.keys;
+    bytes += numbers * static_cast<std::int64_t>(sizeof(double));
   }
   if (task.emits(by_q)) bytes += input.queries * input.q->cols * element;
   if (task.emits(by_k)) bytes += input.keys * input.k->cols * element;
@@ -120,15 +154,17 @@ std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_
   if (!asks_for_points(task)) return 0;
   const AttentionInput& input = task.input;
   const EnergySizes sizes = input.sizes();
-  return differentiate_plan_bytes(input.queries, input.keys, element_size, threads) +
+  return differentiate_plans_bytes(input.queries, input.keys, task.lines(), element_size, threads) +
          input.energy().gradient_bytes(sizes, element_size, gradient_lanes(input.keys, threads));
 }
 
-#define ATTN_FOR_TYPE(T)                                                                  \
-  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,          \
-                                           const Potentials&, const Marginals&, int);     \
-  template DualGradients<T> exact_gradients(const TransportTask&, const Head<T>&,         \
-                                            const ExactSolution&, const Marginals&, int); \
+#define ATTN_FOR_TYPE(T)                                                                     \
+  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,             \
+                                           const Potentials&, const Marginals&, int);        \
+  template DualGradients<T> exact_gradients(const TransportTask&, const Head<T>&,            \
+                                            const ExactSolution&, const Marginals&, int);    \
+  template DualGradients<T> barycentre_gradients(const TransportTask&, const Head<T>&,       \
+                                                 const Barycentre&, const Histograms&, int); \
   template void write_gradients(HeadOutputs&, const TransportTask&, Index, DualGradients<T>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

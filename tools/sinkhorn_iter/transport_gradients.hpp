@@ -48,6 +48,12 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
                                  const ExactSolution& solution, const Marginals& marginals,
                                  int threads);
 
+/// The same of a barycentre's value: by a (K, Lk) in the place of rows.
+template <class T>
+DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& head,
+                                      const Barycentre& found, const Histograms& histograms,
+                                      int threads);
+
 /// Creates the datasets that are requested.
 void create_gradients(HeadOutputs& outputs, const TransportTask& task);
 

@@ -14,6 +14,7 @@
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/infeasible.hpp"
 #include "sinkhorn_iter/kept_iterations.hpp"
@@ -27,7 +28,8 @@ namespace {
 template <class T>
 struct HeadResult {
   TransportResult result;
-  SinkhornSolution solution;
+  SinkhornSolution solution;        // with K lines of either potential for a barycentre
+  PooledVector<double> barycentre;  // (Lq)
   DualGradients<T> gradients;
 };
 
@@ -37,6 +39,7 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.solution.potentials.row);
   archive(with, found.solution.potentials.col);
   archive(with, found.solution.errors);
+  archive(with, found.barycentre);
   archive(with, found.gradients);
 }
 
@@ -118,6 +121,21 @@ void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals
   found.solution = std::move(sides.divergence.between);
 }
 
+// A barycentre in the words of transport.
+template <class T>
+void solve_averaged(const TransportTask& task, const Head<T>& head,
+                    const ObserverList<T>& observers, SinkhornProgress* progress, int threads,
+                    HeadResult<T>& found) {
+  FoundBarycentre<T> one =
+      average_histograms(task, head, observers, progress, threads, found.result);
+  found.barycentre = std::move(one.barycentre.masses);
+  found.solution.potentials.row = std::move(one.barycentre.row);
+  found.solution.potentials.col = std::move(one.barycentre.col);
+  found.solution.errors = std::move(one.barycentre.errors);
+  found.solution.summary = one.barycentre.summary;
+  found.gradients = std::move(one.gradients);
+}
+
 template <class T>
 HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
                          std::int64_t kept_bytes, Checkpoint* checkpoint, int threads) {
@@ -126,8 +144,9 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   TransportResult& result = found.result;
   result.problem = head.problem;
   if (scores.rows() == 0 || scores.cols() == 0) return nothing_to_move(task, head, outputs);
-  Marginals marginals = task.marginals(head.problem, scores.allowed_counts());
-  if (!task.exact) {
+  Marginals marginals;
+  if (!task.histograms) marginals = task.marginals(head.problem, scores.allowed_counts());
+  if (task.is_of_scheme()) {
     result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
   }
   SinkhornOptions options = task.solver;
@@ -151,6 +170,10 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
   naming_head(task.input, head, [&] {
     SinkhornProgress* const progress = kept ? &*kept : nullptr;
+    if (task.histograms) {
+      solve_averaged<T>(task, head, observers, progress, threads, found);
+      return;
+    }
     if (task.exact) {
       solve_exactly<T>(task, head, marginals, kept_bytes, observers, progress, threads, found);
       return;
@@ -169,10 +192,17 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
     outputs.create("plan", task.f64 ? DType::f64 : DType::f32, {queries, keys}, {"query", "key"},
                    pairs_chunk(queries, keys));
   }
-  if (task.emits("row_potential")) {
-    outputs.create("row_potential", DType::f64, {queries}, {"query"});
-  }
-  if (task.emits("col_potential")) outputs.create("col_potential", DType::f64, {keys}, {"key"});
+  if (task.emits("barycentre")) outputs.create("barycentre", DType::f64, {queries}, {"query"});
+  const auto create_potential = [&](const char* name, Index length, const char* label) {
+    if (!task.emits(name)) return;
+    if (task.histograms) {
+      outputs.create(name, DType::f64, {task.lines(), length}, {"histogram", label});
+    } else {
+      outputs.create(name, DType::f64, {length}, {label});
+    }
+  };
+  create_potential("row_potential", queries, "query");
+  create_potential("col_potential", keys, "key");
   create_gradients(outputs, task);
 }
 
@@ -193,8 +223,7 @@ void write_errors(HeadOutputs& outputs, const AttentionInput& input,
 void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
   for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
-  if (task.exact) {
-    // Its potentials are of no scheme.
+  if (!task.is_of_scheme()) {
     for (const auto& setting : score_settings(task.scores, Scheme::sinkhorn, task.input.causal)) {
       if (setting.first == "attn_layout") write_settings({setting}, output);
     }
@@ -254,8 +283,10 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         if (found.result.infeasible()) return;
         Potentials& potentials = found.solution.potentials;
         const TileRange& own = input.part(problem).range;
-        spread_rows(potentials.row, own.row0, input.queries, 1, minus_infinity);
-        spread_rows(potentials.col, own.col0, input.keys, 1, minus_infinity);
+        spread_lines(potentials.row, task.lines(), own.row0, input.queries, minus_infinity);
+        spread_lines(potentials.col, task.lines(), own.col0, input.keys, minus_infinity);
+        spread_rows(found.barycentre, own.row0, input.queries, 1, 0.0);
+        outputs.write("barycentre", problem, found.barycentre.data());
         outputs.write("row_potential", problem, potentials.row.data());
         outputs.write("col_potential", problem, potentials.col.data());
         write_gradients(outputs, task, problem, found.gradients);

@@ -23,6 +23,7 @@ std::optional<Convergence> slowest(const std::vector<TransportResult>& problems)
 
 // The options that save iterations and are not in use.
 std::string savings(const TransportTask& task) {
+  if (task.histograms) return "";
   const SinkhornOptions& solver = task.solver;
   std::string options;
   if (solver.relaxation == 1) options = task.penalties ? "--relax 1.4" : "--relax 1.8";
@@ -88,6 +89,7 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   auto& json = report.result();
   json = figures(task, worst);
   if (worst.tolerance) report.params()["tolerance"] = *worst.tolerance;
+  if (task.histograms) json["histograms"] = task.lines();
   json["queries"] = task.input.queries;
   json["keys"] = task.input.keys;
   add_padding(task.input.padding(), json);

@@ -15,7 +15,9 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "common/score_source.hpp"
+#include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
+#include "sinkhorn_iter/masses.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 
 namespace attn::tools {
@@ -148,20 +150,6 @@ std::optional<Operand> marginal_operand(const io::InputBundle& bundle, const std
   return vector_operand(bundle.dataset(name), leading, false, length);
 }
 
-// The `count` numbers from `first` on: those of a problem's own lines.
-std::vector<double> read_marginal(const Operand& operand, Index problem, Index first, Index count) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  const BlockAxes axes(operand, operand.block(problem), 0, 1, first, count);
-  operand.dataset.read(axes.start, axes.count, values.data());
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    // NaN fails the comparisons.
-    if (values[n] >= 0 && values[n] <= std::numeric_limits<double>::max()) continue;
-    refuse_element(operand.dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
-                   "finite numbers >= 0");
-  }
-  return values;
-}
-
 }  // namespace
 
 bool TransportTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -188,13 +176,20 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"error"}, arguments);
   }
   if (diverges) leave_out({"error", "plan"}, arguments);
+  if (arguments.verb == barycentre_verb) {
+    histograms.emplace(bundle, input.leading, input.keys);
+    leave_out({"dual_grad_b"}, arguments);
+  } else {
+    leave_out({"barycentre"}, arguments);
+    a = marginal_operand(bundle, "a", input.leading, input.queries);
+    b = marginal_operand(bundle, "b", input.leading, input.keys);
+  }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
     settings_left = tools::settings_left(resolve_score_options(arguments, &bundle), scores);
   }
-  a = marginal_operand(bundle, "a", input.leading, input.queries);
-  b = marginal_operand(bundle, "b", input.leading, input.keys);
-  f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b));
+  f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b) ||
+                               (histograms && is_float64(histograms->masses)));
 }
 
 void TransportTask::leave_out(const std::vector<std::string>& names,
@@ -210,13 +205,15 @@ std::vector<io::InputDataset> TransportTask::datasets() const {
   std::vector<io::InputDataset> all = input.datasets();
   if (a) all.push_back(a->dataset);
   if (b) all.push_back(b->dataset);
+  if (histograms) all.push_back(histograms->masses.dataset);
+  if (histograms && histograms->weights) all.push_back(histograms->weights->dataset);
   return all;
 }
 
 void TransportTask::report_params(cli::Report& report) const {
   report_score_options(input.options, input.causal, report);
   auto& params = report.params();
-  params["relax"] = exact ? exact->relaxation : solver.relaxation;
+  if (!histograms) params["relax"] = exact ? exact->relaxation : solver.relaxation;
   if (exact) {
     params["gap"] = exact->gap;
     params["iterations"] = exact->iterations;
@@ -232,8 +229,8 @@ void TransportTask::report_params(cli::Report& report) const {
 Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) const {
   std::optional<std::vector<double>> row, col;
   const TileRange& own = input.part(problem).range;
-  if (a) row = read_marginal(*a, problem, own.row0, own.rows);
-  if (b) col = read_marginal(*b, problem, own.col0, own.cols);
+  if (a) row = read_masses(*a, problem, {0, 1, own.row0, own.rows});
+  if (b) col = read_masses(*b, problem, {0, 1, own.col0, own.cols});
   Marginals found = complete_marginals(std::move(row), std::move(col), allowed, of_cost);
   if (penalties) found.penalties = {penalties->row / unit(), penalties->col / unit()};
   return found;
@@ -250,12 +247,7 @@ std::string TransportTask::col_address() const {
 double TransportTask::marginal_epsilon() const {
   double epsilon = std::numeric_limits<double>::epsilon();
   for (const auto* operand : {&a, &b}) {
-    if (!*operand) continue;
-    const DType type = (*operand)->dataset.dtype();
-    if (type == DType::f32) {
-      epsilon = std::max<double>(epsilon, std::numeric_limits<float>::epsilon());
-    }
-    if (type == DType::f16) epsilon = std::max(epsilon, std::ldexp(1.0, -10));
+    if (*operand) epsilon = std::max(epsilon, rounding_of(**operand));
   }
   return epsilon;
 }
@@ -265,7 +257,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
   const Index iterations = task.solver.most_iterations();
-  needs.result_bytes = (4 * (input.queries + input.keys)) * number;
+  needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
   // Twice, since they grow one element at a time.
   constexpr double most_bytes = 0x1p62;
   if (task.diverges) needs.result_bytes += divergence_bytes(task, element_size);
@@ -273,6 +265,13 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
+  if (task.histograms) {
+    needs.work_bytes = [&task, element_size](int threads, std::int64_t) {
+      return std::max(averaging_bytes(task, element_size, threads),
+                      gradient_work_bytes(task, element_size, threads));
+    };
+    return needs;
+  }
   needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
   // The allowed pairs, in bits, and the flow over them; O(Lq + Lk) for a band.
   const bool by_pair = input.scores || input.mask || input.bias;
@@ -303,15 +302,19 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("plan")) {
     bytes += pairs_elements(input.queries, input.keys) * static_cast<double>(element);
   }
-  if (task.emits("row_potential")) bytes += static_cast<double>(input.queries) * number;
-  if (task.emits("col_potential")) bytes += static_cast<double>(input.keys) * number;
+  const auto lines = static_cast<double>(task.lines());
+  if (task.emits("barycentre")) bytes += static_cast<double>(input.queries) * number;
+  if (task.emits("row_potential")) bytes += lines * static_cast<double>(input.queries) * number;
+  if (task.emits("col_potential")) bytes += lines * static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
   bytes += static_cast<double>(gradient_result_bytes(task, element));
   bytes *= problems;
   // If the kernel is kept, scores are computed once; two products per iteration.
   const bool kept = plan.useful_bytes > 0;
-  const double flops = input.score_flops(Scheme::sinkhorn, kept ? 2 : iterations + 2) +
-                       4 * iterations * input.pairs();
+  // Two passes for each histogram, or one.
+  const double passes = task.histograms ? 2 * lines * iterations : kept ? 0 : iterations;
+  const double flops =
+      input.score_flops(Scheme::sinkhorn, passes + 2) + 4 * lines * iterations * input.pairs();
   const Shape shape = join(input.leading, {input.queries, input.keys});
   auto& result = report.result();
   result["shape"] = shape;

@@ -12,6 +12,7 @@
 #include "io/input.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn_iter/histograms.hpp"
 
 namespace attn::tools {
 
@@ -19,6 +20,8 @@ namespace attn::tools {
 constexpr const char* exact_verb = "exact";
 /// The verb of Sinkhorn's divergence.
 constexpr const char* divergence_verb = "divergence";
+/// The verb of barycentres.
+constexpr const char* barycentre_verb = "barycentre";
 
 /// The task of sinkhorn-iter for one section: INPUT, or one group of it.
 struct TransportTask {
@@ -42,9 +45,10 @@ struct TransportTask {
 
   void report_params(cli::Report& report) const;
 
-  /// The marginals of a problem: the datasets a and b, else the defaults for the allowed pairs, and
-  /// the penalties. A default b has the sum of a, and for a cost a default a has the sum of b.
-  /// Throws Error(input) naming dataset and index of an element that is not a finite number >= 0.
+  /// The marginals of a problem, without histograms: the datasets a and b, else the defaults for
+  /// the allowed pairs, and the penalties. A default b has the sum of a, and for a cost a default a
+  /// has the sum of b. Throws Error(input) naming dataset and index of an element that is not a
+  /// finite number >= 0.
   Marginals marginals(Index problem, const AllowedCounts& allowed) const;
 
   /// "a.h5:/a", or a description of the default, for messages.
@@ -66,10 +70,17 @@ struct TransportTask {
   std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost
   std::optional<ExactOptions> exact;           ///< of the verb exact
   bool diverges = false;                       ///< the verb divergence
+  std::optional<HistogramInput> histograms;    ///< of the verb barycentre
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;
   bool f64;
+
+  /// Potentials of a problem: one line of queries and one of keys, or one for each histogram.
+  Index lines() const { return histograms ? histograms->count : 1; }
+
+  /// Whether the potentials make the plan as those of the scheme sinkhorn do.
+  bool is_of_scheme() const { return !exact && !histograms; }
 };
 
 /// The memory that the computation needs.

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "common/operand.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::tools {
+
+/// Part of a problem's block of marginals or weights, row by row. Throws Error(input) naming
+/// dataset and index of an element that is not a finite number >= 0.
+std::vector<double> read_masses(const Operand& operand, Index problem, const TileRange& part);
+
+/// The machine epsilon of a dataset's type; that of float64 for other types than floating ones.
+double rounding_of(const Operand& operand);
+
+}  // namespace attn::tools
