@@ -209,7 +209,8 @@ class GradientRunner {
       forward_.scores->fill(tile, first, workspace.scratch);
     }
     if (uses_products_) {
-      products_.fill(tile, layout.view(workspace.products, tile));
+      const MatrixView<T> g = layout.view(workspace.products, tile);
+      forward_.products != nullptr ? forward_.products->read(tile, g) : products_.fill(tile, g);
     }
     if (!open_) return;
     for (std::size_t n = adjoints_.size(); n-- > 0;) {

@@ -4,6 +4,7 @@
 
 #include "gradient/gradient_sink.hpp"
 #include "pass/attention.hpp"
+#include "score/matrix_source.hpp"
 #include "score/tile_product.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -14,11 +15,12 @@ template <class T>
 struct Forward {
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
-  const Attention* attention = nullptr;  ///< the result of attend(scores, options)
-  MatrixView<const T> v;                 ///< (Lk, dv)
-  MatrixView<const T> out;               ///< (Lq, dv): Σ_j π_ij v_j
-  MatrixView<const T> grad_out;          ///< dO (Lq, dv), finite
-  WeightDropout dropout = {};            ///< with which `out` was made
+  const Attention* attention = nullptr;       ///< the result of attend(scores, options)
+  MatrixView<const T> v;                      ///< (Lk, dv)
+  MatrixView<const T> out;                    ///< (Lq, dv): Σ_j π_ij v_j
+  MatrixView<const T> grad_out;               ///< dO (Lq, dv), finite
+  WeightDropout dropout = {};                 ///< with which `out` was made
+  const MatrixSource<T>* products = nullptr;  ///< G (Lq, Lk) itself; null: ⟨dO_i, v_j⟩
 };
 
 /// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.

@@ -7,10 +7,12 @@
 
 namespace attn {
 
+namespace {
+
+// There are no values and no output: their products are 0, or G.
 template <class T>
-void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plans,
-                         const GradientTargets<T>& targets, int threads) {
-  // There are no values and no output: their products are 0.
+void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoints,
+                   const MatrixSource<T>* g, const GradientTargets<T>& targets, int threads) {
   Buffer<T> zeros(std::max(scores.rows(), scores.cols()));
   std::fill(zeros.begin(), zeros.end(), T{0});
   Forward<T> forward;
@@ -18,7 +20,16 @@ void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plan
   forward.options.scheme = Scheme::sinkhorn;
   forward.v = {zeros.data(), scores.cols(), 1};
   forward.grad_out = {zeros.data(), scores.rows(), 1};
+  forward.products = g;
   const TileProduct<T> products(forward.grad_out, forward.v, T{1});
+  differentiate_weights(forward, products, std::move(adjoints), targets, threads);
+}
+
+}  // namespace
+
+template <class T>
+void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plans,
+                         const GradientTargets<T>& targets, int threads) {
   PooledVector<WeightAdjoint<T>> adjoints;
   for (const PlanTerm& plan : plans) {
     WeightAdjoint<T> adjoint;
@@ -27,7 +38,24 @@ void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plan
     adjoint.row.assign(plan.row.size(), static_cast<T>(plan.coefficient));
     adjoints.push_back(std::move(adjoint));
   }
-  differentiate_weights(forward, products, std::move(adjoints), targets, threads);
+  differentiate<T>(scores, std::move(adjoints), nullptr, targets, threads);
+}
+
+template <class T>
+void differentiate_solution(const Scores<T>& scores, const Potentials& potentials,
+                            const MatrixSource<T>* g, std::span<const double> u,
+                            std::span<const double> v, const GradientTargets<T>& targets,
+                            int threads) {
+  WeightAdjoint<T> adjoint;
+  adjoint.f = to_subtract(potentials.row);
+  adjoint.g = to_subtract(potentials.col);
+  adjoint.coefficient = g == nullptr ? 0 : 1;
+  for (const double value : u) adjoint.row.push_back(static_cast<T>(value));
+  adjoint.factor.assign(u.size(), T{1});
+  for (const double value : v) adjoint.col.push_back(static_cast<T>(value));
+  PooledVector<WeightAdjoint<T>> adjoints;
+  adjoints.push_back(std::move(adjoint));
+  differentiate(scores, std::move(adjoints), g, targets, threads);
 }
 
 template <class T>
@@ -46,11 +74,14 @@ std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
          std::max(rows, cols) * static_cast<std::int64_t>(element_size);
 }
 
-#define ATTN_FOR_TYPE(T)                                                         \
-  template void differentiate_plan(const Scores<T>&, const Potentials&, double,  \
-                                   const GradientTargets<T>&, int);              \
-  template void differentiate_plans(const Scores<T>&, std::span<const PlanTerm>, \
-                                    const GradientTargets<T>&, int);
+#define ATTN_FOR_TYPE(T)                                                                \
+  template void differentiate_plan(const Scores<T>&, const Potentials&, double,         \
+                                   const GradientTargets<T>&, int);                     \
+  template void differentiate_plans(const Scores<T>&, std::span<const PlanTerm>,        \
+                                    const GradientTargets<T>&, int);                    \
+  template void differentiate_solution(const Scores<T>&, const Potentials&,             \
+                                       const MatrixSource<T>*, std::span<const double>, \
+                                       std::span<const double>, const GradientTargets<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -28,7 +28,16 @@ template <class T>
 void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plans,
                          const GradientTargets<T>& targets, int threads);
 
-/// Bytes of scratch memory of either, without sinks.
+/// Backward through a plan and the equations that its potentials solve (implicit_gradient of
+/// sinkhorn/implicit_gradient.hpp): shows dS = π_ij (G_ij + u_i + v_j), with G (Lq, Lk), null for
+/// 0, u (Lq) and v (Lk).
+template <class T>
+void differentiate_solution(const Scores<T>& scores, const Potentials& potentials,
+                            const MatrixSource<T>* g, std::span<const double> u,
+                            std::span<const double> v, const GradientTargets<T>& targets,
+                            int threads);
+
+/// Bytes of scratch memory of any of them, without sinks.
 std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
                                        std::size_t element_size, int threads);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "pass/column_slots.hpp"
 #include "pass/pass.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -20,15 +21,14 @@ class ColumnSums final : public Observer<T> {
   void finish() override;
 
   /// (Lk); 0 for keys that no query attends to. Valid after the pass.
-  const PooledVector<double>& values() const { return sums_; }
+  const PooledVector<double>& values() const { return sums_.values(); }
 
   /// Bytes held during a pass of that shape.
   static std::int64_t bytes(const Partition& partition);
 
  private:
   bool by_column_ = false;  // column panels: each column belongs to one slot
-  PooledVector<PooledVector<double>> slots_;
-  PooledVector<double> sums_;
+  ColumnSlots sums_;
 };
 
 }  // namespace attn

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attnkit/stopping.hpp"
+#include "pass/potentials.hpp"
+#include "score/matrix_source.hpp"
+#include "score/scores.hpp"
+#include "sinkhorn/marginals.hpp"
+
+/// Derivatives through the solution of transport (MATHEMATICS.md §2): of a number L that depends on
+/// the plan and the potentials, by the scores and the marginals, by the implicit function theorem.
+/// With G = ∂L/∂π, x = ∂L/∂f, y = ∂L/∂g and the sums r and c of the plan, (u, v) solves
+///
+///   r_i u_i + Σ_j π_ij v_j = x_i − Σ_j π_ij G_ij,   Σ_i π_ij u_i + c_j v_j = y_j − Σ_i π_ij G_ij,
+///   ∂L/∂s_ij = π_ij (G_ij + u_i + v_j),   ∂L/∂a_i = −u_i,   ∂L/∂b_j = −v_j.
+///
+/// With penalties r_i is multiplied by 1 + 1/ρ_a and c_j by 1 + 1/ρ_b, and ∂L/∂a_i is −u_i
+/// exp(f_i/ρ_a), and so on. Without them (1, −1) is in the kernel, as (f + t, g − t) are potentials
+/// of the same plan: L is that of potentials with Σ f = Σ g, u and v have Σ u = Σ v, and marginals
+/// must keep Σ a = Σ b. Sums over lines leave out those without mass.
+namespace attn {
+
+template <class T>
+struct PlanUpstream {
+  const MatrixSource<T>* plan = nullptr;  ///< G (Lq, Lk), finite; null: 0
+  std::span<const double> row;            ///< x (Lq), finite; empty: 0
+  std::span<const double> col;            ///< y (Lk), finite; empty: 0
+};
+
+struct ImplicitOptions {
+  double tolerance = 1e-10;  ///< of the residual
+  Index iterations = 1000;   ///< at most, one pass over the scores each
+};
+
+struct ImplicitGradient {
+  SolveStatus status = SolveStatus::converged;  ///< or not_converged
+  Index iterations = 0;
+
+  /// |e|/|b| of the system's right-hand side b and what is left of it, e, as computed again at the
+  /// end, where |e|² = Σ e²/diagonal. The derivatives are those of L + ⟨e, (f, g)⟩.
+  double residual = 0;
+
+  PooledVector<double> row, col;  ///< u (Lq), v (Lk); 0 for a line without mass
+};
+
+/// Solves the system by conjugate gradients, preconditioned by its diagonal, without an array of
+/// Lq × Lk numbers. The plan should be a solution: an error of its sums enters the derivatives,
+/// multiplied by the condition of the system, as the residual does. Bits do not depend on the
+/// number of threads. If masks divide the pairs into parts that share no line, each part has such a
+/// kernel, and the residual stays large unless x and y have the same sum in each of them. Throws
+/// whatever the scores and G throw.
+template <class T>
+ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentials,
+                                   const Marginals& marginals, const PlanUpstream<T>& upstream,
+                                   const ImplicitOptions& options, int threads);
+
+/// ∂L/∂a and ∂L/∂b, NaN for a line without mass, where the potentials have no derivative.
+Potentials implicit_marginal_gradient(const ImplicitGradient& found, const Potentials& potentials,
+                                      const Marginals& marginals);
+
+/// Bytes that implicit_gradient takes in addition to the scores, G and its result.
+std::int64_t implicit_gradient_bytes(Index rows, Index cols, std::size_t element_size, int threads);
+
+}  // namespace attn
