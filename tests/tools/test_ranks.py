@@ -120,6 +120,8 @@ class Bits(RankTest):
         np.save(self.folder / "a.npy", np.full((3, 700), 1 / 700))
         self.check(2, "sinkhorn-iter", "barycentre", "--epsilon=9", "--iterations=3", "-i", "a=a.npy",
                    "--emit=barycentre,row_potential,col_potential,dual_grad_q")
+        np.save(self.folder / "slope.npy", np.cos(np.arange(700)))
+        self.check(2, "sinkhorn-iter", "--epsilon=9", "--iterations=4", "-i", "grad_col_potential=slope.npy", "--emit=grad_q,grad_a")
 
     def test_dual(self):
         self.check(0, "lambda-solve", "--causal=top-left")

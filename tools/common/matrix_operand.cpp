@@ -44,6 +44,13 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
 
 template <class T>
 void require_scores(const Operand& operand, const BlockAxes& axes, const T* values, Index size) {
+  if (operand.finite) {
+    for (Index n = 0; n < size; ++n) {
+      if (std::isfinite(values[n])) continue;
+      refuse_element(operand.dataset, axes.start, axes.count, n, values[n], "finite numbers");
+    }
+    return;
+  }
   // What forbids is also the least there may be.
   const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
   bool forbidden = false;

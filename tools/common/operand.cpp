@@ -95,6 +95,7 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
       LeadingMap(leading, own, grouped, dataset.address()),
       false,
       false,
+      false,
       layout == ScoreOptions::Layout::heads_inside ? HeadAxis::inside : HeadAxis::leading};
 }
 

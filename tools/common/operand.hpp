@@ -28,6 +28,7 @@ struct Operand {
   LeadingMap block;  ///< problem → block
   bool zero_forbids =
       false;             ///< for a matrix: 0 forbids a pair (preference), as −inf does elsewhere
+  bool finite = false;   ///< for a matrix: no element forbids a pair, all must be finite
   bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
   HeadAxis heads = HeadAxis::leading;
 };

@@ -39,8 +39,10 @@ ResultFamily attention() {
 ResultFamily transport() {
   return {.tool = "sinkhorn-iter",
           .names = {"plan", "barycentre", "row_potential", "col_potential", "error", "chain",
-                    "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k"},
-          .inputs = joined(score_inputs, {"a", "b", "histogram_weights"}),
+                    "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k", "grad_a", "grad_b",
+                    "grad_q", "grad_k", "grad_cost", "grad_scores"},
+          .inputs = joined(score_inputs, {"a", "b", "histogram_weights", "grad_plan",
+                                          "grad_row_potential", "grad_col_potential"}),
           .attributes = joined(scheme_attributes(), score_attributes()),
           .left_by_run = "attn_scheme",
           .value_left = "sinkhorn",

@@ -51,7 +51,7 @@ BulkTask::BulkTask(const cli::Arguments& arguments, io::InputBundle section)
   iterations = arguments.integer("iterations").value_or(20);
   const auto wanted = arguments.words_of("emit");
   for (const std::string& name : wanted) {
-    if (!name.starts_with("dual_grad_") && name != "barycentre") {
+    if (name.find("grad_") == std::string::npos && name != "barycentre") {
       emitted.insert(name);
     } else if (arguments.given("emit")) {
       throw Error(Failure::usage, fmt::format("--emit {} has no effect with bulk", name));

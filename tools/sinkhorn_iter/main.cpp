@@ -13,6 +13,7 @@
 #include "common/section_tool.hpp"
 #include "sinkhorn_iter/bulk.hpp"
 #include "sinkhorn_iter/divergence.hpp"
+#include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
@@ -119,13 +120,17 @@ cli::Declaration declare() {
   d.for_verbs({});
   d.choices("emit",
             {"plan", "barycentre", "row_potential", "col_potential", "error", "dual_grad_a",
-             "dual_grad_b", "dual_grad_q", "dual_grad_k"},
+             "dual_grad_b", "dual_grad_q", "dual_grad_k", "grad_a", "grad_b", "grad_q", "grad_k",
+             "grad_cost", "grad_scores"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
             "L1 error after "
             "each iteration, nan after a problem's last one; with --anneal it begins with the "
             "iterations at larger epsilon. bulk: error (...) is that of the plan. "
             "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
-            "problem: at the solution that of the optimum. That by the cost is the plan.",
+            "problem: at the solution that of the optimum. That by the cost is the plan. grad_NAME "
+            "(without a verb) is the derivative by NAME of a number that depends on the solution, "
+            "whose derivatives by results are the datasets grad_plan, grad_row_potential and "
+            "grad_col_potential.",
             "barycentre,row_potential,col_potential,error");
   d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   d.section("Scores");
@@ -165,7 +170,9 @@ class Transport : public SectionTool<TransportTask> {
 
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
+    if (const char* const name = written_gradient(task)) require_no_checkpoint(arguments(), name);
     require_gradients(task);
+    require_solution_gradients(task);
     if (task.diverges) require_divergence(task);
   }
 

@@ -24,6 +24,11 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.dataset(histogram_weights, "(..., K)",
             "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
             "same");
+  d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
+            "for --emit grad_NAME: derivatives of a number L by the plan; finite")
+      .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
+               "the same by f and g; at least one of the three. L is that of potentials with sum f "
+               "= sum g over lines with mass, unless --unbalanced is given");
   declare_score_datasets(d);
   declare_energy_datasets(d);
   d.result("plan", "(..., Lq, Lk)",
@@ -44,6 +49,14 @@ void declare_transport_datasets(cli::Declaration& d) {
               "histogram, (..., K, Lk)")
       .result("dual_grad_q, dual_grad_k", "(..., Lq, d), (..., Lk, d)",
               "only with --emit: derivatives of the dual by q and k, of each problem alone")
+      .result("grad_a, grad_b", "(..., Lq), (..., Lk)",
+              "only with --emit: derivatives of L through the solution by a and b, float64, for "
+              "changes that keep their sums equal, unless --unbalanced is given; nan at a marginal "
+              "of 0")
+      .result("grad_q, grad_k", "(..., Lq, d), (..., Lk, d)",
+              "only with --emit: the same by q and k, of each problem alone")
+      .result("grad_cost, grad_scores", "(..., Lq, Lk)",
+              "only with --emit: the same by the cost or the scores")
       .result("chain", "(..., L, 3)",
               "bulk --chain: the largest singular value, row sum and column sum of the product of "
               "the plans so far, float64")
@@ -63,6 +76,11 @@ void declare_transport_datasets(cli::Declaration& d) {
                      "exact: gap / value, and the epsilon at which the iteration ended")
       .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
+      .report_member(
+          "gradient_iterations, gradient_residual",
+          "with --emit grad_NAME: steps of conjugate gradients, and what is left of the "
+          "linear equations relative to their right-hand side; at most 1e-10, in float32 "
+          "1e-6, or the exit status is 1")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",

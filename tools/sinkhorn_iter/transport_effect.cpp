@@ -13,7 +13,11 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   effect.tool = arguments.tool;
   std::set<std::string> from = score_inputs(input);
   from.insert({"a", "b", histogram_weights});
-  for (const std::string& name : emitted) effect.results[name] = from;
+  for (const std::string& name : emitted) {
+    effect.results[name] = from;
+    if (!name.starts_with("grad_")) continue;
+    effect.results[name].insert({"grad_plan", "grad_row_potential", "grad_col_potential"});
+  }
 
   Settings& settings = effect.settings;
   if (!is_of_scheme()) {

@@ -5,6 +5,7 @@
 #include "gradient/plan_gradient.hpp"
 #include "plan/transport_points.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "sinkhorn_iter/point_gradients.hpp"
 
 namespace attn::tools {
 namespace {
@@ -13,36 +14,27 @@ constexpr const char* by_a = "dual_grad_a";
 constexpr const char* by_b = "dual_grad_b";
 constexpr const char* by_q = "dual_grad_q";
 constexpr const char* by_k = "dual_grad_k";
-
-bool asks_for_points(const TransportTask& task) { return task.emits(by_q) || task.emits(by_k); }
+constexpr PointNames by_points = {by_q, by_k};
 
 // The derivatives of −Σ coefficient ⟨π, C⟩ at these plans of the scores by q and k, as far as they
 // are requested.
 template <class T>
-void differentiate_points(const TransportTask& task, const Head<T>& head, const Scores<T>& scores,
-                          std::span<const PlanTerm> plans, DualGradients<T>& found, int threads) {
-  const auto room = [](bool wanted, MatrixView<const T> vectors, std::vector<T>& values) {
-    if (wanted) values.resize(static_cast<std::size_t>(vectors.rows * vectors.cols));
-    return MatrixView<T>(wanted ? values.data() : nullptr, vectors.rows, vectors.cols);
-  };
-  const EnergyGradients<T> gradients{
-      room(task.emits(by_q), head.q(), found.q), room(task.emits(by_k), head.k(), found.k), {}};
-  const ScoreRecipe recipe = task.input.recipe(Scheme::sinkhorn);
+void differentiate_cost(const TransportTask& task, const Head<T>& head, const Scores<T>& scores,
+                        std::span<const PlanTerm> plans, DualGradients<T>& found, int threads) {
   // The energy with the scale that the cost has.
-  const auto sink = recipe.energy->differentiate(
-      head.arrays().energy_arguments(recipe.scale * task.unit(), threads), gradients);
-  GradientTargets<T> targets;
-  targets.energies.push_back(sink.get());
-  differentiate_plans(scores, plans, targets, threads);
+  const double scale = task.input.recipe(Scheme::sinkhorn).scale * task.unit();
+  differentiate_points(
+      task, head, scale, by_points, found.q, found.k,
+      [&](const GradientTargets<T>& targets) {
+        differentiate_plans(scores, plans, targets, threads);
+      },
+      threads);
 }
 
 }  // namespace
 
 void require_gradients(const TransportTask& task) {
-  if (!asks_for_points(task) || task.scores.source == ScoreOptions::Source::vectors) return;
-  throw Error(Failure::usage,
-              std::string("--emit ") + (task.emits(by_q) ? by_q : by_k) + " requires q and k",
-              "the derivative by a cost is the plan: --emit plan");
+  require_points(task, by_points, "the derivative by a cost is the plan: --emit plan");
 }
 
 template <class T>
@@ -53,9 +45,9 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
   if (task.emits(by_a) || task.emits(by_b)) {
     found.marginals = marginal_gradient(potentials, marginals, task.unit());
   }
-  if (asks_for_points(task)) {
+  if (by_points.wanted(task)) {
     const PlanTerm plan{-1, potentials.row, potentials.col};
-    differentiate_points(task, head, head.scores(Scheme::sinkhorn), {&plan, 1}, found, threads);
+    differentiate_cost(task, head, head.scores(Scheme::sinkhorn), {&plan, 1}, found, threads);
   }
   return found;
 }
@@ -68,12 +60,12 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
   if (task.emits(by_a) || task.emits(by_b)) {
     found.marginals = marginal_gradient(solution.potentials, marginals, task.unit());
   }
-  if (!asks_for_points(task)) return found;
+  if (!by_points.wanted(task)) return found;
   const TemperedEnergy<T> energy(head.scores(Scheme::sinkhorn), 1 / solution.summary.epsilon);
   typename Scores<T>::Terms terms;
   terms.energy = &energy;
   const PlanTerm plan{-1, solution.scaled_down.row, solution.scaled_down.col};
-  differentiate_points(task, head, Scores<T>(terms), {&plan, 1}, found, threads);
+  differentiate_cost(task, head, Scores<T>(terms), {&plan, 1}, found, threads);
   add_missing_gradient(head.q(), solution.row_missing, head.k(), solution.col_missing,
                        rows_like(head.q(), found.q));
   add_missing_gradient(head.k(), solution.col_missing, head.q(), solution.row_missing,
@@ -90,7 +82,7 @@ DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& 
     found.marginals.row = barycentre_gradient(barycentre, histograms);
     for (double& value : found.marginals.row) value *= task.unit();
   }
-  if (!asks_for_points(task)) return found;
+  if (!by_points.wanted(task)) return found;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   std::vector<PlanTerm> plans;
   for (Index k = 0; k < histograms.count; ++k) {
@@ -99,7 +91,7 @@ DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& 
     plans.push_back({-weight, part_of(barycentre.row, k, scores.rows()),
                      part_of(barycentre.col, k, scores.cols())});
   }
-  differentiate_points(task, head, scores, plans, found, threads);
+  differentiate_cost(task, head, scores, plans, found, threads);
   return found;
 }
 
@@ -139,23 +131,16 @@ void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index prob
 
 std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size) {
   const AttentionInput& input = task.input;
-  const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
   if (task.emits(by_a) || task.emits(by_b)) {
     const Index numbers = task.histograms ? task.lines() * input.keys : input.queries + input.keys;
     bytes += numbers * static_cast<std::int64_t>(sizeof(double));
   }
-  if (task.emits(by_q)) bytes += input.queries * input.q->cols * element;
-  if (task.emits(by_k)) bytes += input.keys * input.k->cols * element;
-  return bytes;
+  return bytes + point_result_bytes(task, by_points, element_size);
 }
 
 std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_size, int threads) {
-  if (!asks_for_points(task)) return 0;
-  const AttentionInput& input = task.input;
-  const EnergySizes sizes = input.sizes();
-  return differentiate_plans_bytes(input.queries, input.keys, task.lines(), element_size, threads) +
-         input.energy().gradient_bytes(sizes, element_size, gradient_lanes(input.keys, threads));
+  return point_work_bytes(task, by_points, task.lines(), element_size, threads);
 }
 
 #define ATTN_FOR_TYPE(T)                                                                     \

@@ -18,6 +18,7 @@
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/infeasible.hpp"
 #include "sinkhorn_iter/kept_iterations.hpp"
+#include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
@@ -31,6 +32,7 @@ struct HeadResult {
   SinkhornSolution solution;        // with K lines of either potential for a barycentre
   PooledVector<double> barycentre;  // (Lq)
   DualGradients<T> gradients;
+  SolutionGradients<T> through_solution;
 };
 
 template <class Archive, class T>
@@ -41,6 +43,7 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.solution.errors);
   archive(with, found.barycentre);
   archive(with, found.gradients);
+  archive(with, found.through_solution);
 }
 
 // Checks feasibility and makes the sums equal; returns the remaining tolerance.
@@ -97,6 +100,7 @@ HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
     WeightsWriter<T>(outputs.dataset("plan"), outputs.position(head.problem),
                      task.input.all_pairs(), {});
   }
+  write_no_gradient(task, head, outputs);
   return found;
 }
 
@@ -138,7 +142,7 @@ void solve_averaged(const TransportTask& task, const Head<T>& head,
 
 template <class T>
 HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-                         std::int64_t kept_bytes, Checkpoint* checkpoint, int threads) {
+                         const MemoryPlan& memory, Checkpoint* checkpoint, int threads) {
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   HeadResult<T> found;
   TransportResult& result = found.result;
@@ -154,7 +158,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
     options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
     if (result.infeasible()) return found;
   }
-  options.kept_bytes = kept_bytes;
+  options.kept_bytes = memory.useful_bytes;
   if (task.diverges) {
     solve_sides(task, head, marginals, options, threads, found);
     return found;
@@ -175,11 +179,15 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
       return;
     }
     if (task.exact) {
-      solve_exactly<T>(task, head, marginals, kept_bytes, observers, progress, threads, found);
+      solve_exactly<T>(task, head, marginals, options.kept_bytes, observers, progress, threads,
+                       found);
       return;
     }
     found.solution = solve_sinkhorn(scores, marginals, options, observers, threads, progress);
-    found.gradients = dual_gradients(task, head, found.solution.potentials, marginals, threads);
+    Potentials& potentials = found.solution.potentials;
+    found.gradients = dual_gradients(task, head, potentials, marginals, threads);
+    found.through_solution = solution_gradients(task, head, potentials, marginals, outputs,
+                                                memory.dense_limit, threads, result);
   });
   result.summary = found.solution.summary;
   return found;
@@ -204,6 +212,7 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   create_potential("row_potential", queries, "query");
   create_potential("col_potential", keys, "key");
   create_gradients(outputs, task);
+  create_solution_gradients(outputs, task);
 }
 
 // As long as the longest, with NaN after a problem's last iteration.
@@ -275,7 +284,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {Scheme::sinkhorn}, report); },
       [&](const Head<T>& head, int threads) {
-        return solve_head<T>(task, head, outputs, plan.useful_bytes, checkpoint, threads);
+        return solve_head<T>(task, head, outputs, plan, checkpoint, threads);
       },
       [&](Index problem, HeadResult<T>& found) {
         results.problems.push_back(found.result);
@@ -290,6 +299,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         outputs.write("row_potential", problem, potentials.row.data());
         outputs.write("col_potential", problem, potentials.col.data());
         write_gradients(outputs, task, problem, found.gradients);
+        write_solution_gradients(outputs, task, problem, found.through_solution);
         errors.resize(results.problems.size());
         errors.back() = std::move(found.solution.errors);
       },

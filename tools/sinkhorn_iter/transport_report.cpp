@@ -1,5 +1,6 @@
 #include "sinkhorn_iter/transport_report.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,18 @@ std::optional<Convergence> slowest(const std::vector<TransportResult>& problems)
   std::optional<Convergence> found;
   for (const TransportResult& result : problems) found = slower(found, result.summary.convergence);
   return found;
+}
+
+// The largest residual of gradients that did not converge; 0 if all did.
+double unsolved_gradient(const std::vector<TransportResult>& problems) {
+  double residual = 0;
+  for (const TransportResult& result : problems) {
+    if (!result.gradient || !result.gradient->unsolved) continue;
+    // NaN counts as the largest.
+    const double one = result.gradient->residual;
+    residual = one >= 0 ? std::max(residual, one) : std::numeric_limits<double>::infinity();
+  }
+  return residual;
 }
 
 // The options that save iterations and are not in use.
@@ -57,6 +70,10 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   json["primal"] = known(unit * summary.primal);
   json["dual"] = known(unit * summary.dual);
   json["gap"] = known(unit * summary.gap);
+  if (result.gradient) {
+    json["gradient_iterations"] = result.gradient->iterations;
+    json["gradient_residual"] = result.gradient->residual;
+  }
   if (task.exact) {
     json["relative_gap"] = known(summary.gap / std::abs(summary.primal));
     json["epsilon"] = known(result.epsilon);
@@ -120,6 +137,14 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
   outcome.summary += padding_words(task.input.padding());
+  if (const double residual = unsolved_gradient(results.problems); residual > 0) {
+    outcome.summary += fmt::format(
+        ", gradients not converged: {:.2g} of their equations' right-hand side is left; try more "
+        "--iterations",
+        residual);
+    report.status("not_converged");
+    outcome.status = 1;
+  }
   if (task.exact && summary.status == SolveStatus::not_converged) {
     outcome.summary += fmt::format(
         ", not converged to a gap of {:g} of the cost; try a larger "

@@ -18,6 +18,13 @@ struct DivergenceFigures {
   double upper = 0;
 };
 
+/// How well the equations of a problem's gradients were solved (sinkhorn/implicit_gradient.hpp).
+struct GradientFigures {
+  Index iterations = 0;
+  double residual = 0;
+  bool unsolved = false;
+};
+
 /// The result of one problem. That of a divergence describes the transport between both sides, with
 /// the worst status and the most iterations of its three problems.
 struct TransportResult {
@@ -25,6 +32,7 @@ struct TransportResult {
   SinkhornSummary summary;
   double epsilon = 0;  ///< exact transport: the last one
   std::optional<DivergenceFigures> divergence;
+  std::optional<GradientFigures> gradient;
   std::optional<double> tolerance;  ///< none with an exact number of iterations
   Feasibility feasibility;          ///< set if a tolerance is used
   double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
@@ -48,6 +56,7 @@ void archive(Archive& with, TransportResult& result) {
   archive(with, result.summary);
   archive(with, result.epsilon);
   archive(with, result.divergence);
+  archive(with, result.gradient);
   archive(with, result.tolerance);
   Feasibility& found = result.feasibility;
   archive(with, found.prospect);

@@ -18,6 +18,7 @@
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/masses.hpp"
+#include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 
 namespace attn::tools {
@@ -184,6 +185,13 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     a = marginal_operand(bundle, "a", input.leading, input.queries);
     b = marginal_operand(bundle, "b", input.leading, input.keys);
   }
+  if (!arguments.verb.empty()) {
+    leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
+  }
+  const auto needs_upstream = [](const std::string& name) { return name.starts_with("grad_"); };
+  if (UpstreamInput::is_in(bundle) && std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
+    upstream.emplace(bundle, input.leading, input.queries, input.keys);
+  }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
     settings_left = tools::settings_left(resolve_score_options(arguments, &bundle), scores);
@@ -205,6 +213,9 @@ std::vector<io::InputDataset> TransportTask::datasets() const {
   std::vector<io::InputDataset> all = input.datasets();
   if (a) all.push_back(a->dataset);
   if (b) all.push_back(b->dataset);
+  if (upstream) {
+    for (io::InputDataset& one : upstream->datasets()) all.push_back(std::move(one));
+  }
   if (histograms) all.push_back(histograms->masses.dataset);
   if (histograms && histograms->weights) all.push_back(histograms->weights->dataset);
   return all;
@@ -261,7 +272,8 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   // Twice, since they grow one element at a time.
   constexpr double most_bytes = 0x1p62;
   if (task.diverges) needs.result_bytes += divergence_bytes(task, element_size);
-  needs.result_bytes += gradient_result_bytes(task, element_size);
+  needs.result_bytes +=
+      gradient_result_bytes(task, element_size) + solution_gradient_bytes(task, element_size);
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
@@ -277,14 +289,14 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t) {
+  needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence has square problems, too.
     const Index longer = std::max(input.queries, input.keys);
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
-           threads * checked;
+           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked;
   };
   return needs;
 }
@@ -307,7 +319,8 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("row_potential")) bytes += lines * static_cast<double>(input.queries) * number;
   if (task.emits("col_potential")) bytes += lines * static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
-  bytes += static_cast<double>(gradient_result_bytes(task, element));
+  bytes += static_cast<double>(gradient_result_bytes(task, element)) +
+           solution_gradient_file_bytes(task, element);
   bytes *= problems;
   // If the kernel is kept, scores are computed once; two products per iteration.
   const bool kept = plan.useful_bytes > 0;

@@ -13,6 +13,7 @@
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn_iter/histograms.hpp"
+#include "sinkhorn_iter/upstream.hpp"
 
 namespace attn::tools {
 
@@ -74,6 +75,7 @@ struct TransportTask {
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;
+  std::optional<UpstreamInput> upstream;  ///< if --emit requests gradients through the solution
   bool f64;
 
   /// Potentials of a problem: one line of queries and one of keys, or one for each histogram.

@@ -1,0 +1,232 @@
+"""sinkhorn-iter --emit grad_NAME: derivatives through the solution of transport, against differences of whole solutions."""
+
+import unittest
+import warnings
+
+import numpy as np
+
+from attn import ToolTest
+
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ot
+        import torch
+except ImportError:
+    ot = None
+
+EXACTLY = ("--tolerance", 1e-14, "--iterations", 50000)
+STEP = 1e-4
+
+
+def distances(x, y):
+    return ((x[..., :, None, :] - y[..., None, :, :]) ** 2).sum(-1)
+
+
+class SolutionGradientTest(ToolTest):
+
+    def solve(self, *arguments, status=0):
+        done = self.run_tool("sinkhorn-iter", *arguments, "-o", "out.h5", "--force", "--json=out.json", status=status)
+        return self.read("out.h5"), self.read_json("out.json")["result"], done
+
+    def problem(self, seed, m, n):
+        random = np.random.default_rng(seed)
+        a, b = random.uniform(1, 2, m), random.uniform(1, 2, n)
+        return {"q": random.normal(size=(m, 2)), "k": random.normal(size=(n, 2)), "a": a / a.sum(), "b": b / b.sum()}
+
+    def number(self, seed, m, n):
+        """A number of the plan and the potentials, for stacks of them, and its derivatives by these."""
+        random = np.random.default_rng(seed)
+        h, x, y = random.normal(size=(m, n)), random.normal(size=m) / 10, random.normal(size=n) / 10
+
+        def value(plan, f, g):
+            return (h * plan ** 2).sum((-2, -1)) / 2 + (x * f ** 2).sum(-1) / 2 + (y * g ** 2).sum(-1) / 2
+        return value, lambda plan, f, g: {"grad_plan": h * plan, "grad_row_potential": x * f, "grad_col_potential": y * g}
+
+    def check(self, data, number, options, names, balanced=True, limit=1e-7):
+        """Differences of the fourth order along each element, in one run for each dataset."""
+        value, slopes = number
+        solved = "plan,row_potential,col_potential"
+
+        def results(got):
+            plan, f, g = (got[name][...] for name in solved.split(","))
+            if balanced:
+                apart = (f.sum(-1) - g.sum(-1)) / (f.shape[-1] + g.shape[-1])
+                f, g = f - apart[..., None], g + apart[..., None]
+            return plan, f, g
+        self.write("in.h5", **data)
+        at = results(self.solve("in.h5", *options, "--emit", solved)[0])
+        self.write("in.h5", **data, **slopes(*at))
+        got, result, _ = self.solve("in.h5", *options, "--emit", ",".join("grad_" + name for name in names))
+        self.assertLessEqual(result["gradient_residual"], 1e-10)
+        self.assertGreater(result["gradient_iterations"], 0)
+        for name in names:
+            values = data[name]
+            changes = np.eye(values.size).reshape(-1, *values.shape)
+            if name in ("a", "b") and balanced:
+                changes = changes[1:] - changes[:-1]
+            if len(changes) == 0:
+                continue
+            moves = np.array([-2, -1, 1, 2])[:, None].reshape(4, *[1] * changes.ndim) * STEP * changes
+            # A problem for each move: the operands of scores have the leading axes of all.
+            stacked = {other: np.broadcast_to(old, (4, len(changes), *np.shape(old))) for other, old in data.items()}
+            stacked[name] = values + moves
+            self.write("in.h5", **stacked)
+            along = value(*results(self.solve("in.h5", *options, "--emit", solved)[0]))
+            want = (along[0] - 8 * along[1] + 8 * along[2] - along[3]) / (12 * STEP)
+            have = np.array([(got["grad_" + name] * change).sum() for change in changes])
+            self.assert_near(name, have, want, limit * max(1, np.abs(want).max()))
+
+
+class Differences(SolutionGradientTest):
+
+    def test_points(self):
+        for m, n in ((1, 1), (1, 4), (5, 1), (5, 4)):
+            self.check(self.problem(m, m, n), self.number(1, m, n), ("--epsilon", 0.7, *EXACTLY), ["q", "k", "a", "b"])
+
+    def test_cost_and_forbidden_pairs(self):
+        data = self.problem(2, 5, 6)
+        data = {"cost": distances(data.pop("q"), data.pop("k")), **data}
+        self.check(data, self.number(2, 5, 6), ("--epsilon", 0.7, *EXACTLY), ["cost", "a", "b"])
+        data["mask"] = np.add.outer(3 * np.arange(5), 2 * np.arange(6)) % 7 != 1
+        self.check(data, self.number(3, 5, 6), ("--epsilon", 0.7, *EXACTLY), ["cost", "a", "b"])
+
+    def test_scores(self):
+        data = {"scores": np.random.default_rng(4).normal(size=(4, 5))}
+        self.check(data, self.number(4, 4, 5), EXACTLY, ["scores"])
+
+    def test_unbalanced(self):
+        data = self.problem(5, 5, 4)
+        data["b"] *= 1.7
+        self.check(data, self.number(5, 5, 4), ("--epsilon", 0.7, "--unbalanced", "1.2:0.6", *EXACTLY), ["q", "k", "a", "b"],
+                   balanced=False)
+
+    def test_the_cost_of_the_plan(self):
+        """The value <P, C>, whose derivative by P is C, and not that of the dual."""
+        data = self.problem(6, 30, 40)
+        cost = distances(data["q"], data["k"])
+        self.write("in.h5", cost=cost, a=data["a"], b=data["b"], grad_plan=cost)
+        got, _, _ = self.solve("in.h5", "--epsilon", 0.5, "--tolerance", 1e-13, "--iterations", 5000, "--emit", "plan,grad_cost")
+        change = np.random.default_rng(7).normal(size=cost.shape)
+        values = []
+        for side in (-1, 1):
+            self.write("moved.h5", cost=cost + side * 1e-4 * change, a=data["a"], b=data["b"])
+            values.append(self.solve("moved.h5", "--epsilon", 0.5, "--tolerance", 1e-13, "--iterations", 5000)[1]["value"])
+        total = (got["plan"] * change).sum() + (got["grad_cost"] * change).sum()
+        self.assertAlmostEqual(total, (values[1] - values[0]) / 2e-4, 6)
+
+
+class Runs(SolutionGradientTest):
+
+    NAMES = ["grad_a", "grad_b", "grad_q", "grad_k"]
+
+    def test_dense_solution_float32_and_threads(self):
+        data = {name: values.astype(np.float32) for name, values in self.problem(11, 66, 130).items()}
+        data["b"] *= data["a"].sum() / data["b"].sum()
+        random = np.random.default_rng(12)
+        upstream = {"grad_plan": random.normal(size=(66, 130)).astype(np.float32), "grad_col_potential": random.normal(size=130)}
+        self.write("in.h5", **data, **upstream)
+        options = ("--epsilon", 1, "--emit", ",".join(self.NAMES + ["plan"]))
+        got, _, _ = self.solve("in.h5", *options, "--threads", 1)
+        again, _, _ = self.solve("in.h5", *options, "--threads", 3)
+        self.assert_same_bits(again, got, self.NAMES)
+        p, g = got["plan"].astype(np.float64), upstream["grad_plan"].astype(np.float64)
+        system = np.block([[np.diag(p.sum(1)), p], [p.T, np.diag(p.sum(0))]])
+        right = np.concatenate([-(p * g).sum(1), upstream["grad_col_potential"] - (p * g).sum(0)])
+        z = np.linalg.lstsq(system, right, rcond=1e-9)[0]
+        self.assert_near("a", got["grad_a"], -z[:66], 1e-4 * np.abs(z).max())
+        self.assert_near("b", got["grad_b"], -z[66:], 1e-4 * np.abs(z).max())
+        slope = p * (g + z[:66, None] + z[66:])
+        q, k = data["q"].astype(np.float64), data["k"].astype(np.float64)
+        by_q = -2 * (slope.sum(1)[:, None] * q - slope @ k)
+        self.assert_near("q", got["grad_q"], by_q, 1e-4 * np.abs(by_q).max())
+
+    def test_memory_padding_and_shards(self):
+        data = self.problem(13, 40, 50)
+        one = {name: data[name] for name in "qk"}
+        short = {"q": data["q"][::-1][:9], "k": data["k"][:12]}
+        upstream = np.random.default_rng(14).normal(size=(40, 50))
+        self.write("in.h5", q=np.stack([one["q"], one["q"][::-1]]), k=np.stack([one["k"], one["k"]]), grad_plan=upstream,
+                   query_length=np.array([40, 9]), key_length=np.array([50, 12]))
+        options = ("--epsilon", 1, "--emit", ",".join(self.NAMES))
+        whole, result, _ = self.solve("in.h5", *options)
+        self.write("short.h5", **short, grad_plan=upstream[:9, :12])
+        alone, second, _ = self.solve("short.h5", *options)
+        for name, count in zip(self.NAMES, (9, 12, 9, 12)):
+            self.assertEqual(whole[name][1, :count].tobytes(), alone[name].tobytes(), name)
+            self.assertTrue((whole[name][1, count:] == 0).all())
+        self.assertEqual(result["problems"][1]["gradient_residual"], second["gradient_residual"])
+        for part in (1, 2):
+            self.run_tool("sinkhorn-iter", "in.h5", *options, "--shard", f"{part}/2", "-o", "p.h5")
+        self.run_tool("tensor-join", *sorted(path.name for path in self.folder.glob("p.0*")), "-o", "joined.h5")
+        self.assert_same_bits(self.read("joined.h5"), whole, self.NAMES)
+
+    def test_mass_of_0_and_what_is_constant(self):
+        data = self.problem(15, 5, 6)
+        data["a"] = np.array([0, 0.2, 0.3, 0.1, 0.4])
+        self.write("in.h5", **data, grad_plan=np.array([[2.]]))
+        got, _, _ = self.solve("in.h5", "--epsilon", 1, "--emit", "grad_a,grad_b,grad_q")
+        self.assertTrue(np.isnan(got["grad_a"][0]))
+        # The sum of the plan stays: only the constant is left.
+        self.assertLess(np.ptp(got["grad_a"][1:]), 1e-8)
+        self.assert_near("q", got["grad_q"], np.zeros((5, 2)), 1e-8)
+
+    def test_gradients_that_do_not_converge(self):
+        """Two parts that share no line: what moves between them has no potentials."""
+        mask = np.zeros((4, 4), bool)
+        mask[:2, :2] = mask[2:, 2:] = True
+        self.write("in.h5", scores=np.random.default_rng(16).normal(size=(4, 4)), mask=mask,
+                   grad_row_potential=np.array([1., 0, 0, 0]))
+        _, result, done = self.solve("in.h5", "--emit", "grad_scores", status=1)
+        self.assertGreater(result["gradient_residual"], 0.01)
+        self.assertIn("gradients not converged", done.err)
+        self.assertEqual(self.read_json("out.json")["status"], "not_converged")
+
+
+class Refused(SolutionGradientTest):
+
+    def test_wrong_use(self):
+        data = self.problem(21, 4, 3)
+        command = ("sinkhorn-iter", "in.h5", "--epsilon", 1, "--emit")
+        self.write("in.h5", **data)
+        self.refused(*command, "grad_a", status=2, says=["--emit grad_a: there is no dataset grad_plan"], hint="-i grad_plan=")
+        for given, names, status, says in (
+                ({"grad_plan": np.full((4, 3), np.nan)}, "grad_a", 3, "in.h5:/grad_plan has nan at [0, 0], expected finite numbers"),
+                ({"grad_plan": np.full((4, 3), -np.inf)}, "grad_a", 3, "expected finite numbers"),
+                ({"grad_plan": np.ones((3, 4))}, "grad_a", 3, "in.h5:/grad_plan has shape (3, 4)"),
+                ({"grad_row_potential": np.ones(3)}, "grad_a", 3, "in.h5:/grad_row_potential has shape (3)"),
+                ({"grad_col_potential": np.array([1, np.inf, 0])}, "grad_a", 3, "expected finite numbers"),
+                ({"grad_col_potential": np.ones(3)}, "grad_cost", 2, "--emit grad_cost: the scores are not made of a cost"),
+                ({"grad_col_potential": np.ones(3)}, "grad_scores", 2, "--emit grad_scores: the scores are not ready-made")):
+            self.write("in.h5", **data, **given)
+            self.refused(*command, names, status=status, says=[says])
+        self.write("in.h5", cost=distances(data["q"], data["k"]), grad_plan=np.ones((4, 3)))
+        self.refused(*command, "grad_q", status=2, says=["--emit grad_q requires q and k"])
+        self.refused(*command, "grad_cost", "--softcap", 2, status=2)
+        self.refused(*command, "grad_cost", "--checkpoint", "ck", status=2, says=["grad_cost"])
+        for verb in (["exact"], ["divergence", "--epsilon=1"]):
+            self.refused("sinkhorn-iter", *verb, "in.h5", "--emit", "grad_a", status=2, says=["grad_a has no effect with " + verb[0]])
+        self.write("in.h5", scores=np.ones((2, 3, 3)))
+        self.refused("sinkhorn-iter", "bulk", "in.h5", "--emit", "grad_a", status=2, says=["grad_a has no effect with bulk"])
+
+
+@unittest.skipIf(ot is None, "POT (python3-pot) or PyTorch (python3-torch) is not installed")
+class AgainstPot(SolutionGradientTest):
+
+    def test_automatic_differentiation_of_its_iterations(self):
+        data = self.problem(31, 7, 6)
+        cost = distances(data["q"], data["k"])
+        weights = np.random.default_rng(32).normal(size=cost.shape)
+        tensors = [torch.tensor(values, requires_grad=True) for values in (data["a"], data["b"], cost)]
+        plan = ot.sinkhorn(*tensors, 0.8, numItermax=2000, stopThr=1e-15)
+        (torch.tensor(weights) * plan ** 2).sum().backward()
+        self.write("in.h5", cost=cost, a=data["a"], b=data["b"], grad_plan=2 * weights * plan.detach().numpy())
+        got, _, _ = self.solve("in.h5", "--epsilon", 0.8, "--tolerance", 1e-13, "--iterations", 5000, "--emit", "grad_a,grad_b,grad_cost")
+        self.assert_near("cost", got["grad_cost"], tensors[2].grad.numpy(), 1e-9)
+        for name, tensor in (("grad_a", tensors[0]), ("grad_b", tensors[1])):
+            have, want = got[name][...], tensor.grad.numpy()
+            self.assert_near(name, have - have.mean(), want - want.mean(), 1e-9)
+
+
+if __name__ == "__main__":
+    unittest.main()

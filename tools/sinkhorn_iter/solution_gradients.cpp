@@ -1,0 +1,231 @@
+#include "sinkhorn_iter/solution_gradients.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "common/own_rows.hpp"
+#include "common/pair_writer.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "kernel/gradient.hpp"
+#include "kernel/tile.hpp"
+#include "sinkhorn_iter/point_gradients.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* through_cost = "grad_cost";
+constexpr const char* through_scores = "grad_scores";
+constexpr const char* through_a = "grad_a";
+constexpr const char* through_b = "grad_b";
+constexpr PointNames through_points = {"grad_q", "grad_k"};
+
+// Conjugate gradients need some of the square root of Sinkhorn's iterations.
+constexpr Index usual_steps = 1000;
+
+// Writes factor·π_ij (G_ij + u_i + v_j).
+template <class T>
+class ScoreGradientWriter final : public Observer<T> {
+ public:
+  ScoreGradientWriter(PairWriter<T> pairs, const MatrixSource<T>* g, const ImplicitGradient& found,
+                      double factor)
+      : pairs_(std::move(pairs)), g_(g), factor_(factor), ones_(found.row.size(), T{1}) {
+    for (const double u : found.row) u_.push_back(static_cast<T>(u));
+    for (const double v : found.col) v_.push_back(static_cast<T>(v));
+  }
+
+  bool wants_empty_tiles() const override { return true; }
+
+  void observe(const WeightTile<T>& tile, Index) override {
+    const TileRange& range = tile.range;
+    Buffer<T> storage(range.rows * range.cols);
+    const MatrixView<T> made(storage.data(), range.rows, range.cols);
+    kernel::Adjoint<T> terms;
+    terms.row = u_.data() + range.row0;
+    terms.factor = ones_.data() + range.row0;
+    terms.col = v_.data() + range.col0;
+    if (g_ != nullptr) {
+      g_->read(range, made);
+      terms.g = made;
+    }
+    kernel::adjoint_of_scores(tile.weights, terms, false, made);
+    for (Index i = 0; i < range.rows; ++i) kernel::scale_row(made.row(i), range.cols, factor_);
+    pairs_.write(range.row0, range.col0, made);
+  }
+
+ private:
+  PairWriter<T> pairs_;
+  const MatrixSource<T>* g_;
+  double factor_;
+  std::vector<T> u_, v_, ones_;
+};
+
+}  // namespace
+
+const char* written_gradient(const TransportTask& task) {
+  for (const char* name : {through_cost, through_scores}) {
+    if (task.emits(name)) return name;
+  }
+  return nullptr;
+}
+
+void require_solution_gradients(const TransportTask& task) {
+  std::string first;
+  for (const std::string& name : task.emitted) {
+    if (first.empty() && name.starts_with("grad_")) first = name;
+  }
+  if (first.empty()) return;
+  const auto refuse = [](const std::string& name, const std::string& why, const std::string& hint) {
+    throw Error(Failure::usage, fmt::format("--emit {}: {}", name, why), hint);
+  };
+  if (!task.upstream) {
+    refuse(first,
+           "there is no dataset grad_plan, grad_row_potential or grad_col_potential, the gradient "
+           "of a number with respect to a result",
+           "-i grad_plan=FILE:/path");
+  }
+  require_points(task, through_points, "--emit grad_cost or grad_scores");
+  using Source = ScoreOptions::Source;
+  if (task.emits(through_cost) && task.scores.source != Source::cost) {
+    refuse(through_cost, "the scores are not made of a cost", "");
+  }
+  if (task.emits(through_scores) && task.scores.source != Source::scores) {
+    refuse(through_scores, "the scores are not ready-made", "");
+  }
+  const char* const written = written_gradient(task);
+  if (written != nullptr && task.scores.softcap) refuse(written, "--softcap changes it", "");
+}
+
+template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        Potentials& potentials, const Marginals& marginals,
+                                        const HeadOutputs& outputs, std::int64_t dense_limit,
+                                        int threads, TransportResult& result) {
+  SolutionGradients<T> found;
+  if (!task.upstream) return found;
+  const UpstreamInput& from = *task.upstream;
+  const TileRange& own = head.part.range;
+  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
+  std::shared_ptr<OperandMatrix<T>> g;
+  if (from.plan) g = matrix_source<T>(*from.plan, head.problem, own, dense_limit);
+  const std::vector<double> row = read_upstream(from.row, head.problem, own.row0, own.rows);
+  const std::vector<double> col = read_upstream(from.col, head.problem, own.col0, own.cols);
+  ImplicitOptions options;
+  options.tolerance = usual_tolerance(sizeof(T));
+  options.iterations = std::max(usual_steps, task.solver.most_iterations());
+  const ImplicitGradient solved =
+      implicit_gradient<T>(scores, potentials, marginals, {g.get(), row, col}, options, threads);
+  result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged};
+
+  Potentials by = implicit_marginal_gradient(solved, potentials, marginals);
+  if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
+  if (task.emits(through_b)) found.b.assign(by.col.begin(), by.col.end());
+  if (through_points.wanted(task)) {
+    differentiate_points(
+        task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,
+        [&](const GradientTargets<T>& targets) {
+          differentiate_solution<T>(scores, potentials, g.get(), solved.row, solved.col, targets,
+                                    threads);
+        },
+        threads);
+  }
+  if (const char* const name = written_gradient(task)) {
+    const double factor = task.of_cost ? -1 / task.unit() : 1;
+    ScoreGradientWriter<T> writer(
+        PairWriter<T>(outputs.dataset(name), outputs.position(head.problem), task.input.all_pairs(),
+                      own, T{0}),
+        g.get(), solved, factor);
+    show_weights<T>(scores, potentials, 0, {&writer}, threads);
+  }
+  return found;
+}
+
+template <class T>
+void write_no_gradient(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs) {
+  const char* const name = written_gradient(task);
+  if (name == nullptr) return;
+  PairWriter<T>(outputs.dataset(name), outputs.position(head.problem), task.input.all_pairs(), {},
+                T{0});
+}
+
+void create_solution_gradients(HeadOutputs& outputs, const TransportTask& task) {
+  const AttentionInput& input = task.input;
+  const DType type = task.f64 ? DType::f64 : DType::f32;
+  if (const char* const name = written_gradient(task)) {
+    outputs.create(name, type, {input.queries, input.keys}, {"query", "key"},
+                   pairs_chunk(input.queries, input.keys));
+  }
+  if (task.emits(through_a)) outputs.create(through_a, DType::f64, {input.queries}, {"query"});
+  if (task.emits(through_b)) outputs.create(through_b, DType::f64, {input.keys}, {"key"});
+  if (task.emits(through_points.q)) {
+    outputs.create(through_points.q, type, {input.queries, input.q->cols}, {"query", "feature"});
+  }
+  if (task.emits(through_points.k)) {
+    outputs.create(through_points.k, type, {input.keys, input.k->cols}, {"key", "feature"});
+  }
+}
+
+template <class T>
+void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
+                              SolutionGradients<T>& gradients) {
+  const AttentionInput& input = task.input;
+  const TileRange& own = input.part(problem).range;
+  spread_rows(gradients.a, own.row0, input.queries, 1, 0.0);
+  spread_rows(gradients.b, own.col0, input.keys, 1, 0.0);
+  outputs.write(through_a, problem, gradients.a.data());
+  outputs.write(through_b, problem, gradients.b.data());
+  if (task.emits(through_points.q)) {
+    spread_rows(gradients.q, own.row0, input.queries, input.q->cols, T{0});
+  }
+  if (task.emits(through_points.k)) {
+    spread_rows(gradients.k, own.col0, input.keys, input.k->cols, T{0});
+  }
+  outputs.write(through_points.q, problem, gradients.q.data());
+  outputs.write(through_points.k, problem, gradients.k.data());
+}
+
+std::int64_t solution_gradient_bytes(const TransportTask& task, std::size_t element_size) {
+  if (!task.upstream) return 0;
+  const Index lines = task.input.queries + task.input.keys;
+  return lines * static_cast<std::int64_t>(sizeof(double)) +
+         point_result_bytes(task, through_points, element_size);
+}
+
+double solution_gradient_file_bytes(const TransportTask& task, std::size_t element_size) {
+  const AttentionInput& input = task.input;
+  auto bytes = static_cast<double>(point_result_bytes(task, through_points, element_size));
+  if (task.emits(through_a)) bytes += static_cast<double>(input.queries) * sizeof(double);
+  if (task.emits(through_b)) bytes += static_cast<double>(input.keys) * sizeof(double);
+  if (written_gradient(task) != nullptr) {
+    bytes += pairs_elements(input.queries, input.keys) * static_cast<double>(element_size);
+  }
+  return bytes;
+}
+
+std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t element_size,
+                                          int threads, std::int64_t dense_limit) {
+  if (!task.upstream) return 0;
+  const AttentionInput& input = task.input;
+  // Upstream, and u, v and ones in the type of the computation.
+  std::int64_t bytes = 3 * (input.queries + input.keys) * static_cast<std::int64_t>(sizeof(double));
+  if (task.upstream->plan) {
+    bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
+  }
+  return bytes + std::max(implicit_gradient_bytes(input.queries, input.keys, element_size, threads),
+                          point_work_bytes(task, through_points, 1, element_size, threads));
+}
+
+#define ATTN_FOR_TYPE(T)                                                                       \
+  template SolutionGradients<T> solution_gradients(                                            \
+      const TransportTask&, const Head<T>&, Potentials&, const Marginals&, const HeadOutputs&, \
+      std::int64_t, int, TransportResult&);                                                    \
+  template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&);   \
+  template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,            \
+                                         SolutionGradients<T>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::tools

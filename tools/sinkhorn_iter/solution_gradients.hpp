@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/head_outputs.hpp"
+#include "common/head_reader.hpp"
+#include "common/matrix_operand.hpp"
+#include "sinkhorn/implicit_gradient.hpp"
+#include "sinkhorn_iter/transport_result.hpp"
+#include "sinkhorn_iter/transport_task.hpp"
+
+/// grad_NAME: derivatives of a number L by what a problem is made of, through its solution. L is
+/// known by its derivatives by the plan and the potentials, the datasets grad_plan,
+/// grad_row_potential and grad_col_potential.
+namespace attn::tools {
+
+/// Those of one problem that --emit requests, of its own lines; others are empty. Those by the cost
+/// and by scores are written as they are made.
+template <class T>
+struct SolutionGradients {
+  std::vector<double> a, b;
+  std::vector<T> q, k;  ///< (Lq, d), (Lk, d)
+};
+
+/// For a checkpoint (common/checkpoint_record.hpp).
+template <class Archive, class T>
+void archive(Archive& with, SolutionGradients<T>& gradients) {
+  archive(with, gradients.a);
+  archive(with, gradients.b);
+  archive(with, gradients.q);
+  archive(with, gradients.k);
+}
+
+/// Throws Error(usage) if --emit requests a gradient for which inputs are missing.
+void require_solution_gradients(const TransportTask& task);
+
+/// The results that are written as they are made, for require_no_checkpoint; null: there are none.
+const char* written_gradient(const TransportTask& task);
+
+/// Writes those by the cost or scores, and says in `result` how well the equations were solved.
+/// Matrices of up to `dense_limit` bytes are held in memory.
+template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        Potentials& potentials, const Marginals& marginals,
+                                        const HeadOutputs& outputs, std::int64_t dense_limit,
+                                        int threads, TransportResult& result);
+
+/// Writes zeros by the cost or scores: for a problem without queries or keys.
+template <class T>
+void write_no_gradient(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs);
+
+/// Creates the datasets that are requested.
+void create_solution_gradients(HeadOutputs& outputs, const TransportTask& task);
+
+/// Writes those of a problem; padding has the gradient 0.
+template <class T>
+void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
+                              SolutionGradients<T>& gradients);
+
+/// Bytes of one problem's gradients, those of its results in files, and those that computing them
+/// takes.
+std::int64_t solution_gradient_bytes(const TransportTask& task, std::size_t element_size);
+double solution_gradient_file_bytes(const TransportTask& task, std::size_t element_size);
+std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t element_size,
+                                          int threads, std::int64_t dense_limit);
+
+}  // namespace attn::tools
