@@ -142,7 +142,7 @@ class ToolTest(unittest.TestCase):
         return Run(done.returncode, done.stdout, error)
 
     def refused(self, tool, *arguments, status, says=(), hint=None, output="out.h5", **more):
-        """Runs a tool that must refuse its input: one line of error that contains the words `says`,
+        """Runs a tool that must refuse its input: one line of error that contains `says`, a text or several,
         at most one line of hint (which must contain `hint`), and nothing written, with `-o output`
         unless None."""
         before = sorted(os.listdir(self.folder))
@@ -152,7 +152,7 @@ class ToolTest(unittest.TestCase):
         form = rf"\A{tool}: error: .+\n({tool}: hint: .+\n)?\Z"
         self.assertRegex(done.err, form)
         error, _, rest = done.err.partition("\n")
-        for text in says:
+        for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, error)
         if hint is not None:
             self.assertIn(hint, rest)

@@ -95,7 +95,7 @@ class FigureTest(ToolTest):
         before = sorted(path.name for path in self.folder.iterdir())
         run = self.plot(name, *arguments, status=status, **more)
         self.assertRegex(run.err, r"\Aattn-plot: error: .+\n(attn-plot: hint: .+\n)?\Z")
-        for text in says:
+        for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, run.err)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
 
