@@ -9,9 +9,12 @@
 #include "attnkit/error.hpp"
 #include "pass/potentials.hpp"
 #include "sinkhorn/c_transform.hpp"
+#include "sinkhorn/iteration_range.hpp"
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/plan_summary.hpp"
 #include "sinkhorn/plan_sums.hpp"
+#include "sinkhorn/scaling_pass.hpp"
+#include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/watched_solution.hpp"
 #include "tensor/infinity.hpp"
@@ -33,6 +36,7 @@ class BarycentreSolver {
         threads_(threads),
         solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         watch_(solution_.watch()),
+        kernel_(scores, options.kept_bytes),
         rows_(scores.rows()),
         cols_(scores.cols()) {
     const auto first = part_of(histograms.masses, 0, cols_);
@@ -43,6 +47,7 @@ class BarycentreSolver {
     found_.row.resize(static_cast<std::size_t>(histograms.count * rows_));
     found_.col.resize(static_cast<std::size_t>(histograms.count * cols_));
     next_.resize(found_.col.size());
+    if (kernel_.refers_to_zero()) passes_.emplace(kernel_, threads);
   }
 
   Barycentre solve() {
@@ -128,11 +133,13 @@ class BarycentreSolver {
     PooledVector<double> log_p(static_cast<std::size_t>(rows_));
     for (Index k = 0; k < histograms_.count; ++k) {
       const auto row = part_of(found_.row, k, rows_);
-      Pass<T> pass;
-      pass.scores = &scores_;
-      pass.completes = Completes::rows;
-      pass.components = {Component{1, row, part_of(found_.col, k, cols_)}};
-      attn::run(pass, threads_);
+      if (!multiply_rows(k)) {
+        Pass<T> pass;
+        pass.scores = &scores_;
+        pass.completes = Completes::rows;
+        pass.components = {Component{1, row, part_of(found_.col, k, cols_)}};
+        attn::run(pass, threads_);
+      }
       const double weight = weight_of(k);
       for (std::size_t i = 0; weight > 0 && i < row.size(); ++i) log_p[i] += weight * row[i];
     }
@@ -159,7 +166,61 @@ class BarycentreSolver {
     lacking_ = std::abs(total_ - std::exp(largest + std::log(sum)));
   }
 
+  // exp(−potential), 0 for a closed line; empty if one is out of range.
+  static PooledVector<double> factors(std::span<const double> potential) {
+    PooledVector<double> found;
+    for (const double value : potential) {
+      const bool closed = value == minus_infinity;
+      if (!closed && !(std::abs(value) <= most_from_reference<T>(true))) return {};
+      found.push_back(closed ? 0 : std::exp(-value));
+    }
+    return found;
+  }
+
+  // The logarithms of these sums; false if one is out of range, as it is without a term.
+  static bool take_logs(std::span<double> sums) {
+    const double most = std::exp(most_from_reference<T>(true));
+    for (double& sum : sums) {
+      if (!(sum <= most && sum * most >= 1)) return false;
+      sum = std::log(sum);
+    }
+    return true;
+  }
+
+  // log Σ_j exp(s_ij) exp(−g_kj) by a product.
+  bool multiply_rows(Index k) {
+    const PooledVector<double> factor =
+        passes_ ? factors(part_of(found_.col, k, cols_)) : PooledVector<double>();
+    if (factor.empty()) return false;
+    PooledVector<double> unused(static_cast<std::size_t>(cols_));
+    ScalingPass pass;
+    pass.col_scale = factor;
+    pass.row_sum = part_of(found_.row, k, rows_);
+    pass.col_sum = unused;
+    passes_->run(pass);
+    return take_logs(pass.row_sum);
+  }
+
+  // log Σ_i exp(s_ij) exp(−f_ki) − log a_kj.
+  bool multiply_columns(Index k, PooledVector<double>& to) {
+    const PooledVector<double> factor =
+        passes_ ? factors(part_of(found_.row, k, rows_)) : PooledVector<double>();
+    if (factor.empty()) return false;
+    ScalingPass pass;
+    pass.row_scale = factor;
+    pass.col_sum = part_of(to, k, cols_);
+    passes_->run(pass);
+    if (!take_logs(pass.col_sum)) return false;
+    for (Index j = 0; j < cols_; ++j) {
+      const double log = log_masses_[static_cast<std::size_t>(k * cols_ + j)];
+      double& g = pass.col_sum[static_cast<std::size_t>(j)];
+      g = log == minus_infinity ? minus_infinity : g - log;
+    }
+    return true;
+  }
+
   void complete_columns(Index k, PooledVector<double>& to) {
+    if (multiply_columns(k, to)) return;
     Pass<T> pass;
     pass.scores = &scores_;
     pass.order = Order::column_panels;
@@ -223,6 +284,8 @@ class BarycentreSolver {
   WatchedSolution solution_;
   IterationWatch watch_;
   SinkhornState& now_ = solution_.now;
+  GibbsKernel<T> kernel_;
+  std::optional<ScalingPasses<T>> passes_;  // if the kernel is exp(s)
   Index rows_;
   Index cols_;
   double total_ = 0;  // of each histogram
@@ -278,7 +341,7 @@ std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::siz
       PlanSums<double>::bytes(partition_of(Order::row_panels, rows, cols, element_size), threads);
   // The logarithms of masses, the next g, and what a checkpoint copies; marginals and potentials of
   // one plan.
-  return std::max(columns, shown) +
+  return std::max({columns, shown, sinkhorn_bytes(rows, cols, element_size, threads)}) +
          (3 * histograms * cols + 3 * (rows + cols)) * static_cast<std::int64_t>(sizeof(double));
 }
 

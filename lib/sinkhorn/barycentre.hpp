@@ -32,7 +32,8 @@ struct Histograms {
 };
 
 struct BarycentreOptions : Stopping {
-  bool keeps_errors = true;  ///< whether to record the error of every iteration
+  bool keeps_errors = true;     ///< whether to record the error of every iteration
+  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
 };
 
 struct Barycentre {
@@ -58,7 +59,8 @@ struct Barycentre {
 /// that is left. The bits do not depend on the number of threads. Throws Error(input) if a pair
 /// with a column of mass is forbidden, Error(numerical) for masses whose sums exceed the range of
 /// T, and whatever the scores throw. `progress` may be null; a solution that goes on from its state
-/// has the same bits. 2K passes over the scores in an iteration.
+/// has the same bits. An iteration takes 2K passes over the scores, or as long as exponentials of
+/// scores and potentials are in range, 2K products with exp(s).
 template <class T>
 Barycentre find_barycentre(const Scores<T>& scores, const Histograms& histograms,
                            const BarycentreOptions& options, int threads,
@@ -81,7 +83,7 @@ auto part_of(Values& values, Index k, Index length) {
                                    static_cast<std::size_t>(length));
 }
 
-/// Bytes that find_barycentre takes in addition to the scores and its result.
+/// Bytes that find_barycentre takes in addition to the scores, kept exponentials and its result.
 std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::size_t element_size,
                               int threads);
 

@@ -128,7 +128,7 @@ class GoesOn(DumpTest):
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000", "--unbalanced", "2:1"]),
         ("problem", ["sinkhorn-iter", "exact", "costs.h5", "--gap", "0.01"]),
-        ("problem", ["sinkhorn-iter", "barycentre", "histograms.h5", "--epsilon", "0.01", "--iterations", "150"]),
+        ("problem", ["sinkhorn-iter", "barycentre", "histograms.h5", "--epsilon", "0.01", "--iterations", "4000"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,row_potential,grad_q,grad_k,grad_v"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "hnas", "--hybrid", "0.3", "--emit",
                   "out,col_sum,row_entropy,grad_v,grad_hybrid"]),

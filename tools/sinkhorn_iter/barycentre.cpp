@@ -9,8 +9,9 @@ namespace attn::tools {
 
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      const ObserverList<T>& observers, SinkhornProgress* progress,
-                                      int threads, TransportResult& result) {
+                                      std::int64_t kept_bytes, const ObserverList<T>& observers,
+                                      SinkhornProgress* progress, int threads,
+                                      TransportResult& result) {
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   const TileRange& own = head.part.range;
   const OwnHistograms histograms = task.histograms->read(head.problem, own.col0, own.cols);
@@ -23,7 +24,7 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
     result.feasibility.col_total = histograms.other_total;
     return found;
   }
-  BarycentreOptions options{task.solver, task.solver.keeps_errors};
+  const BarycentreOptions options{task.solver, task.solver.keeps_errors, kept_bytes};
   result.tolerance = tolerance_in_force(options, histograms.first_total, sizeof(T));
   const Histograms& view = histograms.view();
   found.barycentre = find_barycentre(scores, view, options, threads, progress);
@@ -42,10 +43,10 @@ std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size
                                     element_size, threads));
 }
 
-#define ATTN_FOR_TYPE(T)                                                                         \
-  template FoundBarycentre<T> average_histograms(const TransportTask&, const Head<T>&,           \
-                                                 const ObserverList<T>&, SinkhornProgress*, int, \
-                                                 TransportResult&);
+#define ATTN_FOR_TYPE(T)                                                               \
+  template FoundBarycentre<T> average_histograms(const TransportTask&, const Head<T>&, \
+                                                 std::int64_t, const ObserverList<T>&, \
+                                                 SinkhornProgress*, int, TransportResult&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

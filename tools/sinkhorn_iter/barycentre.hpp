@@ -15,12 +15,14 @@ struct FoundBarycentre {
   DualGradients<T> gradients;  ///< of its value: by a, in the place of rows, by q and k
 };
 
-/// Solves the problem and shows Σ_k w_k P_k to `observers`. If the histograms have no barycentre,
-/// says so in `result` and returns nothing of use; else sets its tolerance.
+/// Solves the problem, keeping exponentials in `kept_bytes`, and shows Σ_k w_k P_k to `observers`.
+/// If the histograms have no barycentre, says so in `result` and returns nothing of use; else sets
+/// its tolerance.
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      const ObserverList<T>& observers, SinkhornProgress* progress,
-                                      int threads, TransportResult& result);
+                                      std::int64_t kept_bytes, const ObserverList<T>& observers,
+                                      SinkhornProgress* progress, int threads,
+                                      TransportResult& result);
 
 /// Bytes that it takes besides its result and gradients.
 std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size, int threads);

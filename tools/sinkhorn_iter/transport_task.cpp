@@ -277,6 +277,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
+  needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t) {
       return std::max(averaging_bytes(task, element_size, threads),
@@ -284,7 +285,6 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
     };
     return needs;
   }
-  needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
   // The allowed pairs, in bits, and the flow over them; O(Lq + Lk) for a band.
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
@@ -322,10 +322,9 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   bytes += static_cast<double>(gradient_result_bytes(task, element)) +
            solution_gradient_file_bytes(task, element);
   bytes *= problems;
-  // If the kernel is kept, scores are computed once; two products per iteration.
+  // If the kernel is kept, scores are computed once; two products per iteration and histogram.
   const bool kept = plan.useful_bytes > 0;
-  // Two passes for each histogram, or one.
-  const double passes = task.histograms ? 2 * lines * iterations : kept ? 0 : iterations;
+  const double passes = kept ? 0 : (task.histograms ? 2 * lines : 1) * iterations;
   const double flops =
       input.score_flops(Scheme::sinkhorn, passes + 2) + 4 * lines * iterations * input.pairs();
   const Shape shape = join(input.leading, {input.queries, input.keys});
