@@ -281,6 +281,7 @@ class BarycentreSolver {
   const Histograms& histograms_;
   const BarycentreOptions& options_;
   int threads_;
+  Barycentre found_;
   WatchedSolution solution_;
   IterationWatch watch_;
   SinkhornState& now_ = solution_.now;
@@ -294,7 +295,6 @@ class BarycentreSolver {
   std::optional<double> tolerance_;
   PooledVector<double> log_masses_;
   PooledVector<double> next_;
-  Barycentre found_;
 };
 
 }  // namespace

@@ -281,13 +281,13 @@ class SinkhornSolver {
   const SinkhornOptions& options_;
   const ObserverList<T>& observers_;
   int threads_;
+  SinkhornSolution found_;
   WatchedSolution solution_;
   SinkhornState& now_ = solution_.now;
   AllowedCounts allowed_;
   std::optional<double> tolerance_;
   PooledVector<double> row_missing_;  // of the latest plan, if the gap is found by trees
   PooledVector<double> col_missing_;
-  SinkhornSolution found_;
 };
 
 }  // namespace

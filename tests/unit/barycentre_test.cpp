@@ -129,8 +129,10 @@ BarycentreOptions to_tolerance() {
 TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, float, double) {
   Random random(51);
   constexpr bool is_float = sizeof(T) == sizeof(float);
-  for (const auto& [m, n] :
+  for (const auto& size :
        {std::pair<Index, Index>{1, 1}, {1, 5}, {4, 1}, {7, 7}, {33, 20}, {65, 66}}) {
+    const Index m = size.first;
+    const Index n = size.second;
     for (const Index count : {1, 2, 4}) {
       CAPTURE(m);
       CAPTURE(n);
