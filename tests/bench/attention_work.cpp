@@ -1,6 +1,9 @@
 // Attention and its gradients, of random inputs.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -23,7 +26,8 @@ using namespace attn;
 struct Case {
   SchemeOptions scheme;
   Index heads = 1, queries = 1, keys = 1, depth = 1, v_head_dim = 1;
-  bool f64 = false, causal = false, column_sums = false, entropies = false, backward = false;
+  bool f64 = false, bf16 = false, causal = false, column_sums = false, entropies = false,
+       backward = false;
   double spread = 1;
 };
 
@@ -48,6 +52,8 @@ Case parse(const std::string& text) {
     const std::string value = pair.size() > 1 ? pair[1] : "";
     if (pair[0] == "f64") {
       c.f64 = true;
+    } else if (pair[0] == "bf16") {
+      c.bf16 = true;
     } else if (pair[0] == "causal") {
       c.causal = true;
     } else if (pair[0] == "colsum") {
@@ -87,11 +93,28 @@ std::vector<T> normal(Index count, double spread, std::mt19937_64& random) {
   return values;
 }
 
+// Cuts float32 numbers to their upper halves.
+template <class T>
+void to_bf16(std::vector<T>& values) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (T& x : values) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xFFFF0000U);
+  }
+}
+
+// scaled-dot, of bfloat16 numbers if the case says so.
+template <class T>
+std::unique_ptr<Energy<T>> energy_of(const Case& c, MatrixView<const T> q, MatrixView<const T> k) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.bf16) return make_bf16_energy(q, k, 1 / std::sqrt(static_cast<double>(q.cols)));
+  }
+  return make_product_energy<T>(EnergyKind::scaled_dot, q, k, 1);
+}
+
 template <class T>
 void compute(const Case& c, Head<T>& head, int threads) {
   const MatrixView<const T> q(head.q.data(), c.queries, c.depth);
   const MatrixView<const T> k(head.k.data(), c.keys, c.depth);
-  const auto energy = make_product_energy<T>(EnergyKind::scaled_dot, q, k, 1);
+  const auto energy = energy_of<T>(c, q, k);
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
   terms.band.causal = c.causal;
@@ -129,6 +152,7 @@ std::vector<Head<T>> inputs(const Case& c) {
   for (Head<T>& head : heads) {
     head.q = normal<T>(c.queries * c.depth, c.spread, random);
     head.k = normal<T>(c.keys * c.depth, c.spread, random);
+    if (c.bf16) to_bf16(head.q), to_bf16(head.k);
     head.v = normal<T>(c.keys * c.v_head_dim, 1, random);
     head.out.resize(static_cast<std::size_t>(c.queries * c.v_head_dim));
     if (c.backward) {

@@ -3,10 +3,11 @@
 // attn-bench [--runs N] [--threads N] [--json] CASE...
 // attn-bench [--threads N] --serve CASE
 //
-// A CASE is SCHEME:HxLxD[:word...], with the words f64, causal, colsum (column sums too), entropy,
-// backward (followed by gradients of q, k and v), rows=N (queries), dv=N, spread=S (standard
-// deviation of q and k, 1: sets the size of the scores), iterations=T and memory=BYTES (per head,
-// for the kernel that sinkhorn keeps); or gemm:N[:f64], peak[:f64] or read:MIB (work.hpp).
+// A CASE is SCHEME:HxLxD[:word...], with the words f64, bf16, causal, colsum (column sums too),
+// entropy, backward (followed by gradients of q, k and v), rows=N (queries), dv=N, spread=S
+// (standard deviation of q and k, 1: sets the size of the scores), iterations=T and memory=BYTES
+// (per head, for the kernel that sinkhorn keeps); or gemm:N[:f64], peak[:f64] or read:MIB
+// (work.hpp).
 //
 // Prints a line per case: the median of the runs after an untimed one, and GFLOP/s, counting
 // 2 Lq Lk (d + dv) per head, three times as many with gradients. --serve runs the case once and

@@ -24,6 +24,7 @@ CASES = [
     (f"{USUAL}:causal", SGEMM), (f"{USUAL}:spread=3", SGEMM), (f"{USUAL}:entropy", SGEMM),
     *[(f"{scheme}:8x2048x64:f64{word}", DGEMM) for scheme in ("unas", "dnas")
       for word in ("", ":backward")],
+    (f"{USUAL}:bf16", USUAL), ("dnas:8x2048x64:bf16", "dnas:8x2048x64"),
     (f"{USUAL}:colsum", USUAL), ("dnas:8x2048x64:colsum", USUAL), ("hnas:8x2048x64", USUAL),
     ("hnas:8x2048x64:colsum", f"{USUAL}:colsum"), ("sinkhorn:8x2048x64:iterations=5", USUAL),
     ("unas:64x16384x64:rows=1", READ),

@@ -1,6 +1,5 @@
 #include "sinkhorn_iter/transport_gradients.hpp"
 
-#include "attnkit/error.hpp"
 #include "common/own_rows.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "plan/transport_points.hpp"
