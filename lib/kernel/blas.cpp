@@ -1,5 +1,6 @@
 #include "kernel/blas.hpp"
 
+#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -70,8 +71,6 @@ void reserve_buffers(int threads) {
   buffers += missing;
 }
 
-}  // namespace
-
 void prepare_blas() {
   const int threads = largest_team();
   if (prepared.load() >= threads) return;
@@ -79,10 +78,21 @@ void prepare_blas() {
   if (prepared.load() >= threads) return;
   if (prepared.load() == 0) {
     buffers = std::max(1, openblas_get_num_threads());
-    openblas_set_num_threads(1);
+    // The OpenMP build asks OpenMP at each call, the pthread build only itself.
+    if (openblas_get_parallel() != OPENBLAS_OPENMP) openblas_set_num_threads(1);
   }
   if (memory_is_limited()) reserve_buffers(threads);
   prepared.store(threads);
 }
+
+}  // namespace
+
+// The number of threads is a setting of each thread.
+BlasCall::BlasCall() : threads_before_(omp_get_max_threads()) {
+  prepare_blas();
+  omp_set_num_threads(1);
+}
+
+BlasCall::~BlasCall() { omp_set_num_threads(threads_before_); }
 
 }  // namespace attn::kernel

@@ -10,10 +10,20 @@
 /// Helpers for the files that call BLAS and LAPACK.
 namespace attn::kernel {
 
-/// Must be called before every call of BLAS or LAPACK. Holds OpenBLAS to one thread, because it
-/// would split a large product, and with it the sums, over its own threads. If memory is limited,
-/// throws Error(memory) unless there is room for one OpenBLAS buffer per thread.
-void prepare_blas();
+/// To be held during every call of BLAS or LAPACK. OpenBLAS then uses the calling thread alone: it
+/// would split a large product, and with it the sums, over threads of its own. If memory is
+/// limited, the constructor throws Error(memory) unless there is room for one OpenBLAS buffer per
+/// thread.
+class BlasCall {
+ public:
+  BlasCall();
+  ~BlasCall();
+  BlasCall(const BlasCall&) = delete;
+  BlasCall& operator=(const BlasCall&) = delete;
+
+ private:
+  int threads_before_;
+};
 
 inline blasint blas_extent(Index extent) {
   if (extent > std::numeric_limits<blasint>::max()) {

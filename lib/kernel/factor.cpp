@@ -27,7 +27,7 @@ constexpr const char* triangle = "U";
 
 bool cholesky(MatrixView<double> a) {
   if (a.rows == 0) return true;
-  prepare_blas();
+  const BlasCall call;
   const blasint n = blas_extent(a.rows);
   blasint info = 0;
   dpotrf_(triangle, &n, a.data, &n, &info);
@@ -36,7 +36,7 @@ bool cholesky(MatrixView<double> a) {
 
 void cholesky_solve_rows(MatrixView<const double> factor, MatrixView<double> x) {
   if (factor.rows == 0 || x.rows == 0) return;
-  prepare_blas();
+  const BlasCall call;
   const blasint n = blas_extent(factor.rows);
   const blasint columns = blas_extent(x.rows);
   const blasint stride = leading_dimension(x.row_stride);
@@ -50,7 +50,7 @@ void cholesky_solve(MatrixView<const double> factor, double* x) {
 
 void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
   if (a.rows == 0) return;
-  prepare_blas();
+  const BlasCall call;
   const blasint m = blas_extent(a.cols);
   const blasint n = blas_extent(a.rows);
   constexpr Index block = 64;
@@ -68,7 +68,7 @@ void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
 
 double largest_singular_value(MatrixView<const double> a) {
   if (a.rows == 0) return 0;
-  prepare_blas();
+  const BlasCall call;
   const blasint n = blas_extent(a.rows);
   const blasint size = blas_extent(8 * a.rows);
   PooledVector<double> matrix(a.data, a.data + a.rows * a.rows);
@@ -84,7 +84,7 @@ double largest_singular_value(MatrixView<const double> a) {
 
 void add_gram(MatrixView<const double> a, double factor, MatrixView<double> out) {
   if (a.rows == 0 || a.cols == 0) return;
-  prepare_blas();
+  const BlasCall call;
   cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, blas_extent(a.cols), blas_extent(a.rows),
               factor, a.data, leading_dimension(a.row_stride), 1.0, out.data,
               leading_dimension(out.row_stride));

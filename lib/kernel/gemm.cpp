@@ -27,7 +27,7 @@ void product(CBLAS_TRANSPOSE of_a, CBLAS_TRANSPOSE of_b, T alpha, MatrixView<con
              MatrixView<const T> b, T beta, MatrixView<T> out) {
   const Index depth = of_a == CblasTrans ? a.rows : a.cols;
   if (out.rows == 0 || out.cols == 0 || (depth == 0 && beta == 1)) return;
-  prepare_blas();
+  const BlasCall call;
   call_blas(of_a, of_b, depth, alpha, a, b, beta, out);
 }
 

@@ -1,6 +1,7 @@
 #include "kernel/gemm.hpp"
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <limits>
@@ -208,6 +209,21 @@ TEST_CASE_TEMPLATE("the bits do not depend on the calling thread", T, float, dou
     CHECK(together.second[n] == alone.second[0]);
   }
   CHECK(!(alone.first[0] == blank_products[0]));
+}
+
+TEST_CASE("a product neither uses nor changes the calling thread's number of OpenMP threads") {
+  Random random(55);
+  const auto a = random_matrix<double>(300, 411, 1, random);
+  const auto b = random_matrix<double>(290, 411, 1, random);
+  const int before = omp_get_max_threads();
+  std::vector<Guarded<double>> products(2, Guarded<double>(300, 290));
+  for (const int threads : {1, 3}) {
+    omp_set_num_threads(threads);
+    kernel::multiply_transposed(1.0, a.view(), b.view(), products[threads == 1 ? 0 : 1].view());
+    CHECK(omp_get_max_threads() == threads);
+  }
+  omp_set_num_threads(before);
+  CHECK(products[0] == products[1]);
 }
 
 TEST_CASE("the BLAS names itself") { CHECK(kernel::blas_description().rfind("OpenBLAS ", 0) == 0); }
