@@ -78,8 +78,8 @@ void prepare_blas() {
   if (prepared.load() >= threads) return;
   if (prepared.load() == 0) {
     buffers = std::max(1, openblas_get_num_threads());
-    // The OpenMP build asks OpenMP at each call, the pthread build only itself.
-    if (openblas_get_parallel() != OPENBLAS_OPENMP) openblas_set_num_threads(1);
+    // Also gives back the buffers of its other threads. The OpenMP build asks OpenMP again later.
+    openblas_set_num_threads(1);
   }
   if (memory_is_limited()) reserve_buffers(threads);
   prepared.store(threads);
@@ -87,7 +87,7 @@ void prepare_blas() {
 
 }  // namespace
 
-// The number of threads is a setting of each thread.
+// OpenMP's number of threads is a setting of each thread.
 BlasCall::BlasCall() : threads_before_(omp_get_max_threads()) {
   prepare_blas();
   omp_set_num_threads(1);
