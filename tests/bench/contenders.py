@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from conditions import has_avx512
@@ -11,6 +12,7 @@ from conditions import has_avx512
 HERE = Path(__file__).resolve().parent
 # Seconds: shorter runs have an untimed one before them, longer ones take part in every third turn.
 SHORT, LONG = 0.3, 2
+QUIET = 0.03  # seconds
 
 
 class Missing(Exception):
@@ -60,8 +62,10 @@ def in_turn(workers, runs, rarely=()):
             found = seconds[name]
             if turn % 3 and (name in rarely or found[-1] > LONG):
                 continue
-            # Caches and threads as after a run of its own.
+            # Caches and threads as after a run of its own, when those of the others have gone to sleep:
+            # threads of OpenMP spin for some milliseconds, and the kernel lets them go on for as long.
             if name not in rarely and (not found or found[-1] < SHORT):
+                time.sleep(QUIET)
                 worker.time()
             found.append(worker.time())
     return seconds

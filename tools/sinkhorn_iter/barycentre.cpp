@@ -24,7 +24,8 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
     result.feasibility.col_total = histograms.other_total;
     return found;
   }
-  const BarycentreOptions options{task.solver, task.solver.keeps_errors, kept_bytes};
+  const BarycentreOptions options{static_cast<const Stopping&>(task.solver),
+                                  task.solver.keeps_errors, kept_bytes};
   result.tolerance = tolerance_in_force(options, histograms.first_total, sizeof(T));
   const Histograms& view = histograms.view();
   found.barycentre = find_barycentre(scores, view, options, threads, progress);
