@@ -12,11 +12,11 @@ namespace {
 
 using namespace attn;
 
-bool is_backward(const bench::Problem &problem) {
+bool is_backward(const bench::Problem& problem) {
   return problem.direction.starts_with("backward");
 }
 
-AttentionOptions options_of(const bench::Problem &problem) {
+AttentionOptions options_of(const bench::Problem& problem) {
   AttentionOptions options;
   options.scheme = problem.scheme == "dnas" ? Scheme::dnas : Scheme::unas;
   return options;
@@ -36,9 +36,9 @@ struct Attention {
   AttentionGradients<float> gradients;
   std::unique_ptr<AttentionPlan<float>> plan;
 
-  explicit Attention(const bench::Problem &problem) {
-    const auto rows = static_cast<Index>(
-        problem.option("queries", static_cast<double>(problem.length)));
+  explicit Attention(const bench::Problem& problem) {
+    const auto rows =
+        static_cast<Index>(problem.option("queries", static_cast<double>(problem.length)));
     queries = {problem.heads, rows, problem.depth};
     keys = {problem.heads, problem.length, problem.depth};
     const long of_queries = problem.heads * rows * problem.depth;
@@ -59,21 +59,20 @@ struct Attention {
       gradients.k = {arrays.grad_k.data(), keys};
       gradients.v = {arrays.grad_v.data(), keys};
     }
-    plan = std::make_unique<AttentionPlan<float>>(
-        shapes_of(inputs), options_of(problem), omp_get_max_threads());
+    plan = std::make_unique<AttentionPlan<float>>(shapes_of(inputs), options_of(problem),
+                                                  omp_get_max_threads());
   }
 
   void run() {
     if (arrays.grad_out.empty()) {
       plan->run(inputs, outputs);
     } else {
-      plan->gradients(inputs, {arrays.grad_out.data(), queries}, gradients,
-                      outputs);
+      plan->gradients(inputs, {arrays.grad_out.data(), queries}, gradients, outputs);
     }
   }
 };
 
-bench::Contest attention(const bench::Problem &problem) {
+bench::Contest attention(const bench::Problem& problem) {
   const auto own = std::make_shared<Attention>(problem);
   bench::Contest contest;
   contest.answers = {{"out", &own->arrays.out}};
@@ -86,6 +85,6 @@ bench::Contest attention(const bench::Problem &problem) {
   return contest;
 }
 
-} // namespace
+}  // namespace
 
 int main() { return bench::serve(attention); }
