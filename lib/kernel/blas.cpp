@@ -78,7 +78,8 @@ void prepare_blas() {
   if (prepared.load() >= threads) return;
   if (prepared.load() == 0) {
     buffers = std::max(1, openblas_get_num_threads());
-    // Also gives back the buffers of its other threads. The OpenMP build asks OpenMP again later.
+    // Makes the pthread build use one thread from now on, and any build free the buffers of its
+    // other threads, of which reserve_buffers then has room.
     openblas_set_num_threads(1);
   }
   if (memory_is_limited()) reserve_buffers(threads);

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# As if the CPU had no more than an instruction set of ATTN_TARGET, for the peers, too. NumPy is told
-# which of its kernels it must not use.
+# The environment in which the peers, too, use no instructions beyond those of an ATTN_TARGET. NumPy
+# has a list of the instruction sets that it must not use.
 WIDE = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 NARROW = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41",
           "NPY_DISABLE_CPU_FEATURES": f"AVX F16C FMA3 AVX2 {WIDE}"}

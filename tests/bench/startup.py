@@ -11,7 +11,7 @@ from pathlib import Path
 import mechanisms
 import numpy as np
 
-# A run is short, and so many are cheap: a multiple of the usual number.
+# Starts are short: each tool runs this many times the usual number of runs.
 MANY = 3
 # Bundles of random numbers, by name and shape.
 BUNDLES = {

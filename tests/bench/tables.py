@@ -22,7 +22,7 @@ def text(value):
 
 
 def fixed(digits, second=None):
-    """With so many digits after the point; of a pair the second number in brackets."""
+    """Writes a number with `digits` digits after the point, and a pair as "first (second)"."""
     def write(value):
         if isinstance(value, list):
             return f"{value[0]:.{digits}f} ({value[1]:.{digits if second is None else second}f})"
@@ -31,8 +31,8 @@ def fixed(digits, second=None):
 
 
 def significant(digits, second=1):
-    """With so many digits; of a pair the second number in brackets, with `second` after the
-    point."""
+    """Writes a number with `digits` significant digits, and a pair as "first (second)", the latter
+    with `second` digits after the point."""
     def one(value):
         found = f"{value:.{digits - 1}e}"
         return f"{float(found):.{max(0, digits - 1 - int(found.partition('e')[2]))}f}"

@@ -57,7 +57,8 @@ def blocks(length, size):
 
 
 def sizes(length):
-    """Of blocks of rows or columns of so many numbers, to choose from: 8 to 32 MiB of the longest."""
+    """The numbers of rows or columns in a block that are tried, for lines of that length: at most
+    32 MiB."""
     return (256, 512) if length <= 16384 else (16, 32, 64)
 
 

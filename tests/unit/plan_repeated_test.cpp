@@ -225,6 +225,18 @@ AttentionOptions repeated_options(const RepeatedCase& what) {
   return options;
 }
 
+// Σ grad_out · out.
+double loss_of(AttentionPlan<double>& plan, const AttentionInputs<double>& in,
+               const Array<double>& grad_out) {
+  Array<double> out(grad_out.shape);
+  AttentionOutputs<double> outputs;
+  outputs.out = out.view();
+  plan.run(in, outputs);
+  double sum = 0;
+  for (std::size_t n = 0; n < out.values.size(); ++n) sum += grad_out.values[n] * out.values[n];
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("repeated attention follows the formulas", T, float, double) {
@@ -354,15 +366,7 @@ TEST_CASE("gradients with dropout of the last time and with a gate") {
     gradients.v = dv.view();
     gradients.gate = dgate.view();
     plan.gradients(in, grad_out.view(), gradients);
-    Array<double> out({5, 3});
-    AttentionOutputs<double> outputs;
-    outputs.out = out.view();
-    const auto loss = [&] {
-      plan.run(in, outputs);
-      double sum = 0;
-      for (std::size_t n = 0; n < 15; ++n) sum += grad_out.values[n] * out.values[n];
-      return sum;
-    };
+    const auto loss = [&] { return loss_of(plan, in, grad_out); };
     const auto check = [&](std::vector<double>& numbers, const std::vector<double>& found) {
       constexpr double step = 1e-5;
       for (std::size_t n = 0; n < numbers.size(); ++n) {
@@ -403,15 +407,7 @@ TEST_CASE("the gradient of a bias under mean shift is the sum over all times") {
       AttentionPlan<double>(shapes_of(in), repeated_options(what), 2)
           .gradients(in, grad_out.view(), gradients);
       AttentionPlan<double> plan(shapes_of(in), repeated_options(what), 1);
-      Array<double> out({5, 3});
-      AttentionOutputs<double> outputs;
-      outputs.out = out.view();
-      const auto loss = [&] {
-        plan.run(in, outputs);
-        double sum = 0;
-        for (std::size_t n = 0; n < 15; ++n) sum += grad_out.values[n] * out.values[n];
-        return sum;
-      };
+      const auto loss = [&] { return loss_of(plan, in, grad_out); };
       for (std::size_t n = 0; n < bias.values.size(); ++n) {
         constexpr double step = 1e-5;
         const double start = bias.values[n];

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "guarded.hpp"
 #include "infinity.hpp"
@@ -129,6 +130,42 @@ void add_exponential(Worst& worst, T got, T s, double g, double shift, bool flus
 template <class T>
 long double sum_error(long double sum, Index n) {
   return sum * (64 * rounding<T> + static_cast<long double>(n + 2) * rounding<double>);
+}
+
+// Checks exponentials of scores, within 1.2 ulp, and the sums of them that were added to `before`:
+// by row, by column, and by row of each exponential times its score. Absent sums are null.
+template <class T>
+void check_exponentials(MatrixView<const T> scores, MatrixView<const T> found, double before,
+                        const double* by_row, const double* by_col, const double* products) {
+  Worst exponentials;
+  Worst sums;
+  std::vector<long double> of_cols(static_cast<std::size_t>(scores.cols), before);
+  for (Index i = 0; i < scores.rows; ++i) {
+    long double of_row = before;
+    long double of_products = before;
+    long double magnitude = std::abs(before);
+    for (Index j = 0; j < scores.cols; ++j) {
+      const long double e = found(i, j);
+      const auto want = std::exp(static_cast<long double>(scores(i, j)));
+      const long double term = e * static_cast<long double>(scores(i, j));
+      exponentials.add(e, want, 1.2L * ulp<T>(want));
+      of_row += e;
+      of_cols[static_cast<std::size_t>(j)] += e;
+      of_products += term;
+      magnitude += std::abs(term);
+    }
+    if (by_row != nullptr) sums.add(by_row[i], of_row, sum_error<T>(of_row, scores.cols));
+    if (products != nullptr) {
+      sums.add(products[i], of_products,
+               sum_error<T>(magnitude, scores.cols) + 2 * rounding<T> * magnitude);
+    }
+  }
+  for (Index j = 0; by_col != nullptr && j < scores.cols; ++j) {
+    const long double want = of_cols[static_cast<std::size_t>(j)];
+    sums.add(by_col[j], want, sum_error<T>(want, scores.rows));
+  }
+  CHECK(exponentials.value() <= 1);
+  CHECK(sums.value() <= 1);
 }
 
 }  // namespace attn::tile_oracle
