@@ -69,6 +69,10 @@ PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> 
                                      std::span<double> col, const ObserverList<T>& observers,
                                      int threads, double sink = no_sink);
 
+/// Flushed exponentials are below 2⁻¹²⁶, and their weights are smaller still: rows of dnas and hnas
+/// that sum to this or more lose nothing to them in either type.
+inline constexpr double smallest_row_sum = 0x1p-60;
+
 /// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax from the same panels, 0 < hybrid < 1.
 /// Softmax uses exp(s_ij − M) = E_ij exp(m_j − M), where M is the largest score met so far; earlier
 /// results are rescaled as it grows. The weights of dnas and of softmax are shown to different

@@ -15,10 +15,6 @@ namespace {
 // Results are gathered from pieces of them that stay in the second-level cache for all observers.
 constexpr Index tile_rows = pass_tile_length;
 
-// Flushed exponentials are below 2⁻¹²⁶, and their weights are smaller still: rows that sum to more
-// than this lose nothing to them in either type.
-constexpr double smallest_row_sum = 0x1p-60;
-
 // One thread's scratch.
 template <class T>
 struct ColumnScratch {

@@ -5,6 +5,7 @@
 #include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
+#include "pass/running_rows.hpp"
 #include "pass/selected_rows.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -20,11 +21,8 @@ template <class T>
 struct RowScratch {
   Buffer<T> tiles;
   typename Scores<T>::Scratch scratch;
-  PooledVector<T> max;
-  PooledVector<T> factor;
+  RunningRows<T> rows;
   PooledVector<T> maxima;  // by tile: the maxima that its exponentials are relative to
-  PooledVector<double> sum;
-  PooledVector<double> product;  // Σ_j E_ij log E_ij, if entropies are wanted
 };
 
 template <class T>
@@ -72,17 +70,14 @@ class RowRun {
   }
 
   void run_block(const TileRange& block, Index slot, RowScratch<T>& work) {
-    const auto rows = static_cast<std::size_t>(block.rows);
-    work.max.assign(rows, near_zero_ ? T{0} : -std::numeric_limits<T>::infinity());
-    work.sum.assign(rows, 0.0);
-    work.product.assign(rows, 0.0);
-    work.factor.resize(rows);
+    work.rows.start(block.rows, near_zero_);
     work.maxima.clear();
     work.tiles.reserve(block.rows *
                        (others_.empty() ? std::min(row_tile_cols, block.cols) : block.cols));
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {
       if (!empty) add(range, tile, slot, work);
-      if (!others_.empty()) work.maxima.insert(work.maxima.end(), work.max.begin(), work.max.end());
+      const PooledVector<T>& max = work.rows.max;
+      if (!others_.empty()) work.maxima.insert(work.maxima.end(), max.begin(), max.end());
     });
     complete(block, slot, work);
     if (!others_.empty()) show_others(block, slot, work);
@@ -105,18 +100,13 @@ class RowRun {
   }
 
   void add(const TileRange& range, MatrixView<T> tile, Index slot, RowScratch<T>& work) const {
-    double* product = entropy_observers_.empty() ? nullptr : work.product.data();
-    if (!near_zero_) {
-      pass_.scores->fill(range, tile, work.scratch);
-      if (kernel::online_softmax(tile, work.max.data(), work.sum.data(), work.factor.data(),
-                                 product)) {
-        scale(range, slot, work);
-      }
-    } else if (key_factor_.empty()) {
-      pass_.scores->fill_exponentials(range, tile, work.scratch, work.sum.data(), nullptr, product);
+    if (key_factor_.empty()) {
+      const bool grown =
+          work.rows.add(*pass_.scores, range, tile, work.scratch, !entropy_observers_.empty());
+      if (grown) scale(range, slot, work);
     } else {
       kernel::scale_columns_sum_rows(exponentials(range, tile, work),
-                                     key_factor_.data() + range.col0, tile, work.sum.data());
+                                     key_factor_.data() + range.col0, tile, work.rows.sum.data());
     }
     for (Observer<T>* observer : by_row_) observer->observe(WeightTile<T>{range, tile}, slot);
   }
@@ -130,66 +120,30 @@ class RowRun {
 
   void scale(const TileRange& range, Index slot, const RowScratch<T>& work) const {
     for (Observer<T>* observer : by_row_) {
-      observer->scale_rows(range.row0, range.rows, work.factor.data(), slot);
+      observer->scale_rows(range.row0, range.rows, work.rows.factor.data(), slot);
     }
   }
 
   void complete(const TileRange& block, Index slot, RowScratch<T>& work) const {
-    for (Index i = 0; i < block.rows; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const bool empty = work.sum[at] == 0;
-      double& f = pass_.row[static_cast<std::size_t>(block.row0 + i)];
-      f = empty ? minus_infinity : static_cast<double>(work.max[at]) + std::log(work.sum[at]);
-      work.factor[at] = empty ? T{0} : static_cast<T>(1 / work.sum[at]);
-      if (pass_.sink == no_sink || empty) continue;
-      f = with_sink(f, pass_.sink);
-      work.factor[at] = static_cast<T>(std::exp(static_cast<double>(work.max[at]) - f));
-    }
+    double* const f = pass_.row.data() + block.row0;
+    work.rows.complete(pass_.sink, f);
     scale(block, slot, work);
     if (entropy_observers_.empty()) return;
-    if (pass_.sink == no_sink) {
-      find_entropies(work);
-    } else {
-      find_entropies_with_sink(block, work);
-    }
+    work.rows.find_entropies(pass_.sink, f);
     for (Observer<T>* observer : entropy_observers_) {
-      observer->row_entropies(block.row0, block.rows, work.product.data());
-    }
-  }
-
-  // −Σ_j π_ij log π_ij of the keys alone, π_ij = E_ij exp(m_i − f_i).
-  void find_entropies_with_sink(const TileRange& block, RowScratch<T>& work) const {
-    for (std::size_t i = 0; i < work.product.size(); ++i) {
-      const double f = pass_.row[static_cast<std::size_t>(block.row0) + i];
-      const double log_factor = static_cast<double>(work.max[i]) - f;
-      const double sum = work.product[i] + work.sum[i] * log_factor;
-      work.product[i] = work.sum[i] == 0 ? 0.0 : std::max(0.0, -std::exp(log_factor) * sum);
-    }
-  }
-
-  // H_i = log Σ_j E_ij − Σ_j E_ij log E_ij / Σ_j E_ij.
-  void find_entropies(RowScratch<T>& work) const {
-    for (std::size_t i = 0; i < work.product.size(); ++i) {
-      const double sum = work.sum[i];
-      // With one weight of nearly 1, rounding could leave less than 0.
-      work.product[i] = sum == 0 ? 0.0 : std::max(0.0, std::log(sum) - work.product[i] / sum);
+      observer->row_entropies(block.row0, block.rows, work.rows.product.data());
     }
   }
 
   void show_others(const TileRange& block, Index slot, RowScratch<T>& work) const {
-    PooledVector<T> factor(work.factor.size());
+    PooledVector<T> factor(static_cast<std::size_t>(block.rows));
     const T* maxima = work.maxima.data();
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {
       if (empty) {
         if (show_empty_) clear(tile);
       } else {
         for (std::size_t i = 0; i < factor.size(); ++i) {
-          // A tile may have been filled before the row's maximum was met, or have nothing allowed.
-          const double lag =
-              maxima[i] == work.max[i]
-                  ? 1
-                  : std::exp(static_cast<double>(maxima[i]) - static_cast<double>(work.max[i]));
-          factor[i] = static_cast<T>(lag * static_cast<double>(work.factor[i]));
+          factor[i] = work.rows.factor_since(i, maxima[i]);
         }
       }
       show_tile(range, tile, empty, factor.data(), slot);

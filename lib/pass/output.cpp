@@ -16,11 +16,10 @@ void clear(MatrixView<T> rows) {
   for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
 }
 
-// The exponent that scales the largest of v to about 1; 0 if it is not far from that.
+// The exponent that scales the largest value to about 1; 0 if it is not far from that.
 template <class T>
-int exponent_of(MatrixView<const T> v) {
+int exponent_of(T largest) {
   constexpr int usual = 20;
-  const T largest = kernel::largest_magnitude(v);
   int exponent = 0;
   if (largest > 0 && largest <= std::numeric_limits<T>::max()) std::frexp(largest, &exponent);
   return std::abs(exponent) <= usual ? 0 : exponent;
@@ -29,13 +28,38 @@ int exponent_of(MatrixView<const T> v) {
 }  // namespace
 
 template <class T>
+Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest, const WeightDropout& dropout)
+    : v_(v), out_(out), exponent_(exponent_of(largest)), dropout_(dropout) {
+  scale_values();
+}
+
+template <class T>
 Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout)
-    : v_(v), out_(out), exponent_(exponent_of(v)), dropout_(dropout) {
+    : Output(v, out, kernel::largest_magnitude(v), dropout) {}
+
+template <class T>
+Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest)
+    : Output(v, out, largest, WeightDropout()) {}
+
+template <class T>
+void Output<T>::scale_values() {
   if (exponent_ == 0) return;
-  scaled_ = Buffer<T>(v.rows * v.cols);
-  for (Index j = 0; j < v.rows; ++j) {
-    for (Index c = 0; c < v.cols; ++c) scaled_[j * v.cols + c] = std::ldexp(v(j, c), -exponent_);
+  scaled_.reserve(v_.rows * v_.cols);
+  for (Index j = 0; j < v_.rows; ++j) {
+    for (Index c = 0; c < v_.cols; ++c) scaled_[j * v_.cols + c] = std::ldexp(v_(j, c), -exponent_);
   }
+}
+
+template <class T>
+void Output<T>::pack_values() {
+  if (kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(values(0, v_.rows));
+}
+
+template <class T>
+void Output<T>::go_on(MatrixView<const T> v) {
+  v_ = v;
+  scale_values();
+  pack_values();
 }
 
 // Rows [first, first + count) of the values to gather.
@@ -48,9 +72,7 @@ MatrixView<const T> Output<T>::values(Index first, Index count) const {
 template <class T>
 void Output<T>::start(const Partition& partition) {
   const bool shared = partition.order == Order::column_panels;
-  if (!shared && kernel::worth_packing(out_.rows)) {
-    packed_ = kernel::Packed<T>::of(values(0, v_.rows));
-  }
+  if (!shared) pack_values();
   if (dropout_.any()) kept_.resize(static_cast<std::size_t>(partition.slots));
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);

@@ -16,6 +16,13 @@ class Output final : public Observer<T> {
  public:
   Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout = {});
 
+  /// For keys that come in blocks, in row panels: the values of the first block, and the largest
+  /// magnitude of those of all.
+  Output(MatrixView<const T> v, MatrixView<T> out, T largest);
+
+  /// The tiles that follow are of the next block of keys, which has these values.
+  void go_on(MatrixView<const T> v);
+
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
   bool by_row() const override { return true; }
@@ -35,6 +42,9 @@ class Output final : public Observer<T> {
     kernel::Packed<T> packed;
   };
 
+  Output(MatrixView<const T> v, MatrixView<T> out, T largest, const WeightDropout& dropout);
+  void scale_values();
+  void pack_values();
   void gather(const WeightTile<T>& tile, Index slot);
   MatrixView<const T> values(Index first, Index count) const;
 

@@ -26,7 +26,12 @@ struct Partition {
   Index slots = 0;
 
   /// Panels [first, last) of `slot`.
-  Index first_panel(Index slot) const { return slot * panels / slots; }
+  Index first_panel(Index slot) const { return slots == 0 ? 0 : slot * panels / slots; }
+
+  /// The first line of `slot`; of the one past the last, the number of lines.
+  Index first_line(Index slot) const {
+    return std::min(order == Order::row_panels ? rows : cols, first_panel(slot) * panel);
+  }
 
   /// The lines of panel `index`.
   RowRange lines(Index index) const {

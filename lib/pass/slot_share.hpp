@@ -31,12 +31,13 @@ class SlotShare {
   /// number each. Does nothing for an empty span.
   template <class T>
   void complete_lines(MatrixView<T> rows) const {
-    if (divided()) share_.complete_rows(rows, [&](Index slot) { return first_line(slot); });
+    if (divided())
+      share_.complete_rows(rows, [&](Index slot) { return partition_.first_line(slot); });
   }
   template <class T>
   void complete_lines(std::span<T> numbers) const {
     if (divided() && !numbers.empty())
-      share_.complete_numbers(numbers, [&](Index slot) { return first_line(slot); });
+      share_.complete_numbers(numbers, [&](Index slot) { return partition_.first_line(slot); });
   }
 
   /// The same for what each slot has gathered in memory of its own.
@@ -52,11 +53,6 @@ class SlotShare {
   void take_totals(const kernel::RankShare::Memory& totals) const { share_.take_totals(totals); }
 
  private:
-  Index first_line(Index slot) const {
-    const Index lines = partition_.order == Order::row_panels ? partition_.rows : partition_.cols;
-    return std::min(lines, partition_.first_panel(slot) * partition_.panel);
-  }
-
   Partition partition_;
   kernel::RankShare share_;
 };

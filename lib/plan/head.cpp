@@ -42,6 +42,7 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.softcap = recipe.softcap;
   terms.same_if_rescaled = recipe.same_if_rescaled;
   terms.preference = head.preference;
+  terms.part = head.part;
   scores_.emplace(terms);
 }
 

@@ -44,6 +44,7 @@ struct HeadArrays {
   const MatrixSource<T>* preference = nullptr;
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
+  ScoresPart part;  ///< if these are some queries and keys of a head
 
   BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
 

@@ -31,11 +31,33 @@ MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
   return MatrixView<U>(buffer.data(), range.rows, range.cols);
 }
 
+// NaN stays.
+double larger_bound(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
+
+template <class T>
+ScoreBounds bounds_of(const typename Scores<T>::Terms& terms) {
+  ScoreBounds bounds;
+  bounds.intermediate = terms.energy->bound();
+  bounds.energy = terms.energy->magnitude();
+  if (terms.relative != nullptr) bounds.relative = terms.relative->bound();
+  if (terms.bias != nullptr) bounds.bias = terms.bias->bound();
+  if (terms.preference != nullptr) bounds.preference = largest_log;
+  return bounds;
+}
+
 }  // namespace
+
+ScoreBounds ScoreBounds::joined(const ScoreBounds& other) const {
+  return {larger_bound(intermediate, other.intermediate), larger_bound(energy, other.energy),
+          larger_bound(relative, other.relative), larger_bound(bias, other.bias),
+          larger_bound(preference, other.preference)};
+}
 
 template <class T>
 Scores<T>::Scores(const Terms& terms)
-    : terms_(terms), band_(terms.energy->rows(), terms.energy->cols(), terms.band) {
+    : terms_(terms),
+      band_(terms.energy->rows(), terms.energy->cols(), terms.band),
+      bounds_(terms.part.bounds ? *terms.part.bounds : bounds_of<T>(terms)) {
   if (terms.relative != nullptr &&
       (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
     throw std::logic_error("the relative bias and the energy differ in shape");
@@ -45,16 +67,13 @@ Scores<T>::Scores(const Terms& terms)
     throw Error(Failure::input, "the softcap is " + std::to_string(*terms.softcap) +
                                     ", expected a finite number > 0");
   }
-  const double energy = terms.energy->bound();
+  const double energy = bounds_.intermediate;
   const double capped = terms.softcap ? std::min(energy, *terms.softcap) : energy;
-  const double added = (terms.relative == nullptr ? 0.0 : terms.relative->bound()) +
-                       (terms.bias == nullptr ? 0.0 : terms.bias->bound()) +
-                       (terms.preference == nullptr ? 0.0 : largest_log);
+  const double added = bounds_.relative + bounds_.bias + bounds_.preference;
   // False for an unknown bound (+inf) and for NaN: then every score is checked.
   constexpr auto most = static_cast<double>(largest_score<T>);
   surely_finite_ = energy <= most && capped + added <= most;
-  const double magnitude = terms.energy->magnitude();
-  const double shown = terms.softcap ? std::min(magnitude, *terms.softcap) : magnitude;
+  const double shown = terms.softcap ? std::min(bounds_.energy, *terms.softcap) : bounds_.energy;
   magnitude_ = surely_finite_ ? shown + added : std::numeric_limits<double>::infinity();
   near_zero_ = !terms.same_if_rescaled && magnitude_ <= largest_near_zero;
 }
@@ -133,9 +152,10 @@ void Scores<T>::require_preference(const TileRange& range, MatrixView<T> prefere
       const T u = preference(i, j);
       // NaN fails the comparison.
       if (u >= 0 && u <= std::numeric_limits<T>::max()) continue;
-      throw Error(Failure::input, "the preference of query " + std::to_string(range.row0 + i) +
-                                      " and key " + std::to_string(range.col0 + j) + " is " +
-                                      std::to_string(u) + ", expected a finite number >= 0");
+      throw Error(Failure::input,
+                  "the preference of query " + std::to_string(terms_.part.query0 + range.row0 + i) +
+                      " and key " + std::to_string(terms_.part.key0 + range.col0 + j) + " is " +
+                      std::to_string(u) + ", expected a finite number >= 0");
     }
   }
 }
@@ -220,8 +240,9 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
 
 template <class T>
 void Scores<T>::refuse(Index row, Index col) const {
-  throw_beyond_range<T>("the score of query " + std::to_string(row) + " and key " +
-                        std::to_string(col) + " is beyond the range of");
+  throw_beyond_range<T>("the score of query " + std::to_string(terms_.part.query0 + row) +
+                        " and key " + std::to_string(terms_.part.key0 + col) +
+                        " is beyond the range of");
 }
 
 template class Scores<float>;

@@ -14,6 +14,26 @@
 
 namespace attn {
 
+/// No term of the scores is larger in magnitude. How exponentials are made, and with it their last
+/// bits, follows from these bounds.
+struct ScoreBounds {
+  double intermediate = 0;  ///< Energy::bound
+  double energy = 0;        ///< Energy::magnitude
+  double relative = 0;
+  double bias = 0;
+  double preference = 0;
+
+  /// Those of scores of which both are parts.
+  ScoreBounds joined(const ScoreBounds& other) const;
+};
+
+/// What scores of some queries and keys of a whole need to know of it.
+struct ScoresPart {
+  std::optional<ScoreBounds> bounds = {};  ///< of the whole, so that the part has its bits
+  Index query0 = 0;                        ///< the first ones in the whole, for messages
+  Index key0 = 0;
+};
+
 /// The scores (MATHEMATICS.md §1-2, FD 17). Only this class makes a tile of s:
 ///
 ///   s_ij = softcap(energy_ij) + relative_ij + bias_ij + log preference_ij
@@ -34,6 +54,7 @@ class Scores {
     std::optional<double> softcap = std::nullopt;  ///< X > 0: X·tanh(energy/X), rounded once
     const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
     bool same_if_rescaled = false;  ///< near_zero is false, which depends on norms of q and k
+    ScoresPart part = {};           ///< if there are more scores than these
   };
 
   /// Scratch memory of one thread for fill.
@@ -62,6 +83,8 @@ class Scores {
   /// Whether every score of an allowed pair is known to be so small that its exponential needs no
   /// maximum removed: |s| ≤ 30, so that sums and quotients of exponentials lie well inside float32.
   bool near_zero() const { return near_zero_; }
+
+  const ScoreBounds& bounds() const { return bounds_; }
 
   /// A bound on the magnitude of the scores of allowed pairs; +inf if unknown.
   double magnitude() const { return magnitude_; }
@@ -118,6 +141,7 @@ class Scores {
 
   Terms terms_;
   Band band_;
+  ScoreBounds bounds_;
   bool surely_finite_ = false;
   bool near_zero_ = false;
   double magnitude_ = 0;

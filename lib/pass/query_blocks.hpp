@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "pass/output.hpp"
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// dnas of some keys whose queries come block by block, so that neither all keys nor all queries
+/// need be in memory. The results have the bits of one_pass_columns over all queries and keys,
+/// whatever the blocks. They begin at multiples of pass_tile_length and have at least 24 queries,
+/// unless there are fewer; the bounds of their scores (Scores::Terms::bounds) are those of all
+/// queries and keys.
+///
+/// All blocks come, in order, once for each of column_rounds(): then g is complete. Another round
+/// finds the row sums and the output.
+template <class T>
+class QueryBlocks {
+ public:
+  struct Options {
+    Partition partition;   ///< of all keys: one_pass_columns_partition
+    Index first_slot = 0;  ///< of those whose keys these are
+    Index last_slot = 0;   ///< one past the last
+    T largest_value = 0;   ///< the largest magnitude of all values
+    double sink = no_sink;
+  };
+  explicit QueryBlocks(const Options& options);
+
+  /// The keys that the scores of a block must have: those of the slots, and a few before them, so
+  /// that tiles begin where those of all keys do.
+  RowRange keys() const { return keys_; }
+  RowRange own_keys() const { return own_; }  ///< those of the slots alone
+
+  /// Known after the first block.
+  int column_rounds() const { return near_zero_ ? 1 : 2; }
+
+  /// The next block of round 0, or of round 1.
+  void add(int round, const Scores<T>& scores, int threads);
+
+  /// After the last block of a round.
+  void end_round(int round);
+
+  /// After the rounds: writes g_j = LSE_i s_ij of the own keys, −inf where nothing is allowed.
+  void complete_columns(std::span<double> col);
+
+  /// The sums of a block of queries over keys.
+  class Sums {
+   public:
+    /// Over no keys. `out` (queries, dv) is written, and without data not wanted.
+    Sums(Index queries, MatrixView<T> out);
+
+    /// Calls visit for the memory of the sums.
+    void visit(const std::function<void(std::span<std::byte> bytes)>& visit);
+
+   private:
+    friend class QueryBlocks;
+    PooledVector<double> totals_;  // Σ_j exp(s_ij − g_j)
+    MatrixView<T> out_;            // with v_j, up to a power of two
+    Buffer<double> of_slots_;
+    std::optional<Output<T>> output_;
+  };
+
+  /// Computes the sums of each slot. `values` are those of keys().
+  void gather(const Scores<T>& scores, MatrixView<const T> values, Sums& block, int threads) const;
+
+  /// Adds them, in the order of the slots, to the totals, which are those of the slots before.
+  void add(Sums& block) const;
+
+  /// When the totals are those of all keys: writes f_i = log of the sum, joined by the sink, and
+  /// divides the output. Returns the queries whose sum is too small for that (see
+  /// one_pass_columns), in ascending order; they have f_i = −inf and an output of 0.
+  PooledVector<Index> complete_rows(Sums& block, std::span<double> row) const;
+
+  /// Bytes that it takes, sums of a block included.
+  static std::int64_t bytes(Index queries, Index keys, Index slots, Index panel, Index v_head_dim,
+                            int threads);
+
+ private:
+  struct Work {
+    Buffer<T> panel;
+    typename Scores<T>::Scratch scratch;
+  };
+
+  template <class Body>
+  void for_panels(int threads, const Body& body) const;
+  template <class Body>
+  void for_tiles(const Scores<T>& scores, RowRange lines, Work& work, const Body& body) const;
+  std::size_t place(Index key) const { return static_cast<std::size_t>(key - own_.first); }
+
+  Options options_;
+  RowRange own_;
+  RowRange keys_;
+  bool near_zero_ = false;
+  PooledVector<double> shift_;   // m_j of the own keys
+  PooledVector<double> sum_;     // Σ_i exp(s_ij − m_j)
+  PooledVector<double> factor_;  // 1 / sum
+};
+
+}  // namespace attn

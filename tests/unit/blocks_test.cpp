@@ -1,0 +1,371 @@
+// Heads whose keys or queries come in blocks: the bits of one pass over all of them.
+
+#include "pass/key_blocks.hpp"
+#include "pass/query_blocks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "energy/table.hpp"
+#include "infinity.hpp"
+#include "plan/head.hpp"
+#include "random_problem.hpp"
+#include "scheme/scheme.hpp"
+#include "stats/observers.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+struct BlockedShape {
+  Index queries = 300;
+  Index keys = 700;
+  Index depth = 5;
+  Index v_head_dim = 3;
+  double spread = 1;  // of q and k: 4 is not near zero
+  bool causal = false;
+  Window window = {};
+  bool bias = false;
+  bool mask = false;
+  bool alibi = false;
+  double sink = no_sink;
+  double values = 1;  // the size of v
+};
+
+// What a scheme finds, by query or key.
+template <class T>
+struct BlockedResult {
+  std::vector<T> out;
+  std::vector<double> row, col, entropy, col_sum;
+
+  bool operator==(const BlockedResult&) const = default;
+};
+
+template <class T>
+class BlockedProblem {
+ public:
+  BlockedProblem(const BlockedShape& of, Random& random) : case_(of) {
+    q_ = normal(of.queries * of.depth, of.spread, random);
+    k_ = normal(of.keys * of.depth, of.spread, random);
+    v_ = normal(of.keys * of.v_head_dim, of.values, random);
+    bias_ = normal(of.queries * of.keys, 1, random);
+    // The largest bias is in one block only.
+    if (!bias_.empty()) bias_.back() = T{3};
+    for (Index n = 0; n < of.queries * of.keys; ++n) mask_.push_back(chance(random, 0.7) ? 1 : 0);
+    // A query and a key with nothing allowed.
+    for (Index j = 0; j < of.keys; ++j) mask_[static_cast<std::size_t>(j)] = 0;
+    for (Index i = 0; i < of.queries; ++i) mask_[static_cast<std::size_t>(i * of.keys)] = 0;
+    recipe_.energy = &scaled_dot_energy();
+    recipe_.causal = of.causal;
+    recipe_.window = of.window;
+    if (of.alibi) recipe_.relative = RelativePositions::alibi;
+  }
+
+  BlockedResult<T> at_once() const {
+    const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
+    BlockedResult<T> found = room(case_.queries);
+    Output<T> output(part.arrays.v, out_of(found));
+    ColumnSums<T> sums;
+    RowEntropy<T> entropy;
+    SchemeOptions options;
+    options.sink = case_.sink;
+    const Attention attention =
+        attend<T>(part.scores->scores(), options, {&output, &sums, &entropy}, 2);
+    found.row.assign(attention.potentials.row.begin(), attention.potentials.row.end());
+    found.entropy.assign(entropy.values().begin(), entropy.values().end());
+    found.col_sum.assign(sums.values().begin(), sums.values().end());
+    return found;
+  }
+
+  BlockedResult<T> dnas_at_once() const {
+    const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
+    BlockedResult<T> found = room(case_.queries);
+    found.entropy.clear();
+    Output<T> output(part.arrays.v, out_of(found));
+    SchemeOptions options;
+    options.scheme = Scheme::dnas;
+    options.sink = case_.sink;
+    const Attention attention = attend<T>(part.scores->scores(), options, {&output}, 2);
+    found.row.assign(attention.potentials.row.begin(), attention.potentials.row.end());
+    found.col.assign(attention.potentials.col.begin(), attention.potentials.col.end());
+    return found;
+  }
+
+  // Every process has the keys of neighbouring slots, and all take the queries by blocks of `step`.
+  BlockedResult<T> in_query_blocks(Index processes, Index step) const {
+    typename QueryBlocks<T>::Options options;
+    options.partition = one_pass_columns_partition(case_.queries, case_.keys, sizeof(T));
+    options.largest_value = largest_value();
+    options.sink = case_.sink;
+    const ScoreBounds bounds =
+        bounds_of_blocks(row_tile_partition(case_.queries, case_.keys), 4096);
+    std::vector<QueryBlocks<T>> all;
+    BlockedResult<T> found = room(case_.queries);
+    found.entropy.clear();
+    for (Index p = 0; p < processes; ++p) {
+      options.first_slot = p * options.partition.slots / processes;
+      options.last_slot = (p + 1) * options.partition.slots / processes;
+      QueryBlocks<T>& own = all.emplace_back(options);
+      for (int round = 0; round < own.column_rounds(); ++round) {
+        for (Index row = 0; row < case_.queries; row += step) {
+          own.add(round, part_of(own, row, step, bounds).scores->scores(), 1 + round);
+        }
+        own.end_round(round);
+      }
+      std::vector<double> col(static_cast<std::size_t>(own.own_keys().last - own.own_keys().first));
+      own.complete_columns(col);
+      found.col.insert(found.col.end(), col.begin(), col.end());
+    }
+    for (Index row = 0; row < case_.queries; row += step) {
+      const Index rows = std::min(step, case_.queries - row);
+      // Each process has sums of its own, which go from one to the next.
+      std::vector<T> out(static_cast<std::size_t>(rows * case_.v_head_dim));
+      std::vector<std::byte> totals;
+      for (Index p = 0; p < processes; ++p) {
+        const QueryBlocks<T>& own = all[static_cast<std::size_t>(p)];
+        typename QueryBlocks<T>::Sums sums(rows, {out.data(), rows, case_.v_head_dim});
+        const Part part = part_of(own, row, step, bounds);
+        own.gather(part.scores->scores(), part.arrays.v, sums, 2);
+        auto from = totals.begin();
+        sums.visit([&](std::span<std::byte> bytes) {
+          if (p == 0) return;
+          const auto end = from + static_cast<std::ptrdiff_t>(bytes.size());
+          std::copy(from, end, bytes.begin());
+          from = end;
+        });
+        own.add(sums);
+        totals.clear();
+        sums.visit([&](std::span<std::byte> bytes) {
+          totals.insert(totals.end(), bytes.begin(), bytes.end());
+        });
+        if (p + 1 < processes) continue;
+        const auto left =
+            own.complete_rows(sums, std::span(found.row).subspan(static_cast<std::size_t>(row)));
+        CHECK(left.empty());
+        std::copy(out.begin(), out.end(), found.out.begin() + row * case_.v_head_dim);
+      }
+    }
+    return found;
+  }
+
+  // Every process has neighbouring slots, and blocks of `step` keys.
+  BlockedResult<T> in_blocks(Index processes, Index step) const {
+    const Partition partition = row_pass_partition(case_.queries, case_.keys, sizeof(T));
+    BlockedResult<T> all;
+    all.col_sum.assign(static_cast<std::size_t>(case_.keys), 0.0);
+    const ScoreBounds bounds = bounds_of_blocks(partition, step);
+    for (Index p = 0; p < processes; ++p) {
+      typename KeyBlocks<T>::Options options;
+      options.partition = partition;
+      options.first_slot = p * partition.slots / processes;
+      options.last_slot = (p + 1) * partition.slots / processes;
+      const RowRange own = KeyBlocks<T>(options).queries();
+      BlockedResult<T> found = room(own.last - own.first);
+      options.out = out_of(found);
+      options.largest_value = largest_value();
+      options.entropies = true;
+      options.sink = case_.sink;
+      KeyBlocks<T> blocks(options);
+      each_block(own, step, bounds, [&](const Part& part) {
+        blocks.add(part.scores->scores(), part.arrays.v, 1 + static_cast<int>(p % 2));
+      });
+      blocks.complete(found.row, found.entropy);
+      std::replace(found.row.begin(), found.row.end(), -infinity, of_nothing());
+      each_block(own, step, bounds, [&](const Part& part) {
+        const Buffer<double> sums = blocks.column_sums(part.scores->scores(), 2);
+        double* const total = all.col_sum.data() + part.range.col0;
+        for (Index n = 0; n < sums.size(); ++n) total[n % part.range.cols] += sums[n];
+      });
+      all.out.insert(all.out.end(), found.out.begin(), found.out.end());
+      all.row.insert(all.row.end(), found.row.begin(), found.row.end());
+      all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
+    }
+    return all;
+  }
+
+ private:
+  // Some queries and keys as a head of their own.
+  struct Part {
+    Part(const BlockedProblem& of, const TileRange& pairs, const std::optional<ScoreBounds>& bounds)
+        : range(pairs) {
+      const BlockedShape& shape = of.case_;
+      arrays.queries = pairs.rows;
+      arrays.keys = pairs.cols;
+      arrays.offset = pairs.row0 - pairs.col0;
+      arrays.q = {of.q_.data() + pairs.row0 * shape.depth, pairs.rows, shape.depth};
+      arrays.k = {of.k_.data() + pairs.col0 * shape.depth, pairs.cols, shape.depth};
+      arrays.v = {of.v_.data() + pairs.col0 * shape.v_head_dim, pairs.cols, shape.v_head_dim};
+      arrays.part.bounds = bounds;
+      const Index first = pairs.row0 * shape.keys + pairs.col0;
+      if (shape.bias) {
+        T largest = 0;
+        for (Index i = 0; i < pairs.rows; ++i) {
+          for (Index j = 0; j < pairs.cols; ++j) {
+            const T value = of.bias_[static_cast<std::size_t>(first + i * shape.keys + j)];
+            largest = std::max(largest, std::abs(value));
+          }
+        }
+        bias.emplace(of.bias_.data() + first, shape.keys, 1, static_cast<double>(largest));
+        arrays.bias = &*bias;
+      }
+      if (shape.mask) {
+        mask.emplace(of.mask_.data() + first, shape.keys, 1);
+        arrays.mask = &*mask;
+      }
+      relative = relative_bias_of<T>(of.recipe_, {}, arrays);
+      if (relative) arrays.relative = &*relative;
+      scores.emplace(of.recipe_, arrays, 1);
+    }
+    TileRange range;
+    HeadArrays<T> arrays;
+    std::optional<BroadcastMatrix<T>> bias;
+    std::optional<BroadcastMatrix<std::uint8_t>> mask;
+    std::optional<RelativeBias<T>> relative;
+    std::optional<HeadScores<T>> scores;
+  };
+
+  template <class Body>
+  void each_block(RowRange own, Index step, const std::optional<ScoreBounds>& bounds,
+                  const Body& body) const {
+    for (Index col = 0; col < case_.keys; col += step) {
+      const Index cols = std::min(step, case_.keys - col);
+      body(Part(*this, {own.first, own.last - own.first, col, cols}, bounds));
+    }
+  }
+
+  // attend leaves the sink to queries with nothing else.
+  double of_nothing() const { return case_.sink; }
+
+  Part part_of(const QueryBlocks<T>& blocks, Index row, Index step,
+               const ScoreBounds& bounds) const {
+    const RowRange keys = blocks.keys();
+    return Part(*this,
+                {row, std::min(step, case_.queries - row), keys.first, keys.last - keys.first},
+                bounds);
+  }
+
+  T largest_value() const {
+    return std::abs(*std::max_element(v_.begin(), v_.end(),
+                                      [](T a, T b) { return std::abs(a) < std::abs(b); }));
+  }
+
+  ScoreBounds bounds_of_blocks(const Partition& partition, Index step) const {
+    ScoreBounds bounds;
+    for (Index p = 0; p < partition.panels; ++p) {
+      each_block(partition.lines(p), step, std::nullopt,
+                 [&](const Part& part) { bounds = bounds.joined(part.scores->scores().bounds()); });
+    }
+    return bounds;
+  }
+
+  BlockedResult<T> room(Index queries) const {
+    BlockedResult<T> found;
+    found.out.resize(static_cast<std::size_t>(queries * case_.v_head_dim));
+    found.row.resize(static_cast<std::size_t>(queries));
+    found.entropy.resize(static_cast<std::size_t>(queries));
+    return found;
+  }
+  MatrixView<T> out_of(BlockedResult<T>& found) const {
+    return {found.out.data(), static_cast<Index>(found.row.size()), case_.v_head_dim};
+  }
+
+  static std::vector<T> normal(Index size, double deviation, Random& random) {
+    std::normal_distribution<double> draw(0, deviation);
+    std::vector<T> values;
+    for (Index n = 0; n < size; ++n) values.push_back(static_cast<T>(draw(random)));
+    return values;
+  }
+
+  BlockedShape case_;
+  ScoreRecipe recipe_;
+  std::vector<T> q_, k_, v_, bias_;
+  std::vector<std::uint8_t> mask_;
+};
+
+template <class T>
+void check_blocks(const BlockedShape& of, Random& random) {
+  const BlockedProblem<T> problem(of, random);
+  const BlockedResult<T> want = problem.at_once();
+  for (const Index processes : {1, 2, 5}) {
+    for (const Index step : {256, 512, 4096}) {
+      CAPTURE(processes);
+      CAPTURE(step);
+      const BlockedResult<T> got = problem.in_blocks(processes, step);
+      CHECK(got.out == want.out);
+      CHECK(got.row == want.row);
+      CHECK(got.entropy == want.entropy);
+      CHECK(got.col_sum == want.col_sum);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("keys in blocks have the bits of all at once", T, float, double) {
+  Random random(301);
+  for (const double spread : {0.5, 4.0}) {
+    CAPTURE(spread);
+    check_blocks<T>({.spread = spread}, random);
+    check_blocks<T>({.queries = 241, .keys = 1, .spread = spread}, random);
+    check_blocks<T>({.queries = 289, .keys = 513, .spread = spread, .values = 1e9}, random);
+    check_blocks<T>({.depth = 64, .v_head_dim = 40, .spread = spread, .sink = 0.7}, random);
+  }
+}
+
+TEST_CASE_TEMPLATE("keys in blocks with masks, biases and positions", T, float, double) {
+  Random random(302);
+  for (const double spread : {0.5, 4.0}) {
+    CAPTURE(spread);
+    check_blocks<T>({.spread = spread, .causal = true}, random);
+    check_blocks<T>({.spread = spread, .causal = true, .window = Window::nearer_than(70)}, random);
+    check_blocks<T>({.spread = spread, .bias = true, .mask = true}, random);
+    check_blocks<T>({.spread = spread, .mask = true, .alibi = true, .sink = -1}, random);
+  }
+}
+
+TEST_CASE_TEMPLATE("queries in blocks have the bits of all at once", T, float, double) {
+  Random random(303);
+  std::vector<BlockedShape> shapes = {
+      {.queries = 1600, .keys = 1500, .v_head_dim = 20},
+      {.queries = 40, .keys = 700},
+      {.queries = 1048, .keys = 3, .values = 1e9},
+      {.queries = 1048, .keys = 640, .alibi = true, .sink = 0.3},
+  };
+  for (BlockedShape shape : shapes) {
+    for (const double spread : {0.5, 2.5}) {
+      shape.spread = spread;
+      const BlockedProblem<T> problem(shape, random);
+      const BlockedResult<T> want = problem.dnas_at_once();
+      for (const Index processes : {1, 2, 3}) {
+        for (const Index step : {512, 1024, 4096}) {
+          CAPTURE(shape.queries);
+          CAPTURE(spread);
+          CAPTURE(processes);
+          CAPTURE(step);
+          const BlockedResult<T> got = problem.in_query_blocks(processes, step);
+          CHECK(got.col == want.col);
+          CHECK(got.row == want.row);
+          CHECK(got.out == want.out);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the bounds of parts join to those of the whole") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const ScoreBounds a{1, 2, 3, 4, 5};
+  const ScoreBounds b{5, 4, 3, 2, 1};
+  const ScoreBounds joined = a.joined(b);
+  CHECK(joined.intermediate == 5);
+  CHECK(joined.energy == 4);
+  CHECK(joined.relative == 3);
+  CHECK(joined.bias == 4);
+  CHECK(joined.preference == 5);
+  CHECK(std::isnan(a.joined({nan, 0, 0, 0, 0}).intermediate));
+  CHECK(std::isnan(ScoreBounds{nan, 0, 0, 0, 0}.joined(a).intermediate));
+}
