@@ -1,12 +1,15 @@
 #include "attn_compute/compute_heads.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
+#include "common/divided_head.hpp"
 #include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
@@ -68,9 +71,9 @@ RowSelection own_queries(const RowSelection& chosen, const TileRange& own) {
 
 // Results of the own queries and keys become those of all.
 template <class T>
-void spread(const ComputeOptions& options, const AttentionInput& input, const Head<T>& head,
+void spread(const ComputeOptions& options, const AttentionInput& input, Index problem,
             HeadResult<T>& result) {
-  const TileRange& own = head.part.range;
+  const TileRange& own = input.part(problem).range;
   const auto by_query = [&](auto& values, Index width, auto padding) {
     spread_rows(values, own.row0, input.queries, width, padding);
   };
@@ -81,7 +84,7 @@ void spread(const ComputeOptions& options, const AttentionInput& input, const He
   by_query(potentials.row, 1, minus_infinity);
   by_key(potentials.col, minus_infinity);
   if (options.emits("unas_row_potential")) by_query(potentials.unas_row, 1, minus_infinity);
-  if (options.needs_out()) by_query(result.out, input.v_head_dim, T{0});
+  if (options.needs_out() && result.out.size() > 0) by_query(result.out, input.v_head_dim, T{0});
   if (options.emits("col_sum")) by_key(result.col_sum, 0);
   if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
   if (options.emits("centre")) by_query(result.centre, input.depth, 0.0);
@@ -199,11 +202,80 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     show_rows<T>(scores, scheme, result.attention.potentials,
                  own_queries(*options.queries, head.part.range), {&*weights}, threads);
   }
-  spread(options, input, head, result);
+  spread(options, input, head.problem, result);
   if (!options.queries) return result;
   if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), head.v().cols);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
+}
+
+// What ranks that divide the memory of heads can find.
+std::optional<DividedWants> divided_wants(const ComputeOptions& options) {
+  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
+                                         "row_entropy"};
+  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
+                                     options.emitted.end());
+  if (others || options.join || options.queries || options.repetition) return std::nullopt;
+  return DividedWants{options.scheme.scheme, options.emits("out"), options.emits("col_sum"),
+                      options.emits("row_entropy")};
+}
+
+// Padding is 0.
+template <class T>
+void write_padding(const AttentionInput& input, Index problem, HeadOutputs& outputs) {
+  const TileRange& own = input.part(problem).range;
+  const std::vector<T> zeros(static_cast<std::size_t>(input.v_head_dim), T{0});
+  for (Index i = 0; i < input.queries; ++i) {
+    const bool padded = i < own.row0 || i >= own.row0 + own.rows;
+    if (padded) outputs.write_lines("out", problem, i, 1, zeros.data());
+  }
+}
+
+template <class T>
+HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& input, Index problem,
+                        DividedHead head) {
+  HeadResult<T> result;
+  result.attention = std::move(head.attention);
+  result.col_sum = std::move(head.col_sum);
+  result.row_entropy = std::move(head.row_entropy);
+  if (options.emits("row_entropy")) {
+    SchemeOptions scheme = options.scheme;
+    scheme.sink = input.sink_of(problem);
+    add_sink_entropies(sink_weights(result.attention.potentials, scheme), result.row_entropy);
+  }
+  spread(options, input, problem, result);
+  return result;
+}
+
+// Heads whose memory ranks divide, or that `compute_whole` computes; `keep` takes all results but
+// the output. Returns the seconds.
+template <class T>
+double compute_divided(const ComputeOptions& options, const AttentionInput& input,
+                       const DividedWants& wants, const DividedPlan& plan, HeadOutputs& outputs,
+                       cli::Progress& progress, const std::function<void(double least_bias)>& look,
+                       const std::function<HeadResult<T>(Index problem)>& compute_whole,
+                       const std::function<void(Index problem, HeadResult<T>& result)>& keep) {
+  HeadDivision<T> division(input, wants, plan);
+  for (Index n = 0; n < input.own_problems(); ++n) {
+    const Index problem = input.own_problem(n);
+    const Index row0 = input.part(problem).range.row0;
+    std::optional<DividedHead> head =
+        division.compute(problem, [&](Index first, Index count, const T* rows) {
+          outputs.write_lines("out", problem, row0 + first, count, rows);
+        });
+    HeadResult<T> result;
+    if (head) {
+      look(head->least_bias);
+      if (wants.out) write_padding<T>(input, problem, outputs);
+      result = result_of<T>(options, input, problem, *std::move(head));
+    } else {
+      result = compute_whole(problem);
+      outputs.write("out", problem, result.out.data());
+    }
+    keep(problem, result);
+    progress.advance(1);
+  }
+  return division.seconds();
 }
 
 template <class T>
@@ -212,8 +284,16 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                       cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
-                                      arguments.threads, arguments.memory);
+  // A checkpoint keeps what the loops within a whole head have found.
+  const std::optional<DividedWants> wants =
+      checkpoint == nullptr ? divided_wants(options) : std::nullopt;
+  const HeadNeeds needs = compute_needs(options, input, sizeof(T));
+  const std::optional<DividedPlan> divided =
+      wants ? plan_divided(input, *wants, sizeof(T), needs, arguments.threads, arguments.memory)
+            : std::nullopt;
+  const MemoryPlan plan =
+      divided ? MemoryPlan()
+              : plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
   // Without u the three potentials do not rebuild the mixture.
   const bool keep_hybrid =
@@ -227,33 +307,45 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   ComputeTotals totals;
   totals.scheme.padding = input.padding();
   bool has_likelihood = true;
-  const double seconds = for_each_head<T, HeadResult<T>>(
-      input, plan, progress,
-      [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
-      [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
-      },
-      [&](Index problem, HeadResult<T>& result) {
-        const Potentials& potentials = result.attention.potentials;
-        outputs.write("out", problem, result.out.data());
-        if (joined) joined->add(problem, result.out.data(), plan.threads);
-        outputs.write("row_potential", problem, potentials.row.data());
-        outputs.write("col_potential", problem, potentials.col.data());
-        outputs.write("unas_row_potential", problem, potentials.unas_row.data());
-        outputs.write("col_sum", problem, result.col_sum.data());
-        outputs.write("row_entropy", problem, result.row_entropy.data());
-        outputs.write("centre", problem, result.centre.data());
-        outputs.write("variance", problem, result.variance.data());
-        outputs.write("prior", problem, result.prior.data());
-        if (keep_hybrid) {
-          outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
-        }
-        gradients.add(problem, result.gradients);
-        totals.scheme.add(result.attention);
-        has_likelihood = has_likelihood && !result.log_likelihood.empty();
-        totals.add_likelihood(result.log_likelihood);
-      },
-      checkpoint);
+  const auto look = [&](double least_bias) {
+    warn_of_finite_masks(least_bias, {options.scheme.scheme}, report);
+  };
+  const auto keep = [&](Index problem, HeadResult<T>& result) {
+    const Potentials& potentials = result.attention.potentials;
+    if (!divided) outputs.write("out", problem, result.out.data());
+    if (joined) joined->add(problem, result.out.data(), plan.threads);
+    outputs.write("row_potential", problem, potentials.row.data());
+    outputs.write("col_potential", problem, potentials.col.data());
+    outputs.write("unas_row_potential", problem, potentials.unas_row.data());
+    outputs.write("col_sum", problem, result.col_sum.data());
+    outputs.write("row_entropy", problem, result.row_entropy.data());
+    outputs.write("centre", problem, result.centre.data());
+    outputs.write("variance", problem, result.variance.data());
+    outputs.write("prior", problem, result.prior.data());
+    if (keep_hybrid) {
+      outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
+    }
+    gradients.add(problem, result.gradients);
+    totals.scheme.add(result.attention);
+    has_likelihood = has_likelihood && !result.log_likelihood.empty();
+    totals.add_likelihood(result.log_likelihood);
+  };
+  const auto compute_whole = [&](Index problem) {
+    const MemoryPlan whole =
+        plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
+    const auto head = HeadReader<T>(input, whole.dense_limit, whole.threads).read(problem);
+    look(head->least_bias());
+    return compute_head<T>(options, input, *head, outputs, whole.useful_bytes, whole.threads);
+  };
+  const double seconds = divided ? compute_divided<T>(options, input, *wants, *divided, outputs,
+                                                      progress, look, compute_whole, keep)
+                                 : for_each_head<T, HeadResult<T>>(
+                                       input, plan, progress, look,
+                                       [&](const Head<T>& head, int threads) {
+                                         return compute_head<T>(options, input, head, outputs,
+                                                                plan.useful_bytes, threads);
+                                       },
+                                       keep, checkpoint);
   report.add_compute_seconds(seconds);
   if (!has_likelihood) totals.log_likelihood.clear();
   return totals;

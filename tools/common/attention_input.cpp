@@ -319,6 +319,12 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
     bytes += energy().bytes(sizes(), element_size);
     if (two) bytes += recipe(Scheme::fenchel).energy->bytes(sizes(), element_size);
   }
+  return bytes + matrix_bytes(element_size, dense_limit);
+}
+
+std::int64_t AttentionInput::matrix_bytes(std::size_t element_size,
+                                          std::int64_t dense_limit) const {
+  std::int64_t bytes = 0;
   if (options.relative != ScoreOptions::Relative::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }

@@ -137,6 +137,9 @@ struct AttentionInput {
   /// The same of all heads to compute.
   double pairs() const;
 
+  /// Bytes of the bias of positions and of the matrices of a head, as below.
+  std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit) const;
+
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
   /// bytes are held in memory, larger ones are read by tiles.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit) const;

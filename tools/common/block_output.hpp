@@ -32,6 +32,16 @@ class BlockOutput {
     dataset_.write(at.start, at.count, values);
   }
 
+  /// Writes lines [first, first + count) along the block's first own axis.
+  template <class T>
+  void write_lines(Index block, Index first, Index count, const T* values) {
+    BlockBox at = box(block);
+    const std::size_t axis = layout_.own_axes().front();
+    at.start[axis] += first;
+    at.count[axis] = count;
+    dataset_.write(at.start, at.count, values);
+  }
+
  private:
   BlockLayout layout_;  // of the dataset itself
   bool divided_;

@@ -33,6 +33,14 @@ class HeadOutputs {
     if (found != datasets_.end()) found->second.write(problem, values);
   }
 
+  /// The same for lines [first, first + count) along its first own axis.
+  template <class T>
+  void write_lines(const std::string& name, Index problem, Index first, Index count,
+                   const T* values) {
+    const auto found = datasets_.find(name);
+    if (found != datasets_.end()) found->second.write_lines(problem, first, count, values);
+  }
+
   /// An existing dataset, and the position of a problem along its leading axes.
   io::OutputDataset dataset(const std::string& name) const { return datasets_.at(name).dataset(); }
   Shape position(Index problem) const;

@@ -152,16 +152,31 @@ std::optional<RelativeBias<T>> HeadReader<T>::relative(const HeadArrays<T>& arra
 
 template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
+  return read_part(problem, input_.part(problem), {});
+}
+
+template <class T>
+std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem, const TileRange& pairs,
+                                             const std::optional<ScoreBounds>& bounds) {
+  OwnPart part = input_.part(problem);
+  part.range = {part.range.row0 + pairs.row0, pairs.rows, part.range.col0 + pairs.col0, pairs.cols};
+  part.offset += pairs.row0 - pairs.col0;
+  return read_part(problem, part, {bounds, pairs.row0, pairs.col0});
+}
+
+template <class T>
+std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& part,
+                                                  const ScoresPart& scores) {
   auto head = std::make_shared<Head<T>>();
   head->problem = problem;
-  head->part = input_.part(problem);
+  head->part = part;
   const TileRange& own = head->part.range;
   const auto part_source = [&]<class U>(const std::optional<Operand>& operand,
-                                        const TileRange& part, Matrix<U>& last) {
+                                        const TileRange& pairs, Matrix<U>& last) {
     if (!operand) return std::shared_ptr<OperandMatrix<U>>();
     const Index index = operand->block(problem);
-    if (last.index != index || !same_range(last.own, part)) {
-      last = {index, part, matrix_source<U>(*operand, problem, part, dense_limit_)};
+    if (last.index != index || !same_range(last.own, pairs)) {
+      last = {index, pairs, matrix_source<U>(*operand, problem, pairs, dense_limit_)};
     }
     return last.source;
   };
@@ -173,6 +188,7 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   arrays.queries = own.rows;
   arrays.keys = own.cols;
   arrays.offset = head->part.offset;
+  arrays.part = scores;
   head->stored_ = source(input_.scores, last_scores_);
   read_vectors(*head);
   head->bias_ = source(input_.bias, last_bias_);

@@ -88,12 +88,18 @@ class HeadReader {
   /// Error(numerical) for a projection beyond the format.
   std::shared_ptr<Head<T>> read(Index problem);
 
+  /// The same for some pairs of the own part of a head, as a head of its own. `bounds`: of the
+  /// scores of the whole head, if they are known.
+  std::shared_ptr<Head<T>> read(Index problem, const TileRange& pairs,
+                                const std::optional<ScoreBounds>& bounds);
+
  private:
   using Last = std::shared_ptr<Block<T>>;
   Last block(const Operand& operand, Index problem, RowRange rows, Last& last);
   Last block(const Operand& operand, Index problem, Last& last);
   std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, RowRange rows,
                                     Last& last_input, Last& last);
+  std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, const ScoresPart& scores);
   void read_vectors(Head<T>& head);
   void read_energy_operands(Head<T>& head);
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);

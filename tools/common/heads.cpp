@@ -40,6 +40,12 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
       fmt::join(names, ", ")));
 }
 
+std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
+                         const HeadNeeds& needs) {
+  return input.head_bytes(element_size, 0) + needs.result_bytes + needs.kept_bytes +
+         needs.work_bytes(1, 0);
+}
+
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);

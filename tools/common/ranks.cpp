@@ -136,9 +136,10 @@ void declare_ranks(cli::Declaration& declaration, const RankWords& words) {
       .choice("ranks", {"auto", "off"},
               "auto: divides " + words.divided +
                   " among the processes that mpirun, or srun --mpi=pmix, has started together, the "
-                  "ranks. Each of them reads all inputs and has the memory of a whole run; rank 0 "
-                  "writes and reports. Results do not depend on their number. " +
-                  alone + ": each process works for itself.",
+                  "ranks. " +
+                  words.memory +
+                  "; rank 0 writes and reports. Results do not depend on their number. " + alone +
+                  ": each process works for itself.",
               "auto")
       .number("rank-timeout", "SECONDS",
               "Ends the run if a rank waits for another one for so long. " + words.longest,

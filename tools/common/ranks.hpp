@@ -21,6 +21,7 @@ inline constexpr int rank_lost_status = 71;
 /// What the ranks of a tool divide, for its help.
 struct RankWords {
   std::string divided = "the time of each head";
+  std::string memory = "Each of them reads all inputs and has the memory of a whole run";
   std::string longest = "A 64th of a head may take longer.";  ///< between two messages
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/divided_head.hpp"
 #include "common/own_rows.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
@@ -146,6 +147,33 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   return found;
 }
 
+// What follows from the columns of a head.
+void complete(const ColumnOptions& options, const AttentionInput& input, Index problem,
+              const AllowedCounts& allowed, const std::optional<Scheme>& scheme,
+              Index empty_queries, SchemeResult& found) {
+  found.mean_entropy =
+      mean_over(found.columns.entropies, input.part(problem).queries() - empty_queries);
+  if (!scheme) return;
+  const double hybrid = options.scheme_options(*scheme, problem).hybrid;
+  found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys(), input.sink_of(problem));
+}
+
+SchemeResult result_of(const Attention& attention, const SchemeOptions& made, HeadColumns columns) {
+  SchemeResult found;
+  found.converged = attention.summary.status != SolveStatus::not_converged;
+  found.convergence = attention.summary.convergence;
+  found.columns = std::move(columns);
+  take_sink(sink_weights(attention.potentials, made), attention.allowed, found);
+  return found;
+}
+
+PointResult point_of(const AllowedCounts& allowed) {
+  PointResult at;
+  for (const Index queries : allowed.queries_of_key) at.masked.push_back(queries == 0 ? 1 : 0);
+  at.empty_queries = allowed.empty_queries();
+  return at;
+}
+
 // The scores of a head at one point of a sweep: the head's own, or others of the same arrays.
 template <class T>
 class PointScores {
@@ -210,10 +238,8 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   for (std::size_t n = 0; n < task.points.size(); ++n) {
     const ColumnOptions& options = task.points[n].options;
     PointScores<T> scores(task.points[n], task.input, head, threads);
-    result.points.emplace_back();
+    result.points.push_back(point_of(allowed));
     PointResult& at = result.points.back();
-    for (const Index queries : result.queries_of_key) at.masked.push_back(queries == 0 ? 1 : 0);
-    at.empty_queries = allowed.empty_queries();
     for (std::size_t s = 0; s < options.schemes.size(); ++s) {
       if (const SchemeResult* const before = found_before(task, n, s, result)) {
         at.schemes.push_back(*before);
@@ -230,21 +256,12 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
         const Attention attention = naming_head(task.input, head, [&] {
           return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
         });
-        found.converged = attention.summary.status != SolveStatus::not_converged;
-        found.convergence = attention.summary.convergence;
-        found.columns = {sums.values(), entropy.values()};
-        take_sink(sink_weights(attention.potentials, made), allowed, found);
+        found = result_of(attention, made, {sums.values(), entropy.values()});
       } else {
         found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
         scheme = options.recorded;
       }
-      found.mean_entropy =
-          mean_over(found.columns.entropies, head.part.queries() - at.empty_queries);
-      if (scheme) {
-        const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
-        found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys(),
-                                       task.input.sink_of(head.problem));
-      }
+      complete(options, task.input, head.problem, allowed, scheme, at.empty_queries, found);
       at.schemes.push_back(std::move(found));
     }
   }
@@ -255,6 +272,44 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   }
   spread(task.input, head.part, result);
   return result;
+}
+
+// The one softmax that ranks find of each head when they divide its memory.
+std::optional<DividedWants> divided_wants(const ColumnTask& task) {
+  if (task.points.size() > 1 || task.options().schemes.size() > 1) return std::nullopt;
+  const std::optional<Scheme> scheme = scheme_of(task.options().schemes.front());
+  if (!scheme) return std::nullopt;
+  return DividedWants{.scheme = *scheme, .col_sum = true, .row_entropy = true};
+}
+
+// Heads whose memory ranks divide. Returns the seconds.
+template <class T>
+double gather_divided(const ColumnTask& task, const DividedWants& wants, const DividedPlan& plan,
+                      cli::Progress& progress, const std::function<void(double least_bias)>& look,
+                      const std::function<void(Index problem, HeadResult& result)>& keep) {
+  const AttentionInput& input = task.input;
+  HeadDivision<T> division(input, wants, plan);
+  for (Index n = 0; n < input.own_problems(); ++n) {
+    const Index problem = input.own_problem(n);
+    // A softmax is never left to be computed whole.
+    DividedHead head = division.compute(problem, {}).value();
+    look(head.least_bias);
+    const AllowedCounts& allowed = head.attention.allowed;
+    HeadResult result;
+    result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
+    result.points = {point_of(allowed)};
+    PointResult& at = result.points.front();
+    SchemeOptions made = task.options().scheme_options(wants.scheme, problem);
+    made.sink = input.sink_of(problem);
+    at.schemes = {
+        result_of(head.attention, made, {std::move(head.col_sum), std::move(head.row_entropy)})};
+    complete(task.options(), input, problem, allowed, wants.scheme, at.empty_queries,
+             at.schemes.front());
+    spread(input, input.part(problem), result);
+    keep(problem, result);
+    progress.advance(1);
+  }
+  return division.seconds();
 }
 
 ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptions& options,
@@ -305,30 +360,38 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
     statistics.push_back(empty_statistics(task.input, point.options, bound_slack(sizeof(T))));
   }
   const ColumnOptions& options = task.options();
-  const MemoryPlan plan =
-      plan_memory(task.input, sizeof(T), column_needs(task), arguments.threads, arguments.memory);
+  const std::optional<DividedWants> wants =
+      checkpoint == nullptr ? divided_wants(task) : std::nullopt;
+  const std::optional<DividedPlan> divided =
+      wants ? plan_divided(task.input, *wants, sizeof(T), column_needs(task), arguments.threads,
+                           arguments.memory)
+            : std::nullopt;
+  const MemoryPlan plan = divided ? MemoryPlan()
+                                  : plan_memory(task.input, sizeof(T), column_needs(task),
+                                                arguments.threads, arguments.memory);
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
   }
-  const double seconds = for_each_head<T, HeadResult>(
-      task.input, plan, progress,
-      [&](double least_bias) {
-        warn_of_finite_masks(least_bias, options.scored_schemes(), report);
-      },
-      [&](const Head<T>& head, int threads) {
-        return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
-      },
-      [&](Index index, HeadResult& head) {
-        for (std::size_t n = 0; n < options.schemes.size(); ++n) {
-          sink(options.schemes[n], index, head.queries_of_key,
-               head.points.front().schemes[n].columns);
-        }
-        for (std::size_t n = 0; n < statistics.size(); ++n) {
-          add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
-        }
-      },
-      checkpoint);
+  const auto look = [&](double least_bias) {
+    warn_of_finite_masks(least_bias, options.scored_schemes(), report);
+  };
+  const auto keep = [&](Index index, HeadResult& head) {
+    for (std::size_t n = 0; n < options.schemes.size(); ++n) {
+      sink(options.schemes[n], index, head.queries_of_key, head.points.front().schemes[n].columns);
+    }
+    for (std::size_t n = 0; n < statistics.size(); ++n) {
+      add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
+    }
+  };
+  const double seconds =
+      divided ? gather_divided<T>(task, *wants, *divided, progress, look, keep)
+              : for_each_head<T, HeadResult>(
+                    task.input, plan, progress, look,
+                    [&](const Head<T>& head, int threads) {
+                      return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
+                    },
+                    keep, checkpoint);
   report.add_compute_seconds(seconds);
   return statistics;
 }

@@ -1,0 +1,29 @@
+#include "common/divided_head.hpp"
+
+#include "common/divided_columns.hpp"
+#include "common/divided_softmax.hpp"
+
+namespace attn::tools {
+
+template <class T>
+HeadDivision<T>::HeadDivision(const AttentionInput& input, const DividedWants& wants,
+                              const DividedPlan& plan)
+    : input_(input), wants_(wants), plan_(plan), reader_(input, plan.dense_limit, plan.threads) {}
+
+template <class T>
+std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShowRows<T>& show) {
+  const auto find = [&](auto run) {
+    std::optional<DividedHead> found = run.run(show);
+    seconds_ += run.seconds();
+    return found;
+  };
+  if (wants_.scheme == Scheme::dnas) {
+    return find(DividedColumns<T>(input_, wants_, plan_, reader_, problem));
+  }
+  return find(DividedSoftmax<T>(input_, wants_, plan_, reader_, problem));
+}
+
+template class HeadDivision<float>;
+template class HeadDivision<double>;
+
+}  // namespace attn::tools

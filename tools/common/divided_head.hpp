@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "common/divided_plan.hpp"
+#include "common/head_reader.hpp"
+
+namespace attn::tools {
+
+/// A head as every rank has it after all have computed it, without its output: vectors of all
+/// queries and keys but padding.
+struct DividedHead {
+  Attention attention;
+  std::vector<double> col_sum, row_entropy;  ///< without the sink's own entropy
+  double least_bias = 0;                     ///< see Head::least_bias
+};
+
+/// Takes rows of the output of a head, in rank 0, in order and in pieces of neighbouring queries.
+template <class T>
+using ShowRows = std::function<void(Index first, Index count, const T* rows)>;
+
+/// Computes heads. Called by all ranks in the same order, on one thread.
+template <class T>
+class HeadDivision {
+ public:
+  /// All must outlive it.
+  HeadDivision(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan);
+
+  /// Nothing if the head must be computed whole, because under dnas no key prefers some query; rows
+  /// may have been shown nevertheless. Throws Error(memory) if a whole head does not fit, what
+  /// HeadReader throws, and the errors of the scores; ranks may throw different ones.
+  std::optional<DividedHead> compute(Index problem, const ShowRows<T>& show);
+
+  double seconds() const { return seconds_; }  ///< of all heads, without reading
+
+ private:
+  const AttentionInput& input_;
+  const DividedWants& wants_;
+  const DividedPlan& plan_;
+  HeadReader<T> reader_;
+  double seconds_ = 0;
+};
+
+}  // namespace attn::tools

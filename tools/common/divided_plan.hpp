@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/heads.hpp"
+#include "pass/partition.hpp"
+#include "score/band.hpp"
+
+/// Ranks that divide the memory of long heads. Under a softmax each rank has neighbouring queries
+/// and their output, and reads all keys and values by blocks, in the order of the keys. Under dnas
+/// each has neighbouring keys and values, and reads all queries by blocks; the sums of a block go
+/// from rank to rank. Results have the bits of a head computed at once.
+namespace attn::tools {
+
+/// What is wanted of each head. The potentials are found in any case.
+struct DividedWants {
+  Scheme scheme = Scheme::unas;
+  bool out = false;
+  bool col_sum = false;
+  bool row_entropy = false;
+};
+
+/// How ranks divide the heads of an input.
+struct DividedPlan {
+  Index block = 0;  ///< keys at a time, under dnas queries
+  int threads = 1;
+  std::int64_t dense_limit = 0;  ///< see HeadReader
+  std::int64_t bytes = 0;        ///< the expected use of memory by one rank
+  std::int64_t whole_bytes = 0;  ///< what a whole head would need
+  std::int64_t memory = 0;       ///< the limit
+};
+
+/// Nothing if heads are to be read whole. They are divided if this process is a rank; if scores are
+/// made of q and k, as they are read, under the energies dot and scaled-dot, or read themselves; if
+/// there are at least 96 lines for each rank, and more than one block; and if there is a softmax,
+/// or dnas without column sums and entropies. `needs` are those of a whole head. Throws
+/// Error(memory) that states the bytes needed if `memory` is too small for a part.
+std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
+                                        std::size_t element_size, const HeadNeeds& needs,
+                                        int threads, std::int64_t memory);
+
+/// The most bytes of one message when the output is gathered.
+inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;
+
+/// The partition of a head, of which each rank has neighbouring slots.
+Partition divided_partition(const DividedWants& wants, Index queries, Index keys,
+                            std::size_t element_size);
+
+/// By rank, one past its last slot: ranks get about the same number of allowed pairs, and at least
+/// 96 lines or none.
+std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, Index ranks);
+
+}  // namespace attn::tools

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/divided_head.hpp"
+#include "kernel/few_rows.hpp"
+#include "kernel/rank_share.hpp"
+#include "kernel/stop_flag.hpp"
+
+namespace attn::tools {
+
+/// One head that ranks divide. All go through the same steps.
+template <class T>
+class DividedRun {
+ public:
+  DividedRun(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan,
+             HeadReader<T>& reader, Index problem)
+      : input_(input),
+        wants_(wants),
+        plan_(plan),
+        problem_(problem),
+        whole_(input.part(problem)),
+        ranks_(*kernel::Ranks::current()),
+        alone_(nullptr),
+        partition_(divided_partition(wants, whole_.queries(), whole_.keys(), sizeof(T))),
+        reader_(reader),
+        share_(ranks_.count(), &ranks_) {
+    const ScoreRecipe recipe = input.recipe(wants.scheme);
+    slot_ends_ =
+        cut_slots(partition_, {recipe.causal, recipe.window, whole_.offset}, ranks_.count());
+  }
+
+  double seconds() const { return seconds_; }
+
+ protected:
+  Index first_slot(int rank) const {
+    return rank == 0 ? 0 : slot_ends_[static_cast<std::size_t>(rank - 1)];
+  }
+  Index last_slot(int rank) const { return slot_ends_[static_cast<std::size_t>(rank)]; }
+
+  /// The lines of a rank, queries or keys, that follow from its slots.
+  RowRange lines(int rank) const {
+    return {partition_.first_line(first_slot(rank)), partition_.first_line(last_slot(rank))};
+  }
+
+  /// Calls body(part), the head that these pairs make; does nothing without pairs.
+  template <class Body>
+  void with_part(const TileRange& pairs, const Body& body) {
+    kernel::stop_if_asked();
+    if (pairs.rows == 0 || pairs.cols == 0) return;
+    const std::shared_ptr<const Head<T>> part = reader_.read(problem_, pairs, bounds_);
+    const Timed timed(*this);
+    naming([&] { return input_.place(problem_); }, [&] { body(*part); });
+  }
+
+  /// Reads all parts once, so that errors of the input come before the work, and finds what must be
+  /// known of the whole. The parts of all ranks together have each pair once.
+  void look(const std::vector<TileRange>& parts) {
+    AllowedCounts own;
+    own.keys_of_query.assign(static_cast<std::size_t>(whole_.queries()), 0);
+    own.queries_of_key.assign(static_cast<std::size_t>(whole_.keys()), 0);
+    Overview overview;
+    for (const TileRange& pairs : parts) {
+      with_part(pairs, [&](const Head<T>& part) {
+        const Scores<T>& scores = part.scores(wants_.scheme);
+        overview.join({scores.bounds(), part.least_bias(), kernel::largest_magnitude(part.v())});
+        const AllowedCounts counts = scores.allowed_counts();
+        add_to(own.keys_of_query, pairs.row0, counts.keys_of_query);
+        add_to(own.queries_of_key, pairs.col0, counts.queries_of_key);
+      });
+    }
+    Overview all;
+    for (const Overview& of_rank : kernel::gathered(ranks_, overview)) all.join(of_rank);
+    bounds_ = all.bounds;
+    found_.least_bias = all.least_bias;
+    largest_value_ = all.largest_value;
+    AllowedCounts& allowed = found_.attention.allowed;
+    allowed.keys_of_query = sum_of(own.keys_of_query);
+    allowed.queries_of_key = sum_of(own.queries_of_key);
+  }
+
+  /// Sums over the ranks in their order: `add` adds what this one has to `totals`, whose memory it
+  /// visits.
+  void add_up(const kernel::RankShare::Memory& totals, const std::function<void()>& add) {
+    const Timed timed(*this);
+    share_.add_in_turn(ranks_.own(), totals, add);
+    share_.take_totals(totals);
+  }
+
+  /// Completes a vector of all lines of which each rank has those of its own.
+  void complete_lines(std::span<double> numbers) {
+    const Timed timed(*this);
+    share_.complete_numbers(numbers, [&](Index rank) {
+      return rank < ranks_.count() ? lines(static_cast<int>(rank)).first
+                                   : static_cast<Index>(numbers.size());
+    });
+  }
+
+  const AttentionInput& input_;
+  const DividedWants& wants_;
+  const DividedPlan& plan_;
+  const Index problem_;
+  const OwnPart whole_;
+  kernel::Ranks& ranks_;
+  const kernel::Ranks::Use alone_;  ///< the loops of the library are those of this rank alone
+  const Partition partition_;
+  T largest_value_ = 0;
+  DividedHead found_;
+
+ private:
+  // Adds the time of a scope.
+  class Timed {
+   public:
+    explicit Timed(DividedRun& run) : run_(run), start_(Clock::now()) {}
+    ~Timed() { run_.seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    DividedRun& run_;
+    Clock::time_point start_;
+  };
+
+  struct Overview {
+    ScoreBounds bounds;
+    double least_bias = 0;
+    T largest_value = 0;
+
+    void join(const Overview& other) {
+      bounds = bounds.joined(other.bounds);
+      least_bias = std::min(least_bias, other.least_bias);
+      largest_value = std::max(largest_value, other.largest_value);
+    }
+  };
+
+  static void add_to(PooledVector<Index>& totals, Index first, const PooledVector<Index>& more) {
+    for (std::size_t n = 0; n < more.size(); ++n)
+      totals[static_cast<std::size_t>(first) + n] += more[n];
+  }
+
+  PooledVector<Index> sum_of(const PooledVector<Index>& own) {
+    PooledVector<Index> totals(own.size());
+    add_up(
+        [&](const kernel::RankShare::Visit& visit) {
+          visit(std::as_writable_bytes(std::span(totals)));
+        },
+        [&] { add_to(totals, 0, own); });
+    return totals;
+  }
+
+  HeadReader<T>& reader_;
+  const kernel::RankShare share_;
+  std::vector<Index> slot_ends_;
+  std::optional<ScoreBounds> bounds_;  // of the whole head, once they are known
+  double seconds_ = 0;
+};
+
+}  // namespace attn::tools
