@@ -25,6 +25,18 @@ void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoi
   differentiate_weights(forward, products, std::move(adjoints), targets, threads);
 }
 
+template <class T>
+WeightAdjoint<T> adjoint_of(const SolutionTerm& solution) {
+  WeightAdjoint<T> adjoint;
+  adjoint.f = to_subtract(solution.row);
+  adjoint.g = to_subtract(solution.col);
+  const double coefficient = solution.coefficient;
+  for (const double u : solution.u) adjoint.row.push_back(static_cast<T>(coefficient * u));
+  adjoint.factor.assign(solution.u.size(), T{1});
+  for (const double v : solution.v) adjoint.col.push_back(static_cast<T>(coefficient * v));
+  return adjoint;
+}
+
 }  // namespace
 
 template <class T>
@@ -46,16 +58,18 @@ void differentiate_solution(const Scores<T>& scores, const Potentials& potential
                             const MatrixSource<T>* g, std::span<const double> u,
                             std::span<const double> v, const GradientTargets<T>& targets,
                             int threads) {
-  WeightAdjoint<T> adjoint;
-  adjoint.f = to_subtract(potentials.row);
-  adjoint.g = to_subtract(potentials.col);
-  adjoint.coefficient = g == nullptr ? 0 : 1;
-  for (const double value : u) adjoint.row.push_back(static_cast<T>(value));
-  adjoint.factor.assign(u.size(), T{1});
-  for (const double value : v) adjoint.col.push_back(static_cast<T>(value));
   PooledVector<WeightAdjoint<T>> adjoints;
-  adjoints.push_back(std::move(adjoint));
+  adjoints.push_back(adjoint_of<T>({1, potentials.row, potentials.col, u, v}));
+  adjoints.front().coefficient = g == nullptr ? 0 : 1;
   differentiate(scores, std::move(adjoints), g, targets, threads);
+}
+
+template <class T>
+void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTerm> solutions,
+                             const GradientTargets<T>& targets, int threads) {
+  PooledVector<WeightAdjoint<T>> adjoints;
+  for (const SolutionTerm& one : solutions) adjoints.push_back(adjoint_of<T>(one));
+  differentiate<T>(scores, std::move(adjoints), nullptr, targets, threads);
 }
 
 template <class T>
@@ -74,14 +88,16 @@ std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
          std::max(rows, cols) * static_cast<std::int64_t>(element_size);
 }
 
-#define ATTN_FOR_TYPE(T)                                                                \
-  template void differentiate_plan(const Scores<T>&, const Potentials&, double,         \
-                                   const GradientTargets<T>&, int);                     \
-  template void differentiate_plans(const Scores<T>&, std::span<const PlanTerm>,        \
-                                    const GradientTargets<T>&, int);                    \
-  template void differentiate_solution(const Scores<T>&, const Potentials&,             \
-                                       const MatrixSource<T>*, std::span<const double>, \
-                                       std::span<const double>, const GradientTargets<T>&, int);
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template void differentiate_plan(const Scores<T>&, const Potentials&, double,                  \
+                                   const GradientTargets<T>&, int);                              \
+  template void differentiate_plans(const Scores<T>&, std::span<const PlanTerm>,                 \
+                                    const GradientTargets<T>&, int);                             \
+  template void differentiate_solution(const Scores<T>&, const Potentials&,                      \
+                                       const MatrixSource<T>*, std::span<const double>,          \
+                                       std::span<const double>, const GradientTargets<T>&, int); \
+  template void differentiate_solutions(const Scores<T>&, std::span<const SolutionTerm>,         \
+                                        const GradientTargets<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -37,6 +37,21 @@ void differentiate_solution(const Scores<T>& scores, const Potentials& potential
                             std::span<const double> v, const GradientTargets<T>& targets,
                             int threads);
 
+/// A plan exp((s_ij − g_j) − f_i), and the terms of its part.
+struct SolutionTerm {
+  double coefficient = 1;
+  std::span<const double> row;  ///< f (Lq)
+  std::span<const double> col;  ///< g (Lk)
+  std::span<const double> u;    ///< (Lq)
+  std::span<const double> v;    ///< (Lk)
+};
+
+/// The same through several plans of the same scores, without G: dS = Σ coefficient·π_ij (u_i +
+/// v_j).
+template <class T>
+void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTerm> solutions,
+                             const GradientTargets<T>& targets, int threads);
+
 /// Bytes of scratch memory of any of them, without sinks.
 std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
                                        std::size_t element_size, int threads);

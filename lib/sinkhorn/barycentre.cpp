@@ -321,17 +321,6 @@ void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms
   run(pass, threads);
 }
 
-PooledVector<double> barycentre_gradient(const Barycentre& found, const Histograms& histograms) {
-  PooledVector<double> gradient(found.col.size());
-  const std::size_t cols = found.col.size() / static_cast<std::size_t>(histograms.count);
-  for (std::size_t n = 0; n < gradient.size(); ++n) {
-    const double weight = histograms.weights[n / cols];
-    if (weight == 0) continue;
-    gradient[n] = histograms.masses[n] == 0 ? minus_infinity : -weight * found.col[n];
-  }
-  return gradient;
-}
-
 std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::size_t element_size,
                               int threads) {
   const std::int64_t columns =

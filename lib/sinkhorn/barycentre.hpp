@@ -72,10 +72,6 @@ template <class T>
 void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms& histograms,
                     const ObserverList<T>& observers, int threads);
 
-/// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, 0 where w_k
-/// is. Σ_j a_kj must stay the same for all k: only changes along that mean anything.
-PooledVector<double> barycentre_gradient(const Barycentre& found, const Histograms& histograms);
-
 /// The part of histogram k in (K, length).
 template <class Values>
 auto part_of(Values& values, Index k, Index length) {

@@ -1,6 +1,5 @@
 #include "sinkhorn/implicit_gradient.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -10,18 +9,12 @@
 namespace attn {
 namespace {
 
-// How often conjugate gradients begin again from the residual, which they lose sight of by
-// rounding.
-constexpr int most_refinements = 4;
-
 // The system of one plan; vectors have Lq + Lk elements.
 template <class T>
-class ImplicitSystem {
+class PlanSystem final : public ImplicitSystem {
  public:
-  using Vector = PooledVector<double>;
-
-  ImplicitSystem(const Scores<T>& scores, Potentials& potentials, const Marginals& marginals,
-                 int threads)
+  PlanSystem(const Scores<T>& scores, Potentials& potentials, const Marginals& marginals,
+             int threads)
       : scores_(scores),
         potentials_(potentials),
         threads_(threads),
@@ -34,62 +27,58 @@ class ImplicitSystem {
     }
   }
 
+  // L is that of potentials with Σ f = Σ g: x and y lose what lies along (1, −1).
   Vector right_side(const PlanUpstream<T>& upstream) const {
     Vector b(diagonal_.size());
-    if (upstream.plan != nullptr) {
-      const Vector zeros(diagonal_.size(), 0.0);
-      b = products(zeros, upstream.plan);
-      for (double& value : b) value = -value;
-    }
-    for (std::size_t i = 0; i < upstream.row.size(); ++i) b[i] += upstream.row[i];
-    for (std::size_t j = 0; j < upstream.col.size(); ++j) b[rows_ + j] += upstream.col[j];
+    for (std::size_t i = 0; i < upstream.row.size(); ++i) b[i] = upstream.row[i];
+    for (std::size_t j = 0; j < upstream.col.size(); ++j) b[rows_ + j] = upstream.col[j];
     for (std::size_t n = 0; n < b.size(); ++n) {
       if (diagonal_[n] == 0) b[n] = 0;
     }
     project(b);
+    if (upstream.plan == nullptr) return b;
+    const Vector zeros(diagonal_.size(), 0.0);
+    const Vector of_plan = products(zeros, upstream.plan);
+    for (std::size_t n = 0; n < b.size(); ++n) b[n] -= of_plan[n];
+    balance(b);
     return b;
   }
 
-  Vector times(const Vector& z) const {
+  Vector times(const Vector& z) const override {
     Vector product = products(z, nullptr);
     for (std::size_t n = 0; n < z.size(); ++n) product[n] += diagonal_[n] * z[n];
     return product;
   }
 
+  void balance(Vector& e) const override {
+    remove_kernel(e, [this](std::size_t n) { return diagonal_[n]; });
+  }
+
   // Removes what lies along (1, −1).
   void project(Vector& z) const {
-    if (!has_kernel_) return;
-    double along = 0;
-    double lines = 0;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      if (diagonal_[n] == 0) continue;
-      along += n < rows_ ? z[n] : -z[n];
-      ++lines;
-    }
-    if (lines == 0) return;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      if (diagonal_[n] > 0) z[n] -= (n < rows_ ? along : -along) / lines;
-    }
-  }
-
-  // Σ z²/diagonal; a line may have less mass than has a square.
-  double square(const Vector& z) const {
-    double sum = 0;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      if (diagonal_[n] == 0) continue;
-      const double scaled = z[n] / std::sqrt(diagonal_[n]);
-      sum += scaled * scaled;
-    }
-    return sum;
-  }
-
-  double preconditioned(const Vector& z, std::size_t n) const {
-    return diagonal_[n] == 0 ? 0 : z[n] / diagonal_[n];
+    remove_kernel(z, [this](std::size_t n) { return diagonal_[n] > 0 ? 1.0 : 0.0; });
   }
 
   std::size_t rows() const { return rows_; }
 
  private:
+  // Makes z orthogonal to (1, −1); lines change by shares of that.
+  template <class ShareOf>
+  void remove_kernel(Vector& z, const ShareOf& share_of) const {
+    if (!has_kernel_) return;
+    double along = 0;
+    double shares = 0;
+    for (std::size_t n = 0; n < z.size(); ++n) {
+      if (diagonal_[n] == 0) continue;
+      along += n < rows_ ? z[n] : -z[n];
+      shares += share_of(n);
+    }
+    if (shares == 0) return;
+    for (std::size_t n = 0; n < z.size(); ++n) {
+      z[n] -= share_of(n) * ((n < rows_ ? along : -along) / shares);
+    }
+  }
+
   Vector products(const Vector& z, const MatrixSource<T>* g) const {
     PlanProducts<T> found(std::span<const double>(z).first(rows_),
                           std::span<const double>(z).subspan(rows_), g);
@@ -104,37 +93,7 @@ class ImplicitSystem {
   int threads_;
   std::size_t rows_;
   bool has_kernel_;
-  Vector diagonal_;
 };
-
-// Conjugate gradients: adds to z until what is left, whose square is `left` at first, has fallen to
-// `aim`; counts `iterations` down.
-template <class T>
-void add_solution(const ImplicitSystem<T>& system, PooledVector<double> residual, double aim,
-                  PooledVector<double>& z, Index& iterations) {
-  PooledVector<double> direction(z.size(), 0.0);
-  double before = 0;
-  for (;;) {
-    const double left = system.square(residual);
-    if (!(left > aim) || iterations == 0) return;
-    const double beta = before == 0 ? 0 : left / before;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      direction[n] = system.preconditioned(residual, n) + beta * direction[n];
-    }
-    const PooledVector<double> moved = system.times(direction);
-    --iterations;
-    double curvature = 0;
-    for (std::size_t n = 0; n < z.size(); ++n) curvature += direction[n] * moved[n];
-    // Rounding leaves nothing to gain.
-    if (!(curvature > 0)) return;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      z[n] += left / curvature * direction[n];
-      residual[n] -= left / curvature * moved[n];
-    }
-    system.project(residual);
-    before = left;
-  }
-}
 
 }  // namespace
 
@@ -142,24 +101,9 @@ template <class T>
 ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentials,
                                    const Marginals& marginals, const PlanUpstream<T>& upstream,
                                    const ImplicitOptions& options, int threads) {
-  const ImplicitSystem<T> system(scores, potentials, marginals, threads);
-  const PooledVector<double> b = system.right_side(upstream);
-  PooledVector<double> z(b.size(), 0.0);
-  const double whole = system.square(b);
-  const double aim = options.tolerance * options.tolerance * whole;
-  Index left = options.iterations;
-  ImplicitGradient found;
-  PooledVector<double> residual = b;
-  for (int n = 0; n < most_refinements && system.square(residual) > aim && left > 0; ++n) {
-    // Rounding moves what is left away from what is added up here.
-    add_solution(system, residual, aim / 4, z, left);
-    const PooledVector<double> reached = system.times(z);
-    for (std::size_t at = 0; at < b.size(); ++at) residual[at] = b[at] - reached[at];
-    system.project(residual);
-  }
-  found.iterations = options.iterations - left;
-  if (whole > 0) found.residual = std::sqrt(system.square(residual) / whole);
-  if (!(found.residual <= options.tolerance)) found.status = SolveStatus::not_converged;
+  const PlanSystem<T> system(scores, potentials, marginals, threads);
+  PooledVector<double> z;
+  ImplicitGradient found{solve_implicit(system, system.right_side(upstream), options, z), {}, {}};
   system.project(z);
   const auto middle = z.begin() + static_cast<std::ptrdiff_t>(system.rows());
   found.row.assign(z.begin(), middle);

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <span>
 
-#include "attnkit/stopping.hpp"
 #include "pass/potentials.hpp"
 #include "score/matrix_source.hpp"
 #include "score/scores.hpp"
+#include "sinkhorn/conjugate_gradients.hpp"
 #include "sinkhorn/marginals.hpp"
 
 /// Derivatives through the solution of transport (MATHEMATICS.md §2): of a number L that depends on
@@ -29,28 +29,17 @@ struct PlanUpstream {
   std::span<const double> col;            ///< y (Lk), finite; empty: 0
 };
 
-struct ImplicitOptions {
-  double tolerance = 1e-10;  ///< of the residual
-  Index iterations = 1000;   ///< at most, one pass over the scores each
-};
-
-struct ImplicitGradient {
-  SolveStatus status = SolveStatus::converged;  ///< or not_converged
-  Index iterations = 0;
-
-  /// |e|/|b| of the system's right-hand side b and what is left of it, e, as computed again at the
-  /// end, where |e|² = Σ e²/diagonal. The derivatives are those of L + ⟨e, (f, g)⟩.
-  double residual = 0;
-
+/// The derivatives are those of L + ⟨e, (f, g)⟩ with what is left of the right-hand side, e.
+struct ImplicitGradient : ImplicitOutcome {
   PooledVector<double> row, col;  ///< u (Lq), v (Lk); 0 for a line without mass
 };
 
-/// Solves the system by conjugate gradients, preconditioned by its diagonal, without an array of
-/// Lq × Lk numbers. The plan should be a solution: an error of its sums enters the derivatives,
-/// multiplied by the condition of the system, as the residual does. Bits do not depend on the
-/// number of threads. If masks divide the pairs into parts that share no line, each part has such a
-/// kernel, and the residual stays large unless x and y have the same sum in each of them. Throws
-/// whatever the scores and G throw.
+/// Solves the system by conjugate gradients, one pass over the scores each, without an array of
+/// Lq × Lk numbers. The plan should be a solution: an error of its
+/// sums enters the derivatives, multiplied by the condition of the system, as the residual does.
+/// Bits do not depend on the number of threads. If masks divide the pairs into parts that share no
+/// line, each part has such a kernel, and the residual stays large unless x and y have the same sum
+/// in each of them. Throws whatever the scores and G throw.
 template <class T>
 ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentials,
                                    const Marginals& marginals, const PlanUpstream<T>& upstream,

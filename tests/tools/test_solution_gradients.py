@@ -161,6 +161,23 @@ class Runs(SolutionGradientTest):
         self.run_tool("tensor-join", *sorted(path.name for path in self.folder.glob("p.0*")), "-o", "joined.h5")
         self.assert_same_bits(self.read("joined.h5"), whole, self.NAMES)
 
+    def test_masses_that_rounding_exceeds(self):
+        """Where a mass is 1e-30 as elsewhere: u_i is minus the mean of G_ij + v_j over the plan's share in the row."""
+        x = np.linspace(0, 1, 100)
+        masses = np.exp(-(x - np.array([[0.2], [0.6]])) ** 2 / 0.01)
+        a, b = masses / masses.sum(1, keepdims=True)
+        cost = (x[:, None] - x) ** 2
+        slopes = np.random.default_rng(17).normal(size=(100, 100))
+        self.write("in.h5", cost=cost, a=a, b=b, grad_plan=slopes)
+        got, result, _ = self.solve("in.h5", "--epsilon", 0.01, "--emit", "grad_a,grad_b,row_potential,col_potential")
+        self.assertLessEqual(result["gradient_residual"], 1e-10)
+        for mine, other, turned, name in (("a", "b", slopes, "col_potential"), ("b", "a", slopes.T, "row_potential")):
+            share = -cost / 0.01 - got[name][...]
+            share = np.exp(share - share.max(1, keepdims=True))
+            share /= share.sum(1, keepdims=True)
+            want = (share * (turned - got["grad_" + other][...])).sum(1)
+            self.assert_near(mine, got["grad_" + mine], want, 1e-7)
+
     def test_mass_of_0_and_what_is_constant(self):
         data = self.problem(15, 5, 6)
         data["a"] = np.array([0, 0.2, 0.3, 0.1, 0.4])

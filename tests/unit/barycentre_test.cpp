@@ -3,12 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <numeric>
-#include <random>
 #include <vector>
 
-#include "infinity.hpp"
-#include "random_problem.hpp"
+#include "barycentre_problem.hpp"
 #include "same_bits.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "thrown_error.hpp"
@@ -17,57 +14,6 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-using Matrix = std::vector<std::vector<double>>;
-
-template <class T>
-struct BarycentreProblem {
-  Problem<T> problem;
-  std::vector<double> masses;   // (K, Lk)
-  std::vector<double> weights;  // (K)
-
-  static ProblemOptions sizes(Index rows, Index cols, double spread) {
-    ProblemOptions options;
-    options.queries = rows;
-    options.keys = cols;
-    options.depth = 3;
-    options.spread = spread;
-    return options;
-  }
-
-  // Histograms of that total, with zeros; of three or more, the second has the weight 0.
-  BarycentreProblem(Index rows, Index cols, Index count, double total, double spread,
-                    Random& random)
-      : problem(sizes(rows, cols, spread), random) {
-    std::uniform_real_distribution<double> uniform(0.2, 2);
-    for (Index k = 0; k < count; ++k) {
-      double sum = 0;
-      for (Index j = 0; j < cols; ++j) {
-        masses.push_back(cols > 2 && (j + k) % 4 == 1 ? 0 : uniform(random));
-        sum += masses.back();
-      }
-      for (Index j = 0; j < cols; ++j)
-        masses[static_cast<std::size_t>(k * cols + j)] *= total / sum;
-      weights.push_back(count > 2 && k == 1 ? 0 : uniform(random));
-    }
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    for (double& weight : weights) weight /= sum;
-  }
-
-  const Scores<T>& scores() const { return problem.scores(); }
-  Histograms histograms() const { return {static_cast<Index>(weights.size()), masses, weights}; }
-
-  Matrix all_scores() const {
-    Matrix values;
-    typename Scores<T>::Scratch scratch;
-    for (Index i = 0; i < scores().rows(); ++i) {
-      std::vector<T> row(static_cast<std::size_t>(scores().cols()));
-      scores().fill({i, 1, 0, scores().cols()}, {row.data(), 1, scores().cols()}, scratch);
-      values.emplace_back(row.begin(), row.end());
-    }
-    return values;
-  }
-};
 
 // The same iteration on exponentials, in plain loops: v_k = a_k/Kᵀu_k, p = Π (K v_k)^w_k, u_k =
 // p/K v_k. For small scores.
@@ -202,48 +148,6 @@ TEST_CASE("few iterations bound the optimum from both sides") {
     CHECK(fixed.errors.size() == static_cast<std::size_t>(iterations));
     CHECK(fixed.summary.dual == found.dual);
     options.tolerance = 1e-13;
-  }
-}
-
-TEST_CASE("a barycentre has derivatives by its histograms") {
-  Random random(53);
-  BarycentreProblem<double> problem(6, 5, 3, 1, 1, random);
-  BarycentreOptions options;
-  options.tolerance = 1e-13;
-  options.iterations = 20000;
-  const auto solve = [&] {
-    return find_barycentre(problem.scores(), problem.histograms(), options, 1);
-  };
-  const PooledVector<double> gradient = barycentre_gradient(solve(), problem.histograms());
-  constexpr double step = 1e-5;
-  for (std::size_t k = 0; k < 3; ++k) {
-    const auto at = [&](std::size_t j) -> double& { return problem.masses[5 * k + j]; };
-    for (std::size_t j = 0; j < 5; ++j) {
-      if (problem.weights[k] == 0) {
-        CHECK(gradient[5 * k + j] == 0);
-        continue;
-      }
-      CHECK(std::isinf(gradient[5 * k + j]) == (at(j) == 0));
-    }
-    if (problem.weights[k] == 0) continue;
-    std::vector<std::size_t> open;
-    for (std::size_t j = 0; j < 5; ++j) {
-      if (at(j) > 0) open.push_back(j);
-    }
-    REQUIRE(open.size() > 1);
-    for (std::size_t n = 1; n < open.size(); ++n) {
-      double values[2];
-      for (const int side : {0, 1}) {
-        const double moved = side == 0 ? -step : step;
-        at(open[n]) += moved;
-        at(open[0]) -= moved;
-        values[side] = solve().summary.dual;
-        at(open[n]) -= moved;
-        at(open[0]) += moved;
-      }
-      CHECK(gradient[5 * k + open[n]] - gradient[5 * k + open[0]] ==
-            doctest::Approx((values[1] - values[0]) / (2 * step)).epsilon(1e-6));
-    }
   }
 }
 

@@ -6,12 +6,19 @@
 #include <fmt/format.h>
 
 namespace attn::tools {
+namespace {
+
+bool needs_potentials(const TransportTask& task) {
+  return task.emits("dual_grad_histogram_weights") || task.emits("grad_histogram_weights");
+}
+
+}  // namespace
 
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      std::int64_t kept_bytes, const ObserverList<T>& observers,
-                                      SinkhornProgress* progress, int threads,
-                                      TransportResult& result) {
+                                      const HeadOutputs& outputs, std::int64_t kept_bytes,
+                                      const ObserverList<T>& observers, SinkhornProgress* progress,
+                                      int threads, TransportResult& result) {
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   const TileRange& own = head.part.range;
   const OwnHistograms histograms = task.histograms->read(head.problem, own.col0, own.cols);
@@ -27,27 +34,41 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
   const BarycentreOptions options{static_cast<const Stopping&>(task.solver),
                                   task.solver.keeps_errors, kept_bytes};
   result.tolerance = tolerance_in_force(options, histograms.first_total, sizeof(T));
-  const Histograms& view = histograms.view();
+  const Histograms view = histograms.view();
   found.barycentre = find_barycentre(scores, view, options, threads, progress);
   if (!observers.empty()) show_mean_plan(scores, found.barycentre, view, observers, threads);
-  found.gradients = barycentre_gradients(task, head, found.barycentre, view, threads);
+  HistogramPotentials potentials;
+  if (needs_potentials(task)) {
+    potentials = histogram_potentials(scores, found.barycentre, view, options, threads);
+    if (potentials.status == SolveStatus::not_converged) {
+      found.barycentre.summary.status = SolveStatus::not_converged;
+    }
+  }
+  found.gradients =
+      barycentre_gradients(task, head, found.barycentre, histograms, potentials, threads);
+  found.through_solution = solution_gradients(task, head, found.barycentre, histograms, potentials,
+                                              outputs, threads, result);
   return found;
 }
 
 std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size, int threads) {
   const AttentionInput& input = task.input;
   const auto histograms = static_cast<std::size_t>(task.lines());
-  const std::int64_t found =
+  std::int64_t found =
       barycentre_bytes(input.queries, input.keys, task.lines(), element_size, threads);
+  if (needs_potentials(task)) {
+    found = std::max(found, barycentre_gradient_bytes(input.queries, input.keys, task.lines(),
+                                                      element_size, threads));
+  }
   if (!task.emits("plan")) return found;
   return std::max(found, pass_bytes(Order::row_panels, input.queries, input.keys, histograms,
                                     element_size, threads));
 }
 
-#define ATTN_FOR_TYPE(T)                                                               \
-  template FoundBarycentre<T> average_histograms(const TransportTask&, const Head<T>&, \
-                                                 std::int64_t, const ObserverList<T>&, \
-                                                 SinkhornProgress*, int, TransportResult&);
+#define ATTN_FOR_TYPE(T)                                                      \
+  template FoundBarycentre<T> average_histograms(                             \
+      const TransportTask&, const Head<T>&, const HeadOutputs&, std::int64_t, \
+      const ObserverList<T>&, SinkhornProgress*, int, TransportResult&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

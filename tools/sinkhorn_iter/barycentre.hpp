@@ -2,6 +2,7 @@
 
 #include "common/head_outputs.hpp"
 #include "common/head_reader.hpp"
+#include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_result.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
@@ -13,18 +14,19 @@ template <class T>
 struct FoundBarycentre {
   Barycentre barycentre;       ///< in units of the scores
   DualGradients<T> gradients;  ///< of its value: by a, in the place of rows, by q and k
+  SolutionGradients<T> through_solution;
 };
 
-/// Solves the problem, keeping exponentials in `kept_bytes`, and shows Σ_k w_k P_k to `observers`.
-/// If the histograms have no barycentre, says so in `result` and returns nothing of use; else sets
-/// its tolerance.
+/// Solves the problem, keeping exponentials in `kept_bytes`, shows Σ_k w_k P_k to `observers`, and
+/// writes derivatives by the cost or scores to `outputs`. If the histograms have no barycentre,
+/// says so in `result` and returns nothing of use; else sets its tolerance.
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      std::int64_t kept_bytes, const ObserverList<T>& observers,
-                                      SinkhornProgress* progress, int threads,
-                                      TransportResult& result);
+                                      const HeadOutputs& outputs, std::int64_t kept_bytes,
+                                      const ObserverList<T>& observers, SinkhornProgress* progress,
+                                      int threads, TransportResult& result);
 
-/// Bytes that it takes besides its result and gradients.
+/// Bytes that it takes besides its result and gradients by points or through the solution.
 std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size, int threads);
 
 }  // namespace attn::tools

@@ -43,6 +43,7 @@ OwnHistograms HistogramInput::read(Index problem, Index first, Index own) const 
                                             weights->dataset.address(), sum));
   }
   for (double& weight : found.weights) weight /= sum;
+  found.weight_sum = sum;
 
   Index farthest = 0;
   std::vector<double> totals;

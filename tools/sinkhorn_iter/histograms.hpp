@@ -19,6 +19,7 @@ struct OwnHistograms {
   Index count = 0;
   PooledVector<double> masses;   ///< (K, own keys), whose sums are equal
   PooledVector<double> weights;  ///< (K), whose sum is 1
+  double weight_sum = 1;         ///< by which the dataset's weights were divided
   std::string refusal;           ///< why they have no barycentre; empty if they have
   double first_total = 0;        ///< of the first histogram, and of the one farthest from it
   double other_total = 0;

@@ -20,6 +20,7 @@ constexpr const char* through_cost = "grad_cost";
 constexpr const char* through_scores = "grad_scores";
 constexpr const char* through_a = "grad_a";
 constexpr const char* through_b = "grad_b";
+constexpr const char* through_weights = "grad_histogram_weights";
 constexpr PointNames through_points = {"grad_q", "grad_k"};
 
 // Conjugate gradients need some of the square root of Sinkhorn's iterations.
@@ -62,6 +63,54 @@ class ScoreGradientWriter final : public Observer<T> {
   std::vector<T> u_, v_, ones_;
 };
 
+// Writes what it takes times a factor. Tiles that are not shown are left out.
+template <class T>
+class PairGradientWriter final : public GradientSink<T> {
+ public:
+  PairGradientWriter(PairWriter<T> pairs, double factor)
+      : pairs_(std::move(pairs)), factor_(factor) {}
+
+  void start(Index /*lanes*/) override {}
+  void merge(Index /*lane*/) override {}
+
+  void add(const TileRange& range, MatrixView<const T> gradient, Index /*lane*/) override {
+    Buffer<T> storage(range.rows * range.cols);
+    const MatrixView<T> made(storage.data(), range.rows, range.cols);
+    for (Index i = 0; i < range.rows; ++i) {
+      std::copy_n(gradient.row(i), range.cols, made.row(i));
+      kernel::scale_row(made.row(i), range.cols, factor_);
+    }
+    pairs_.write(range.row0, range.col0, made);
+  }
+
+ private:
+  PairWriter<T> pairs_;
+  double factor_;
+};
+
+// Where derivatives by the cost or by scores go.
+template <class T>
+PairWriter<T> pairs_of(const TransportTask& task, const char* name, const Head<T>& head,
+                       const HeadOutputs& outputs) {
+  return PairWriter<T>(outputs.dataset(name), outputs.position(head.problem),
+                       task.input.all_pairs(), head.part.range, T{0});
+}
+
+// Of the derivative by scores, in that by the cost.
+double pair_factor(const TransportTask& task) { return task.of_cost ? -1 / task.unit() : 1; }
+
+template <class T>
+ImplicitOptions implicit_options(const TransportTask& task) {
+  ImplicitOptions options;
+  options.tolerance = usual_tolerance(sizeof(T));
+  options.iterations = std::max(usual_steps, task.solver.most_iterations());
+  return options;
+}
+
+void note(const ImplicitOutcome& solved, TransportResult& result) {
+  result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged};
+}
+
 }  // namespace
 
 const char* written_gradient(const TransportTask& task) {
@@ -81,10 +130,13 @@ void require_solution_gradients(const TransportTask& task) {
     throw Error(Failure::usage, fmt::format("--emit {}: {}", name, why), hint);
   };
   if (!task.upstream) {
+    const bool averages = task.histograms.has_value();
+    const std::string names =
+        averages ? "grad_barycentre" : "grad_plan, grad_row_potential or grad_col_potential";
     refuse(first,
-           "there is no dataset grad_plan, grad_row_potential or grad_col_potential, the gradient "
-           "of a number with respect to a result",
-           "-i grad_plan=FILE:/path");
+           fmt::format("there is no dataset {}, the gradient of a number with respect to a result",
+                       names),
+           fmt::format("-i {}=FILE:/path", averages ? names : "grad_plan"));
   }
   require_points(task, through_points, "--emit grad_cost or grad_scores");
   using Source = ScoreOptions::Source;
@@ -112,12 +164,9 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   if (from.plan) g = matrix_source<T>(*from.plan, head.problem, own, dense_limit);
   const std::vector<double> row = read_upstream(from.row, head.problem, own.row0, own.rows);
   const std::vector<double> col = read_upstream(from.col, head.problem, own.col0, own.cols);
-  ImplicitOptions options;
-  options.tolerance = usual_tolerance(sizeof(T));
-  options.iterations = std::max(usual_steps, task.solver.most_iterations());
-  const ImplicitGradient solved =
-      implicit_gradient<T>(scores, potentials, marginals, {g.get(), row, col}, options, threads);
-  result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged};
+  const ImplicitGradient solved = implicit_gradient<T>(
+      scores, potentials, marginals, {g.get(), row, col}, implicit_options<T>(task), threads);
+  note(solved, result);
 
   Potentials by = implicit_marginal_gradient(solved, potentials, marginals);
   if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
@@ -132,12 +181,61 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
         threads);
   }
   if (const char* const name = written_gradient(task)) {
-    const double factor = task.of_cost ? -1 / task.unit() : 1;
-    ScoreGradientWriter<T> writer(
-        PairWriter<T>(outputs.dataset(name), outputs.position(head.problem), task.input.all_pairs(),
-                      own, T{0}),
-        g.get(), solved, factor);
+    ScoreGradientWriter<T> writer(pairs_of(task, name, head, outputs), g.get(), solved,
+                                  pair_factor(task));
     show_weights<T>(scores, potentials, 0, {&writer}, threads);
+  }
+  return found;
+}
+
+template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        Barycentre& barycentre, const OwnHistograms& own,
+                                        const HistogramPotentials& potentials,
+                                        const HeadOutputs& outputs, int threads,
+                                        TransportResult& result) {
+  SolutionGradients<T> found;
+  if (!task.upstream) return found;
+  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
+  const Histograms histograms = own.view();
+  const TileRange& range = head.part.range;
+  const std::vector<double> h =
+      read_upstream(task.upstream->masses, head.problem, range.row0, range.rows);
+  const ImplicitBarycentre solved =
+      implicit_barycentre<T>(scores, barycentre, histograms, h, implicit_options<T>(task), threads);
+  note(solved, result);
+
+  if (task.emits(through_a)) {
+    const PooledVector<double> by =
+        implicit_histogram_gradient(scores, barycentre, histograms, solved, threads);
+    found.a.assign(by.begin(), by.end());
+  }
+  if (task.emits(through_weights)) {
+    for (const double value : implicit_weight_gradient(solved, potentials)) {
+      found.weights.push_back(value / own.weight_sum);
+    }
+  }
+  std::vector<SolutionTerm> terms;
+  for (Index k = 0; k < histograms.count; ++k) {
+    const double weight = histograms.weights[static_cast<std::size_t>(k)];
+    if (weight == 0) continue;
+    terms.push_back({weight, part_of(barycentre.row, k, range.rows),
+                     part_of(barycentre.col, k, range.cols), part_of(solved.row, k, range.rows),
+                     part_of(solved.col, k, range.cols)});
+  }
+  if (through_points.wanted(task)) {
+    differentiate_points(
+        task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,
+        [&](const GradientTargets<T>& targets) {
+          differentiate_solutions<T>(scores, terms, targets, threads);
+        },
+        threads);
+  }
+  if (const char* const name = written_gradient(task)) {
+    PairGradientWriter<T> writer(pairs_of(task, name, head, outputs), pair_factor(task));
+    GradientTargets<T> targets;
+    targets.scores.push_back(&writer);
+    differentiate_solutions<T>(scores, terms, targets, threads);
   }
   return found;
 }
@@ -157,8 +255,15 @@ void create_solution_gradients(HeadOutputs& outputs, const TransportTask& task) 
     outputs.create(name, type, {input.queries, input.keys}, {"query", "key"},
                    pairs_chunk(input.queries, input.keys));
   }
-  if (task.emits(through_a)) outputs.create(through_a, DType::f64, {input.queries}, {"query"});
+  if (task.emits(through_a) && task.histograms) {
+    outputs.create(through_a, DType::f64, {task.lines(), input.keys}, {"histogram", "key"});
+  } else if (task.emits(through_a)) {
+    outputs.create(through_a, DType::f64, {input.queries}, {"query"});
+  }
   if (task.emits(through_b)) outputs.create(through_b, DType::f64, {input.keys}, {"key"});
+  if (task.emits(through_weights)) {
+    outputs.create(through_weights, DType::f64, {task.lines()}, {"histogram"});
+  }
   if (task.emits(through_points.q)) {
     outputs.create(through_points.q, type, {input.queries, input.q->cols}, {"query", "feature"});
   }
@@ -172,10 +277,15 @@ void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, I
                               SolutionGradients<T>& gradients) {
   const AttentionInput& input = task.input;
   const TileRange& own = input.part(problem).range;
-  spread_rows(gradients.a, own.row0, input.queries, 1, 0.0);
+  if (task.histograms) {
+    spread_lines(gradients.a, task.lines(), own.col0, input.keys, 0.0);
+  } else {
+    spread_rows(gradients.a, own.row0, input.queries, 1, 0.0);
+  }
   spread_rows(gradients.b, own.col0, input.keys, 1, 0.0);
   outputs.write(through_a, problem, gradients.a.data());
   outputs.write(through_b, problem, gradients.b.data());
+  outputs.write(through_weights, problem, gradients.weights.data());
   if (task.emits(through_points.q)) {
     spread_rows(gradients.q, own.row0, input.queries, input.q->cols, T{0});
   }
@@ -188,16 +298,20 @@ void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, I
 
 std::int64_t solution_gradient_bytes(const TransportTask& task, std::size_t element_size) {
   if (!task.upstream) return 0;
-  const Index lines = task.input.queries + task.input.keys;
-  return lines * static_cast<std::int64_t>(sizeof(double)) +
+  const AttentionInput& input = task.input;
+  const Index numbers =
+      task.histograms ? task.lines() * (input.keys + 1) : input.queries + input.keys;
+  return numbers * static_cast<std::int64_t>(sizeof(double)) +
          point_result_bytes(task, through_points, element_size);
 }
 
 double solution_gradient_file_bytes(const TransportTask& task, std::size_t element_size) {
   const AttentionInput& input = task.input;
   auto bytes = static_cast<double>(point_result_bytes(task, through_points, element_size));
-  if (task.emits(through_a)) bytes += static_cast<double>(input.queries) * sizeof(double);
+  const Index of_a = task.histograms ? task.lines() * input.keys : input.queries;
+  if (task.emits(through_a)) bytes += static_cast<double>(of_a) * sizeof(double);
   if (task.emits(through_b)) bytes += static_cast<double>(input.keys) * sizeof(double);
+  if (task.emits(through_weights)) bytes += static_cast<double>(task.lines()) * sizeof(double);
   if (written_gradient(task) != nullptr) {
     bytes += pairs_elements(input.queries, input.keys) * static_cast<double>(element_size);
   }
@@ -208,19 +322,36 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
                                           int threads, std::int64_t dense_limit) {
   if (!task.upstream) return 0;
   const AttentionInput& input = task.input;
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // Upstream, and u, v and ones in the type of the computation.
-  std::int64_t bytes = 3 * (input.queries + input.keys) * static_cast<std::int64_t>(sizeof(double));
+  std::int64_t bytes = 3 * (input.queries + input.keys) * number;
   if (task.upstream->plan) {
     bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
   }
-  return bytes + std::max(implicit_gradient_bytes(input.queries, input.keys, element_size, threads),
-                          point_work_bytes(task, through_points, 1, element_size, threads));
+  if (!task.histograms) {
+    return bytes +
+           std::max(implicit_gradient_bytes(input.queries, input.keys, element_size, threads),
+                    point_work_bytes(task, through_points, 1, element_size, threads));
+  }
+  bytes += (task.lines() + 1) * (input.queries + input.keys) * number;  // U, V and R
+  const bool shown = through_points.wanted(task) || written_gradient(task) != nullptr;
+  // A tile on each lane.
+  const std::int64_t tiles =
+      differentiate_plans_bytes(input.queries, input.keys, task.lines(), element_size, threads);
+  return bytes +
+         std::max({barycentre_gradient_bytes(input.queries, input.keys, task.lines(), element_size,
+                                             threads),
+                   point_work_bytes(task, through_points, task.lines(), element_size, threads),
+                   shown ? 2 * tiles : 0});
 }
 
 #define ATTN_FOR_TYPE(T)                                                                       \
   template SolutionGradients<T> solution_gradients(                                            \
       const TransportTask&, const Head<T>&, Potentials&, const Marginals&, const HeadOutputs&, \
       std::int64_t, int, TransportResult&);                                                    \
+  template SolutionGradients<T> solution_gradients(                                            \
+      const TransportTask&, const Head<T>&, Barycentre&, const OwnHistograms&,                 \
+      const HistogramPotentials&, const HeadOutputs&, int, TransportResult&);                  \
   template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&);   \
   template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,            \
                                          SolutionGradients<T>&);

@@ -7,21 +7,23 @@
 #include "common/head_outputs.hpp"
 #include "common/head_reader.hpp"
 #include "common/matrix_operand.hpp"
+#include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "sinkhorn_iter/transport_result.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
 /// grad_NAME: derivatives of a number L by what a problem is made of, through its solution. L is
 /// known by its derivatives by the plan and the potentials, the datasets grad_plan,
-/// grad_row_potential and grad_col_potential.
+/// grad_row_potential and grad_col_potential, or by a barycentre, grad_barycentre.
 namespace attn::tools {
 
 /// Those of one problem that --emit requests, of its own lines; others are empty. Those by the cost
 /// and by scores are written as they are made.
 template <class T>
 struct SolutionGradients {
-  std::vector<double> a, b;
-  std::vector<T> q, k;  ///< (Lq, d), (Lk, d)
+  std::vector<double> a, b;     ///< a of a barycentre is (K, Lk)
+  std::vector<T> q, k;          ///< (Lq, d), (Lk, d)
+  std::vector<double> weights;  ///< of histograms (K)
 };
 
 /// For a checkpoint (common/checkpoint_record.hpp).
@@ -31,6 +33,7 @@ void archive(Archive& with, SolutionGradients<T>& gradients) {
   archive(with, gradients.b);
   archive(with, gradients.q);
   archive(with, gradients.k);
+  archive(with, gradients.weights);
 }
 
 /// Throws Error(usage) if --emit requests a gradient for which inputs are missing.
@@ -46,6 +49,14 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
                                         Potentials& potentials, const Marginals& marginals,
                                         const HeadOutputs& outputs, std::int64_t dense_limit,
                                         int threads, TransportResult& result);
+
+/// The same of a barycentre; `potentials` are needed only for the weights.
+template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        Barycentre& barycentre, const OwnHistograms& histograms,
+                                        const HistogramPotentials& potentials,
+                                        const HeadOutputs& outputs, int threads,
+                                        TransportResult& result);
 
 /// Writes zeros by the cost or scores: for a problem without queries or keys.
 template <class T>

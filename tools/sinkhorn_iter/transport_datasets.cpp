@@ -28,7 +28,9 @@ void declare_transport_datasets(cli::Declaration& d) {
             "for --emit grad_NAME: derivatives of a number L by the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
                "the same by f and g; at least one of the three. L is that of potentials with sum f "
-               "= sum g over lines with mass, unless --unbalanced is given");
+               "= sum g over lines with mass, unless --unbalanced is given")
+      .dataset("grad_barycentre", "(..., Lq)",
+               "barycentre, for --emit grad_NAME: derivatives of a number L by p");
   declare_score_datasets(d);
   declare_energy_datasets(d);
   d.result("plan", "(..., Lq, Lk)",
@@ -47,12 +49,18 @@ void declare_transport_datasets(cli::Declaration& d) {
               "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
               "- exp(epsilon f/R)). -inf at a marginal of 0. barycentre: -epsilon w_k g of each "
               "histogram, (..., K, Lk)")
+      .result("dual_grad_histogram_weights", "(..., K)",
+              "only with --emit: barycentre: derivatives of the dual by the weights as they are "
+              "given: OT(p, a_k) less the mean over the histograms, divided by the sum of weights")
       .result("dual_grad_q, dual_grad_k", "(..., Lq, d), (..., Lk, d)",
               "only with --emit: derivatives of the dual by q and k, of each problem alone")
       .result("grad_a, grad_b", "(..., Lq), (..., Lk)",
               "only with --emit: derivatives of L through the solution by a and b, float64, for "
               "changes that keep their sums equal, unless --unbalanced is given; nan at a marginal "
-              "of 0")
+              "of 0. barycentre: grad_a of each histogram, (..., K, Lk), also at a mass of 0")
+      .result("grad_histogram_weights", "(..., K)",
+              "only with --emit: barycentre: the same by the weights as they are given, also at a "
+              "weight of 0")
       .result("grad_q, grad_k", "(..., Lq, d), (..., Lk, d)",
               "only with --emit: the same by q and k, of each problem alone")
       .result("grad_cost, grad_scores", "(..., Lq, Lk)",

@@ -16,7 +16,8 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   for (const std::string& name : emitted) {
     effect.results[name] = from;
     if (!name.starts_with("grad_")) continue;
-    effect.results[name].insert({"grad_plan", "grad_row_potential", "grad_col_potential"});
+    effect.results[name].insert(
+        {"grad_plan", "grad_row_potential", "grad_col_potential", "grad_barycentre"});
   }
 
   Settings& settings = effect.settings;

@@ -13,6 +13,7 @@ constexpr const char* by_a = "dual_grad_a";
 constexpr const char* by_b = "dual_grad_b";
 constexpr const char* by_q = "dual_grad_q";
 constexpr const char* by_k = "dual_grad_k";
+constexpr const char* by_weights = "dual_grad_histogram_weights";
 constexpr PointNames by_points = {by_q, by_k};
 
 // The derivatives of −Σ coefficient ⟨π, C⟩ at these plans of the scores by q and k, as far as they
@@ -74,12 +75,17 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
 
 template <class T>
 DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& head,
-                                      const Barycentre& barycentre, const Histograms& histograms,
-                                      int threads) {
+                                      const Barycentre& barycentre, const OwnHistograms& own,
+                                      const HistogramPotentials& potentials, int threads) {
+  const Histograms histograms = own.view();
   DualGradients<T> found;
   if (task.emits(by_a)) {
     found.marginals.row = barycentre_gradient(barycentre, histograms);
     for (double& value : found.marginals.row) value *= task.unit();
+  }
+  if (task.emits(by_weights)) {
+    found.weights = weight_gradient(barycentre, histograms, potentials);
+    for (double& value : found.weights) value *= task.unit() / own.weight_sum;
   }
   if (!by_points.wanted(task)) return found;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
@@ -103,6 +109,7 @@ void create_gradients(HeadOutputs& outputs, const TransportTask& task) {
     outputs.create(by_a, DType::f64, {input.queries}, {"query"});
   }
   if (task.emits(by_b)) outputs.create(by_b, DType::f64, {input.keys}, {"key"});
+  if (task.emits(by_weights)) outputs.create(by_weights, DType::f64, {task.lines()}, {"histogram"});
   if (task.emits(by_q)) {
     outputs.create(by_q, type, {input.queries, input.q->cols}, {"query", "feature"});
   }
@@ -122,6 +129,7 @@ void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index prob
   spread_rows(gradients.marginals.col, own.col0, input.keys, 1, 0.0);
   outputs.write(by_a, problem, gradients.marginals.row.data());
   outputs.write(by_b, problem, gradients.marginals.col.data());
+  outputs.write(by_weights, problem, gradients.weights.data());
   if (task.emits(by_q)) spread_rows(gradients.q, own.row0, input.queries, input.q->cols, T{0});
   if (task.emits(by_k)) spread_rows(gradients.k, own.col0, input.keys, input.k->cols, T{0});
   outputs.write(by_q, problem, gradients.q.data());
@@ -135,6 +143,7 @@ std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t elemen
     const Index numbers = task.histograms ? task.lines() * input.keys : input.queries + input.keys;
     bytes += numbers * static_cast<std::int64_t>(sizeof(double));
   }
+  if (task.emits(by_weights)) bytes += task.lines() * static_cast<std::int64_t>(sizeof(double));
   return bytes + point_result_bytes(task, by_points, element_size);
 }
 
@@ -142,13 +151,14 @@ std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_
   return point_work_bytes(task, by_points, task.lines(), element_size, threads);
 }
 
-#define ATTN_FOR_TYPE(T)                                                                     \
-  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,             \
-                                           const Potentials&, const Marginals&, int);        \
-  template DualGradients<T> exact_gradients(const TransportTask&, const Head<T>&,            \
-                                            const ExactSolution&, const Marginals&, int);    \
-  template DualGradients<T> barycentre_gradients(const TransportTask&, const Head<T>&,       \
-                                                 const Barycentre&, const Histograms&, int); \
+#define ATTN_FOR_TYPE(T)                                                                  \
+  template DualGradients<T> dual_gradients(const TransportTask&, const Head<T>&,          \
+                                           const Potentials&, const Marginals&, int);     \
+  template DualGradients<T> exact_gradients(const TransportTask&, const Head<T>&,         \
+                                            const ExactSolution&, const Marginals&, int); \
+  template DualGradients<T> barycentre_gradients(const TransportTask&, const Head<T>&,    \
+                                                 const Barycentre&, const OwnHistograms&, \
+                                                 const HistogramPotentials&, int);        \
   template void write_gradients(HeadOutputs&, const TransportTask&, Index, DualGradients<T>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -5,6 +5,7 @@
 
 #include "common/head_outputs.hpp"
 #include "common/head_reader.hpp"
+#include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/marginal_gradient.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
@@ -15,7 +16,8 @@ namespace attn::tools {
 template <class T>
 struct DualGradients {
   MarginalGradient marginals;
-  std::vector<T> q, k;  ///< (Lq, d), (Lk, d)
+  std::vector<T> q, k;           ///< (Lq, d), (Lk, d)
+  PooledVector<double> weights;  ///< of histograms (K)
 };
 
 /// For a checkpoint (common/checkpoint_record.hpp).
@@ -25,6 +27,7 @@ void archive(Archive& with, DualGradients<T>& gradients) {
   archive(with, gradients.marginals.col);
   archive(with, gradients.q);
   archive(with, gradients.k);
+  archive(with, gradients.weights);
 }
 
 /// A gradient as a matrix of the shape of its vectors; without data if it is not requested.
@@ -48,11 +51,12 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
                                  const ExactSolution& solution, const Marginals& marginals,
                                  int threads);
 
-/// The same of a barycentre's value: by a (K, Lk) in the place of rows.
+/// The same of a barycentre's value: by a (K, Lk) in the place of rows, and by the weights of
+/// histograms, from `potentials` if they are requested.
 template <class T>
 DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& head,
-                                      const Barycentre& found, const Histograms& histograms,
-                                      int threads);
+                                      const Barycentre& found, const OwnHistograms& histograms,
+                                      const HistogramPotentials& potentials, int threads);
 
 /// Creates the datasets that are requested.
 void create_gradients(HeadOutputs& outputs, const TransportTask& task);

@@ -179,18 +179,20 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   if (diverges) leave_out({"error", "plan"}, arguments);
   if (arguments.verb == barycentre_verb) {
     histograms.emplace(bundle, input.leading, input.keys);
-    leave_out({"dual_grad_b"}, arguments);
+    leave_out({"dual_grad_b", "grad_b"}, arguments);
   } else {
-    leave_out({"barycentre"}, arguments);
+    leave_out({"barycentre", "dual_grad_histogram_weights", "grad_histogram_weights"}, arguments);
     a = marginal_operand(bundle, "a", input.leading, input.queries);
     b = marginal_operand(bundle, "b", input.leading, input.keys);
   }
-  if (!arguments.verb.empty()) {
+  if (exact || diverges) {
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
   const auto needs_upstream = [](const std::string& name) { return name.starts_with("grad_"); };
-  if (UpstreamInput::is_in(bundle) && std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
-    upstream.emplace(bundle, input.leading, input.queries, input.keys);
+  if (std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
+    upstream = histograms
+                   ? UpstreamInput::of_barycentre(bundle, input.leading, input.queries)
+                   : UpstreamInput::of_transport(bundle, input.leading, input.queries, input.keys);
   }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
@@ -205,7 +207,8 @@ void TransportTask::leave_out(const std::vector<std::string>& names,
   for (const std::string& name : names) {
     if (emitted.erase(name) == 0 || !arguments.given("emit")) continue;
     throw Error(Failure::usage,
-                fmt::format("--emit {} has no effect with {}", name, arguments.verb));
+                fmt::format("--emit {} has no effect {}", name,
+                            arguments.verb.empty() ? "without a verb" : "with " + arguments.verb));
   }
 }
 
@@ -279,9 +282,10 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
   needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
   if (task.histograms) {
-    needs.work_bytes = [&task, element_size](int threads, std::int64_t) {
+    needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
-                      gradient_work_bytes(task, element_size, threads));
+                      gradient_work_bytes(task, element_size, threads)) +
+             solution_gradient_work_bytes(task, element_size, threads, limit);
     };
     return needs;
   }

@@ -8,27 +8,42 @@ namespace {
 constexpr const char* of_plan = "grad_plan";
 constexpr const char* of_row = "grad_row_potential";
 constexpr const char* of_col = "grad_col_potential";
+constexpr const char* of_masses = "grad_barycentre";
+
+std::optional<Operand> upstream_vector(const io::InputBundle& bundle, const char* name,
+                                       const Shape& leading, Index length) {
+  if (!bundle.has(name)) return std::nullopt;
+  return vector_operand(bundle.dataset(name), leading, false, length);
+}
 
 }  // namespace
 
-UpstreamInput::UpstreamInput(const io::InputBundle& bundle, const Shape& leading, Index queries,
-                             Index keys) {
+std::optional<UpstreamInput> UpstreamInput::of_transport(const io::InputBundle& bundle,
+                                                         const Shape& leading, Index queries,
+                                                         Index keys) {
+  UpstreamInput found;
   if (bundle.has(of_plan)) {
     require_floating(bundle.dataset(of_plan));
-    plan = matrix_operand(bundle, of_plan, leading, queries, keys);
-    plan->finite = true;
+    found.plan = matrix_operand(bundle, of_plan, leading, queries, keys);
+    found.plan->finite = true;
   }
-  if (bundle.has(of_row)) row = vector_operand(bundle.dataset(of_row), leading, false, queries);
-  if (bundle.has(of_col)) col = vector_operand(bundle.dataset(of_col), leading, false, keys);
+  found.row = upstream_vector(bundle, of_row, leading, queries);
+  found.col = upstream_vector(bundle, of_col, leading, keys);
+  if (found.datasets().empty()) return std::nullopt;
+  return found;
 }
 
-bool UpstreamInput::is_in(const io::InputBundle& bundle) {
-  return bundle.has(of_plan) || bundle.has(of_row) || bundle.has(of_col);
+std::optional<UpstreamInput> UpstreamInput::of_barycentre(const io::InputBundle& bundle,
+                                                          const Shape& leading, Index queries) {
+  UpstreamInput found;
+  found.masses = upstream_vector(bundle, of_masses, leading, queries);
+  if (!found.masses) return std::nullopt;
+  return found;
 }
 
 std::vector<io::InputDataset> UpstreamInput::datasets() const {
   std::vector<io::InputDataset> all;
-  for (const auto* operand : {&plan, &row, &col}) {
+  for (const auto* operand : {&plan, &row, &col, &masses}) {
     if (*operand) all.push_back((*operand)->dataset);
   }
   return all;

@@ -8,17 +8,18 @@
 
 namespace attn::tools {
 
-/// The datasets grad_plan, grad_row_potential and grad_col_potential: derivatives of a number by
-/// the results of transport. At least one is present.
+/// Derivatives of a number by the results of transport: the datasets grad_plan, grad_row_potential
+/// and grad_col_potential, at least one of them, or grad_barycentre by a barycentre.
 struct UpstreamInput {
-  /// Throws Error(input) for shapes that do not fit.
-  UpstreamInput(const io::InputBundle& bundle, const Shape& leading, Index queries, Index keys);
-
-  /// Whether a bundle has one of them.
-  static bool is_in(const io::InputBundle& bundle);
+  /// Those of a bundle; none: it has none. Throws Error(input) for shapes that do not fit.
+  static std::optional<UpstreamInput> of_transport(const io::InputBundle& bundle,
+                                                   const Shape& leading, Index queries, Index keys);
+  static std::optional<UpstreamInput> of_barycentre(const io::InputBundle& bundle,
+                                                    const Shape& leading, Index queries);
 
   std::optional<Operand> plan;      ///< broadcasts to (…, Lq, Lk)
   std::optional<Operand> row, col;  ///< (…, Lq), (…, Lk)
+  std::optional<Operand> masses;    ///< by a barycentre, (…, Lq)
 
   std::vector<io::InputDataset> datasets() const;
 };

@@ -1,0 +1,315 @@
+#include "sinkhorn/barycentre_gradient.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "barycentre_problem.hpp"
+#include "gradient/bias_gradient.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "kernel/factor.hpp"
+#include "same_bits.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+template <class T>
+BarycentreOptions nearly_exact() {
+  BarycentreOptions options;
+  options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-13;
+  options.iterations = 20000;
+  return options;
+}
+
+template <class T>
+Barycentre solved(const BarycentreProblem<T>& problem) {
+  return find_barycentre(problem.scores(), problem.histograms(), nearly_exact<T>(), 1);
+}
+
+// Everything that is derived from a barycentre and h.
+template <class T>
+struct Derived {
+  ImplicitBarycentre through;
+  PooledVector<double> histograms, weights, optimum_by_weights;
+  std::vector<T> scores;  // (Lq, Lk)
+};
+
+template <class T>
+Derived<T> derived(const BarycentreProblem<T>& problem, Barycentre& found,
+                   const std::vector<double>& h, int threads) {
+  const Histograms histograms = problem.histograms();
+  const Scores<T>& scores = problem.scores();
+  ImplicitOptions options;
+  options.tolerance = sizeof(T) == sizeof(float) ? 1e-6 : 1e-12;
+  Derived<T> all;
+  all.through = implicit_barycentre<T>(scores, found, histograms, h, options, threads);
+  all.histograms = implicit_histogram_gradient(scores, found, histograms, all.through, threads);
+  const HistogramPotentials potentials =
+      histogram_potentials(scores, found, histograms, nearly_exact<T>(), threads);
+  CHECK(potentials.status == SolveStatus::converged);
+  all.weights = implicit_weight_gradient(all.through, potentials);
+  all.optimum_by_weights = weight_gradient(found, histograms, potentials);
+  const Index m = scores.rows();
+  const Index n = scores.cols();
+  std::vector<SolutionTerm> terms;
+  for (Index k = 0; k < histograms.count; ++k) {
+    terms.push_back({histograms.weights[static_cast<std::size_t>(k)], part_of(found.row, k, m),
+                     part_of(found.col, k, n), part_of(all.through.row, k, m),
+                     part_of(all.through.col, k, n)});
+  }
+  all.scores.resize(static_cast<std::size_t>(m * n));
+  const auto sink = make_bias_gradient<T>(m, n, {all.scores.data(), m, n});
+  GradientTargets<T> targets;
+  targets.scores.push_back(sink.get());
+  differentiate_solutions<T>(scores, terms, targets, threads);
+  return all;
+}
+
+// V (K, Lk) from a dense solution of the columns' equations, with plain sums. The kernel of the
+// system is a constant t_k of each histogram with Σ w_k t_k = 0: over the masses, V is orthogonal
+// to it.
+std::vector<double> dense_columns(const std::vector<Matrix>& plans, const std::vector<double>& w,
+                                  const PooledVector<double>& p, const std::vector<double>& h) {
+  const std::size_t rows = p.size();
+  const std::size_t cols = plans.front().front().size();
+  const std::size_t size = plans.size() * cols;
+  std::vector<double> entries(size * size), right(size), null(size);
+  const auto entry = [&](std::size_t at, std::size_t other) -> double& {
+    return entries[at * size + other];
+  };
+  for (std::size_t at = 0; at < size; ++at) {
+    const std::size_t k = at / cols;
+    for (std::size_t i = 0; i < rows; ++i) {
+      const double mass = w[k] * plans[k][i][at % cols];
+      entry(at, at) += mass;
+      right[at] -= mass * h[i];
+      for (std::size_t other = 0; other < size; ++other) {
+        const std::size_t l = other / cols;
+        entry(at, other) += mass * (w[l] - (l == k ? 1 : 0)) * plans[l][i][other % cols] / p[i];
+      }
+    }
+  }
+  std::vector<double> masses(size);
+  for (std::size_t at = 0; at < size; ++at) {
+    for (std::size_t i = 0; i < rows; ++i) masses[at] += plans[at / cols][i][at % cols];
+    if (masses[at] == 0 || w[at / cols] == 0) entry(at, at) = 1;
+  }
+  for (std::size_t k = 1; k < plans.size(); ++k) {
+    if (w[k] == 0) continue;
+    for (std::size_t at = 0; at < size; ++at) {
+      const std::size_t l = at / cols;
+      null[at] = l == 0 ? masses[at] : l == k ? -masses[at] : 0;
+    }
+    for (std::size_t at = 0; at < size; ++at) {
+      for (std::size_t other = 0; other < size; ++other) {
+        entry(at, other) += null[at] * null[other];
+      }
+    }
+  }
+  const auto count = static_cast<Index>(size);
+  const MatrixView<double> system(entries.data(), count, count);
+  REQUIRE(kernel::cholesky(system));
+  kernel::cholesky_solve(system, right.data());
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE("a barycentre has derivatives by its histograms") {
+  Random random(53);
+  BarycentreProblem<double> problem(6, 5, 3, 1, 1, random);
+  BarycentreOptions options;
+  options.tolerance = 1e-13;
+  options.iterations = 20000;
+  const auto solve = [&] {
+    return find_barycentre(problem.scores(), problem.histograms(), options, 1);
+  };
+  const PooledVector<double> gradient = barycentre_gradient(solve(), problem.histograms());
+  constexpr double step = 1e-5;
+  for (std::size_t k = 0; k < 3; ++k) {
+    const auto at = [&](std::size_t j) -> double& { return problem.masses[5 * k + j]; };
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (problem.weights[k] == 0) {
+        CHECK(gradient[5 * k + j] == 0);
+        continue;
+      }
+      CHECK(std::isinf(gradient[5 * k + j]) == (at(j) == 0));
+    }
+    if (problem.weights[k] == 0) continue;
+    std::vector<std::size_t> open;
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (at(j) > 0) open.push_back(j);
+    }
+    REQUIRE(open.size() > 1);
+    for (std::size_t n = 1; n < open.size(); ++n) {
+      double values[2];
+      for (const int side : {0, 1}) {
+        const double moved = side == 0 ? -step : step;
+        at(open[n]) += moved;
+        at(open[0]) -= moved;
+        values[side] = solve().summary.dual;
+        at(open[n]) -= moved;
+        at(open[0]) += moved;
+      }
+      CHECK(gradient[5 * k + open[n]] - gradient[5 * k + open[0]] ==
+            doctest::Approx((values[1] - values[0]) / (2 * step)).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("implicit derivatives of barycentres against a dense solution", T, float,
+                   double) {
+  Random random(71);
+  for (const auto& [m, n] :
+       {std::pair<Index, Index>{1, 1}, {1, 5}, {4, 1}, {7, 7}, {33, 20}, {65, 66}}) {
+    for (const Index count : {1, 2, 4}) {
+      CAPTURE(m);
+      CAPTURE(n);
+      CAPTURE(count);
+      const BarycentreProblem<T> problem(m, n, count, 2.5, 1, random);
+      Barycentre found = solved(problem);
+      std::normal_distribution<double> normal;
+      std::vector<double> h;
+      for (Index i = 0; i < m; ++i) h.push_back(normal(random));
+      const Derived<T> have = derived(problem, found, h, 1);
+      CHECK(have.through.status == SolveStatus::converged);
+
+      const Matrix s = problem.all_scores();
+      const auto rows = static_cast<std::size_t>(m);
+      const auto cols = static_cast<std::size_t>(n);
+      const auto histograms = static_cast<std::size_t>(count);
+      std::vector<Matrix> plans;
+      for (std::size_t k = 0; k < histograms; ++k) {
+        plans.emplace_back(rows, std::vector<double>(cols));
+        for (std::size_t i = 0; i < rows; ++i) {
+          for (std::size_t j = 0; j < cols; ++j) {
+            const double g = found.col[k * cols + j];
+            if (std::isinf(g)) continue;
+            plans[k][i][j] = std::exp(s[i][j] - g - found.row[k * rows + i]);
+          }
+        }
+      }
+      const std::vector<double> v = dense_columns(plans, problem.weights, found.masses, h);
+      std::vector<double> r(rows);
+      std::vector<double> slope(rows * cols);
+      Matrix moved(histograms, std::vector<double>(rows));
+      for (std::size_t i = 0; i < rows; ++i) {
+        r[i] = found.masses[i] * h[i];
+        for (std::size_t k = 0; k < histograms; ++k) {
+          for (std::size_t j = 0; j < cols; ++j) moved[k][i] += plans[k][i][j] * v[k * cols + j];
+          r[i] += problem.weights[k] * moved[k][i];
+        }
+        for (std::size_t k = 0; k < histograms; ++k) {
+          const double u = (r[i] - moved[k][i]) / found.masses[i];
+          for (std::size_t j = 0; j < cols; ++j) {
+            slope[i * cols + j] += problem.weights[k] * plans[k][i][j] * (u + v[k * cols + j]);
+          }
+        }
+      }
+      // The tolerance, or rounding of the plan, times the condition of the system.
+      constexpr double limit = sizeof(T) == sizeof(float) ? 2e-4 : 1e-9;
+      for (std::size_t i = 0; i < rows; ++i) CHECK(std::abs(have.through.total[i] - r[i]) <= limit);
+      for (std::size_t at = 0; at < slope.size(); ++at) {
+        CHECK(std::abs(have.scores[at] - slope[at]) <= limit);
+      }
+      for (std::size_t at = 0; at < v.size(); ++at) {
+        if (problem.masses[at] == 0) continue;
+        CHECK(std::abs(have.histograms[at] + problem.weights[at / cols] * v[at]) <= limit);
+      }
+      const Derived<T> again = derived(problem, found, h, 3);
+      CHECK(same_nonempty_bits(have.through.row, again.through.row));
+      CHECK(same_nonempty_bits(have.histograms, again.histograms));
+      CHECK(same_nonempty_bits(have.weights, again.weights));
+      CHECK(same_nonempty_bits(have.optimum_by_weights, again.optimum_by_weights));
+      CHECK(same_nonempty_bits(have.scores, again.scores));
+    }
+  }
+}
+
+TEST_CASE("implicit derivatives by histograms and weights against differences") {
+  Random random(72);
+  BarycentreProblem<double> problem(6, 5, 4, 1, 1, random);
+  const std::vector<double> h = {0.3, -1, 0.5, 2, 0.1, -0.7};
+  Barycentre at = solved(problem);
+  const Derived<double> have = derived(problem, at, h, 1);
+  const auto numbers = [&] {
+    const Barycentre found = solved(problem);
+    double product = 0;
+    for (std::size_t i = 0; i < h.size(); ++i) product += h[i] * found.masses[i];
+    return std::pair(product, found.summary.dual);
+  };
+  // From one side and of the second order, as masses and weights of 0 have no other side.
+  constexpr double step = 1e-4;
+  const auto slope = [&](const std::function<void(double)>& move) {
+    const auto here = numbers();
+    move(step);
+    const auto near = numbers();
+    move(step);
+    const auto far = numbers();
+    move(-2 * step);
+    return std::pair((4 * near.first - far.first - 3 * here.first) / (2 * step),
+                     (4 * near.second - far.second - 3 * here.second) / (2 * step));
+  };
+  constexpr double limit = 2e-6;  // step², times third derivatives
+  for (std::size_t k = 0; k < 4; ++k) {
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (problem.weights[k] == 0) {
+        CHECK(have.histograms[5 * k + j] == 0);
+        continue;
+      }
+      // The largest of the masses gives.
+      std::size_t from = 5 * k;
+      for (std::size_t other = from; other < 5 * k + 5; ++other) {
+        if (problem.masses[other] > problem.masses[from]) from = other;
+      }
+      if (from == 5 * k + j) continue;
+      const double want = slope([&](double by) {
+                            problem.masses[5 * k + j] += by;
+                            problem.masses[from] -= by;
+                          }).first;
+      CHECK(std::abs(have.histograms[5 * k + j] - have.histograms[from] - want) <= limit);
+    }
+    const std::vector<double> weights = problem.weights;
+    double moved = 0;
+    const auto want = slope([&](double by) {
+      moved += by;
+      for (std::size_t l = 0; l < 4; ++l) {
+        problem.weights[l] = (weights[l] + (l == k ? moved : 0)) / (1 + moved);
+      }
+    });
+    problem.weights = weights;
+    CHECK(std::abs(have.weights[k] - want.first) <= limit);
+    CHECK(std::abs(have.optimum_by_weights[k] - want.second) <= limit);
+  }
+  // All masses grow alike, and p with them.
+  double growth = 0;
+  for (std::size_t n = 0; n < problem.masses.size(); ++n) {
+    growth += problem.masses[n] * have.histograms[n];
+  }
+  CHECK(growth == doctest::Approx(numbers().first));
+}
+
+TEST_CASE("a barycentre without mass has no derivatives, and too few steps are said") {
+  Random random(73);
+  BarycentreProblem<double> problem(9, 8, 3, 1, 1, random);
+  const std::vector<double> h = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Barycentre found = solved(problem);
+  ImplicitOptions few;
+  few.iterations = 1;
+  const ImplicitBarycentre poor =
+      implicit_barycentre<double>(problem.scores(), found, problem.histograms(), h, few, 1);
+  CHECK(poor.status == SolveStatus::not_converged);
+  CHECK(poor.iterations == 1);
+  CHECK(poor.residual > 1e-10);
+  std::fill(problem.masses.begin(), problem.masses.end(), 0.0);
+  Barycentre empty = solved(problem);
+  const Derived<double> none = derived(problem, empty, h, 1);
+  CHECK(none.through.status == SolveStatus::converged);
+  for (const double value : none.scores) CHECK(value == 0);
+  for (const double value : none.weights) CHECK(value == 0);
+  for (const double value : none.optimum_by_weights) CHECK(value == 0);
+}
