@@ -150,13 +150,16 @@ struct TransportOptions {
 /// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y` is
 /// present.
 struct TransportShapes {
-  std::optional<Shape> cost;          ///< (…, m, n)
-  std::optional<Shape> scores;        ///< (…, m, n)
-  std::optional<Shape> x;             ///< (…, m, d)
-  std::optional<Shape> y;             ///< (…, n, d)
-  std::optional<Shape> mask;          ///< broadcasts to (…, m, n)
-  std::optional<Shape> row_marginal;  ///< (…, m)
-  std::optional<Shape> col_marginal;  ///< (…, n)
+  std::optional<Shape> cost;                     ///< (…, m, n)
+  std::optional<Shape> scores;                   ///< (…, m, n)
+  std::optional<Shape> x;                        ///< (…, m, d)
+  std::optional<Shape> y;                        ///< (…, n, d)
+  std::optional<Shape> mask;                     ///< broadcasts to (…, m, n)
+  std::optional<Shape> row_marginal;             ///< (…, m)
+  std::optional<Shape> col_marginal;             ///< (…, n)
+  std::optional<Shape> grad_plan = {};           ///< broadcasts to (…, m, n)
+  std::optional<Shape> grad_row_potential = {};  ///< (…, m)
+  std::optional<Shape> grad_col_potential = {};  ///< (…, n)
 };
 
 /// The arrays of one run. A view without data and without axes is absent.
@@ -175,6 +178,38 @@ struct TransportInputs {
   /// and an absent b has the sum of a.
   TensorView<const double> row_marginal;
   TensorView<const double> col_marginal;
+
+  /// Derivatives of a number L by the results, for the gradients of L through the solution: ∂L/∂π,
+  /// which broadcasts to (…, m, n), ∂L/∂f (…, m) and ∂L/∂g (…, n); finite, absent ones are 0.
+  /// Without exact transport and divergence. A constant that f gains and g loses says nothing: L is
+  /// that of potentials with Σ f = Σ g over the lines with mass, unless there are penalties.
+  TensorView<const T> grad_plan = {};
+  TensorView<const double> grad_row_potential = {};
+  TensorView<const double> grad_col_potential = {};
+};
+
+/// The derivatives of a number L by what a solution was made of, through the solution, by the
+/// implicit function theorem (MATHEMATICS.md §2).
+template <class T>
+struct SolutionGradients {
+  /// By the cost (in units of 1/cost), or by the scores (leading, m, n); 0 where a pair is
+  /// forbidden. O(m n) memory.
+  TensorView<T> matrix = {};
+  /// By a (leading, m) and b (leading, n). Exact marginals must keep Σ a = Σ b: only changes along
+  /// that mean anything. NaN at a marginal of 0.
+  TensorView<double> row_marginal = {};
+  TensorView<double> col_marginal = {};
+  TensorView<T> x = {};  ///< (leading, m, d); only of points
+  TensorView<T> y = {};  ///< (leading, n, d); only of points
+};
+
+/// How well the linear equations of these derivatives were solved.
+struct SolutionGradientFigures {
+  SolveStatus status = SolveStatus::done;  ///< done if none were requested
+  Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
+  /// Of the equations' right-hand side, relatively, left over: at most 1e-10, in float32 1e-6, if
+  /// it converged.
+  double residual = 0;
 };
 
 /// The shapes of arrays.
@@ -199,6 +234,8 @@ struct TransportOutputs {
   TensorView<double> col_marginal_gradient = {};  ///< by b (leading, n)
   TensorView<T> x_gradient = {};  ///< 2 Σ_j π_ij (x_i − y_j) (leading, m, d); only of points
   TensorView<T> y_gradient = {};  ///< (leading, n, d); only of points
+
+  SolutionGradients<T> through_solution = {};  ///< of the L of TransportInputs::grad_plan and so on
 };
 
 enum class TransportStatus {
@@ -242,6 +279,7 @@ struct TransportProblem {
   /// scaled to the sum of a, and the difference counts towards the tolerance. Else 0.
   double rescaled = 0;
   std::vector<double> errors;  ///< by iteration, if SinkhornOptions::keeps_errors
+  SolutionGradientFigures through_solution = {};
 };
 
 struct TransportSummary {
@@ -280,7 +318,8 @@ class TransportPlan {
   /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for
   /// numbers that are not allowed (exact: a forbidden pair; a divergence: a cost that is not
   /// symmetric), Error(usage) for outputs that the problem does not have, and Error(numerical) for
-  /// scores or marginals beyond the range of T.
+  /// scores or marginals beyond the range of T. Equations of gradients that do not converge are no
+  /// error: see SolutionGradientFigures.
   /// Infeasible marginals are no error: they yield TransportStatus::infeasible. After an error the
   /// outputs are unspecified and the plan can run again.
   TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs);

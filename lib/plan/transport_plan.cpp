@@ -86,9 +86,16 @@ void require_options(const TransportOptions& options) {
 template <class T>
 TransportShapes shapes_of(const TransportInputs<T>& inputs) {
   using plan::shape_of;
-  return {shape_of(inputs.cost),        shape_of(inputs.scores), shape_of(inputs.x),
-          shape_of(inputs.y),           shape_of(inputs.mask),   shape_of(inputs.row_marginal),
-          shape_of(inputs.col_marginal)};
+  return {shape_of(inputs.cost),
+          shape_of(inputs.scores),
+          shape_of(inputs.x),
+          shape_of(inputs.y),
+          shape_of(inputs.mask),
+          shape_of(inputs.row_marginal),
+          shape_of(inputs.col_marginal),
+          shape_of(inputs.grad_plan),
+          shape_of(inputs.grad_row_potential),
+          shape_of(inputs.grad_col_potential)};
 }
 
 TransportStatus TransportSummary::status() const {
@@ -108,7 +115,10 @@ class TransportPlan<T>::Impl {
         y_("y", shapes.y, 2),
         mask_(Operand::broadcasting("mask", shapes.mask, 2)),
         row_marginal_("row_marginal", shapes.row_marginal, 1),
-        col_marginal_("col_marginal", shapes.col_marginal, 1) {
+        col_marginal_("col_marginal", shapes.col_marginal, 1),
+        grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
+        grad_row_("grad_row_potential", shapes.grad_row_potential, 1),
+        grad_col_("grad_col_potential", shapes.grad_col_potential, 1) {
     require_options(options);
     require_source();
     if (scores_.present() && options.epsilon != TransportOptions().epsilon) {
@@ -119,6 +129,14 @@ class TransportPlan<T>::Impl {
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});
     col_marginal_.require_block({cols_});
+    grad_plan_.require_block({rows_, cols_}, true);
+    grad_row_.require_block({rows_});
+    grad_col_.require_block({cols_});
+    if (has_upstream() && (options.exact || options.divergence)) {
+      throw Error(Failure::usage,
+                  "grad_plan, grad_row_potential and grad_col_potential have no effect with exact "
+                  "transport and a divergence");
+    }
     const auto all = operands();
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (Operand* operand : all) operand->broadcast_to(leading);
@@ -169,6 +187,13 @@ class TransportPlan<T>::Impl {
                product_gradient_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T),
                                       gradient_lanes(cols_, threads));
     }
+    if (has_upstream()) {
+      const int threads = problems_->inside();
+      // u, v and the derivatives by marginals.
+      bytes += implicit_gradient_bytes(rows_, cols_, sizeof(T), threads) +
+               differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads) +
+               4 * (rows_ + cols_) * number;
+    }
     return bytes;
   }
 
@@ -188,8 +213,13 @@ class TransportPlan<T>::Impl {
                                           gradient_lanes(longer, problems_->inside()));
   }
 
-  std::array<Operand*, 7> operands() {
-    return {&cost_, &scores_, &x_, &y_, &mask_, &row_marginal_, &col_marginal_};
+  std::array<Operand*, 10> operands() {
+    return {&cost_,         &scores_,       &x_,         &y_,        &mask_,
+            &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_, &grad_col_};
+  }
+
+  bool has_upstream() const {
+    return grad_plan_.present() || grad_row_.present() || grad_col_.present();
   }
 
   // Whether the problem has a cost or points; its results are then in units of the cost.
@@ -233,6 +263,9 @@ class TransportPlan<T>::Impl {
     mask_.require(inputs.mask);
     row_marginal_.require(inputs.row_marginal);
     col_marginal_.require(inputs.col_marginal);
+    grad_plan_.require(inputs.grad_plan);
+    grad_row_.require(inputs.grad_row_potential);
+    grad_col_.require(inputs.grad_col_potential);
     plan::require_output("row_potential", outputs.row_potential, row_shape());
     plan::require_output("col_potential", outputs.col_potential, col_shape());
     plan::require_output("plan", outputs.plan, plan_shape());
@@ -240,6 +273,7 @@ class TransportPlan<T>::Impl {
     plan::require_output("col_sum", outputs.col_sum, col_shape());
     plan::require_output("row_marginal_gradient", outputs.row_marginal_gradient, row_shape());
     plan::require_output("col_marginal_gradient", outputs.col_marginal_gradient, col_shape());
+    require_through(outputs.through_solution);
     if (x_.present()) {
       plan::require_output("x_gradient", outputs.x_gradient, join(leading(), {rows_, x_.axis(1)}));
       plan::require_output("y_gradient", outputs.y_gradient, join(leading(), {cols_, x_.axis(1)}));
@@ -252,6 +286,27 @@ class TransportPlan<T>::Impl {
     if (x_.present()) {
       plan::require_finite("x", inputs.x);
       plan::require_finite("y", inputs.y);
+    }
+    if (grad_plan_.present()) plan::require_finite(grad_plan_.name(), inputs.grad_plan);
+    if (grad_row_.present()) plan::require_finite(grad_row_.name(), inputs.grad_row_potential);
+    if (grad_col_.present()) plan::require_finite(grad_col_.name(), inputs.grad_col_potential);
+  }
+
+  void require_through(const SolutionGradients<T>& through) const {
+    if (!has_upstream() && (through.matrix || through.row_marginal || through.col_marginal ||
+                            through.x || through.y)) {
+      throw Error(Failure::usage,
+                  "through_solution requires grad_plan, grad_row_potential or grad_col_potential");
+    }
+    plan::require_output("through_solution.matrix", through.matrix, plan_shape());
+    plan::require_output("through_solution.row_marginal", through.row_marginal, row_shape());
+    plan::require_output("through_solution.col_marginal", through.col_marginal, col_shape());
+    if (x_.present()) {
+      const Index depth = x_.axis(1);
+      plan::require_output("through_solution.x", through.x, join(leading(), {rows_, depth}));
+      plan::require_output("through_solution.y", through.y, join(leading(), {cols_, depth}));
+    } else if (through.x || through.y) {
+      throw Error(Failure::usage, "through_solution.x and y require points");
     }
   }
 
@@ -297,29 +352,52 @@ class TransportPlan<T>::Impl {
     if (options_.penalties) {
       marginals.penalties = {options_.penalties->row / unit(), options_.penalties->col / unit()};
     }
-    return solve_transport<T>({.scores = scores,
-                               .marginals = marginals,
-                               .options = options_,
-                               .unit = unit(),
-                               .of_cost = of_cost(),
-                               .points = points(inputs, outputs, problem),
-                               .outputs = outputs,
-                               .number = problem,
-                               .threads = threads});
+    std::optional<BroadcastMatrix<T>> grad_plan;
+    PlanUpstream<T> upstream;
+    if (grad_plan_.present()) {
+      grad_plan.emplace(grad_plan_.block(inputs.grad_plan, problem),
+                        grad_plan_.axis(0) > 1 ? grad_plan_.axis(1) : 0,
+                        grad_plan_.axis(1) > 1 ? 1 : 0);
+      upstream.plan = &*grad_plan;
+    }
+    const auto vector = [problem](const Operand& operand, const TensorView<const double>& given) {
+      return operand.present() ? std::span(operand.block(given, problem),
+                                           static_cast<std::size_t>(operand.axis(0)))
+                               : std::span<const double>();
+    };
+    upstream.row = vector(grad_row_, inputs.grad_row_potential);
+    upstream.col = vector(grad_col_, inputs.grad_col_potential);
+    const SolutionGradients<T>& through = outputs.through_solution;
+    return solve_transport<T>(
+        {.scores = scores,
+         .marginals = marginals,
+         .options = options_,
+         .unit = unit(),
+         .of_cost = of_cost(),
+         .points = points(inputs, outputs.x_gradient, outputs.y_gradient, problem),
+         .upstream = upstream,
+         .through = {{plan::output_block(through.matrix, problem, rows_ * cols_), rows_, cols_},
+                     of_cost(),
+                     points(inputs, through.x, through.y, problem),
+                     unit()},
+         .outputs = outputs,
+         .number = problem,
+         .threads = threads});
   }
 
-  TransportPoints<T> points(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
-                            Index problem) const {
+  TransportPoints<T> points(const TransportInputs<T>& inputs, const TensorView<T>& by_x,
+                            const TensorView<T>& by_y, Index problem) const {
     if (!x_.present()) return {};
     const Index depth = x_.axis(1);
     return {{x_.block(inputs.x, problem), rows_, depth},
             {y_.block(inputs.y, problem), cols_, depth},
-            {plan::output_block(outputs.x_gradient, problem, rows_ * depth), rows_, depth},
-            {plan::output_block(outputs.y_gradient, problem, cols_ * depth), cols_, depth}};
+            {plan::output_block(by_x, problem, rows_ * depth), rows_, depth},
+            {plan::output_block(by_y, problem, cols_ * depth), cols_, depth}};
   }
 
   TransportOptions options_;
   Operand cost_, scores_, x_, y_, mask_, row_marginal_, col_marginal_;
+  Operand grad_plan_, grad_row_, grad_col_;
   Index rows_ = 0;  // m
   Index cols_ = 0;  // n
   std::optional<plan::Problems> problems_;

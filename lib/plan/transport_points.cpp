@@ -24,6 +24,14 @@ SelfScores<T>::SelfScores(MatrixView<const T> points, double epsilon)
       scores_(terms_of(*energy_)) {}
 
 template <class T>
+std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& points,
+                                                     double unit) {
+  if (points.by_x.data == nullptr && points.by_y.data == nullptr) return nullptr;
+  return make_product_gradient<T>(EnergyKind::gaussian, points.x, points.y, 2 / unit, points.by_x,
+                                  points.by_y);
+}
+
+template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads) {
   if (gradient.data == nullptr) return;
@@ -58,6 +66,8 @@ void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
 
 #define ATTN_FOR_TYPE(T)                                                                         \
   template class SelfScores<T>;                                                                  \
+  template std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>&,       \
+                                                                double);                         \
   template void subtract_self_gradient(MatrixView<const T>, const Scores<T>&, const Potentials&, \
                                        MatrixView<T>, int);                                      \
   template void add_missing_gradient(MatrixView<const T>, const PooledVector<double>&,           \

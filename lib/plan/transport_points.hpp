@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "gradient/gradient_sink.hpp"
 #include "pass/potentials.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -30,6 +31,11 @@ class SelfScores {
   std::unique_ptr<Energy<T>> energy_;
   Scores<T> scores_;
 };
+
+/// Where derivatives by points go that are shown those by the scores −|x_i − y_j|²/unit; null
+/// without data.
+template <class T>
+std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& points, double unit);
 
 /// Subtracts from `gradient` (N, d) the derivative by the points of half of the value of transport
 /// between them and themselves, that by both copies of a point. `potentials` are those of `scores`,

@@ -38,14 +38,28 @@ class TransportSolver {
  private:
   // The derivatives of ⟨π, C⟩ at the plan of these scores.
   void differentiate_points(const Scores<T>& scores, const Potentials& potentials) const {
-    const TransportPoints<T>& points = of_.points;
-    if (points.by_x.data == nullptr && points.by_y.data == nullptr) return;
-    // The cost is −2 times the energy without its scale.
-    const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points.x, points.y, 2,
-                                               points.by_x, points.by_y);
+    const auto sink = make_point_gradient(of_.points, 1);
+    if (!sink) return;
     GradientTargets<T> targets;
     targets.energies.push_back(sink.get());
     differentiate_plan(scores, potentials, -1, targets, of_.threads);
+  }
+
+  // Gradients through the solution, if they are wanted.
+  void differentiate_through(Potentials& potentials, TransportProblem& found) const {
+    const SolutionGradients<T>& outputs = of_.outputs.through_solution;
+    if (!of_.through.wanted() && !outputs.row_marginal && !outputs.col_marginal) return;
+    const ImplicitGradient solved =
+        implicit_gradient(of_.scores, potentials, of_.marginals, of_.upstream,
+                          implicit_options(of_.options.solver, sizeof(T)), of_.threads);
+    found.through_solution = {solved.status, solved.iterations, solved.residual};
+    const Potentials by = implicit_marginal_gradient(solved, potentials, of_.marginals);
+    write(outputs.row_marginal, of_.number, by.row);
+    write(outputs.col_marginal, of_.number, by.col);
+    write_by_scores(of_.through, [&](const GradientTargets<T>& targets) {
+      differentiate_solution<T>(of_.scores, potentials, of_.upstream.plan, solved.row, solved.col,
+                                targets, of_.threads);
+    });
   }
 
   // Examines the marginals and makes their sums equal. Returns the tolerance of the iterations.
@@ -122,6 +136,7 @@ class TransportSolver {
     shown.write_sums();
     write_marginal_gradients(solution.potentials);
     differentiate_points(of_.scores, solution.potentials);
+    differentiate_through(solution.potentials, found);
     take(solution, found);
     return found;
   }
@@ -237,6 +252,12 @@ class TransportSolver {
     fill(outputs.col_marginal_gradient, cols);
     fill(outputs.x_gradient, rows * of_.points.x.cols);
     fill(outputs.y_gradient, cols * of_.points.x.cols);
+    const SolutionGradients<T>& through = outputs.through_solution;
+    fill(through.matrix, rows * cols);
+    fill(through.row_marginal, rows);
+    fill(through.col_marginal, cols);
+    fill(through.x, rows * of_.points.x.cols);
+    fill(through.y, cols * of_.points.x.cols);
   }
 
   const PlannedTransport<T>& of_;

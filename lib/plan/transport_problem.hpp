@@ -1,7 +1,9 @@
 #pragma once
 
 #include "attnkit/transport.hpp"
+#include "plan/solution_targets.hpp"
 #include "plan/transport_points.hpp"
+#include "sinkhorn/implicit_gradient.hpp"
 #include "sinkhorn/marginals.hpp"
 
 namespace attn {
@@ -15,6 +17,8 @@ struct PlannedTransport {
   double unit = 1;            ///< of the results, in units of the scores
   bool of_cost = true;        ///< else of scores
   TransportPoints<T> points;  ///< without data unless the cost is that of points
+  PlanUpstream<T> upstream;
+  SolutionTargets<T> through;
   const TransportOutputs<T>& outputs;
   Index number = 0;  ///< of the problem, whose blocks of the outputs are written
   int threads = 1;

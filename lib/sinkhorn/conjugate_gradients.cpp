@@ -1,5 +1,6 @@
 #include "sinkhorn/conjugate_gradients.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace attn {
@@ -51,6 +52,13 @@ void add_solution(const ImplicitSystem& system, PooledVector<double> residual, d
 }
 
 }  // namespace
+
+ImplicitOptions implicit_options(const Stopping& solver, std::size_t element_size) {
+  ImplicitOptions options;
+  options.tolerance = usual_tolerance(element_size);
+  options.iterations = std::max(options.iterations, solver.most_iterations());
+  return options;
+}
 
 ImplicitOutcome solve_implicit(const ImplicitSystem& system, const PooledVector<double>& b,
                                const ImplicitOptions& options, PooledVector<double>& z) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "attnkit/stopping.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
@@ -10,6 +12,10 @@ struct ImplicitOptions {
   double tolerance = 1e-10;  ///< of the residual
   Index iterations = 1000;   ///< at most, see the system for the passes of each
 };
+
+/// Those of the gradients through a solution that was found with `solver`: the usual tolerance, and
+/// no fewer iterations, of which conjugate gradients need about the square root.
+ImplicitOptions implicit_options(const Stopping& solver, std::size_t element_size);
 
 /// How well a linear system was solved.
 struct ImplicitOutcome {

@@ -122,6 +122,27 @@ Maker transport(bool points, bool fixed) {
   };
 }
 
+Steady through_solution(Index size, int threads) {
+  const Shape shape{heads, size, 3};
+  auto points = std::make_shared<std::vector<float>>(magnitudes<float>(heads * size * 3));
+  auto slope = std::make_shared<std::vector<double>>(numbers<double>(heads * size));
+  auto gradient = std::make_shared<std::vector<float>>(static_cast<std::size_t>(heads * size * 3));
+  auto masses = std::make_shared<std::vector<double>>(slope->size());
+  TransportInputs<float> in;
+  in.x = {points->data(), shape};
+  in.y = in.x;
+  in.grad_row_potential = {slope->data(), {heads, size}};
+  TransportOptions options;
+  options.solver.keeps_errors = false;
+  options.solver.iterations = size / 10;
+  auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
+  TransportOutputs<float> to;
+  to.through_solution = {.row_marginal = {masses->data(), plan->row_shape()},
+                         .y = {gradient->data(), shape}};
+  return Steady{[=, keep = std::tuple(points, slope, gradient, masses)] { plan->run(in, to); },
+                [=] { return plan->workspace_bytes(); }};
+}
+
 Maker dual(bool with_cost, bool with_radius = false) {
   return [=](Index size, int threads) {
     const Index count = size / 8;
@@ -320,6 +341,7 @@ TEST_CASE("other plans in the steady state") {
   check("points", transport(true, false));
   check("points, fixed", transport(true, true));
   check("points, exact", transport_of_points(true));
+  check("points, through the solution", through_solution);
   check("points, divergence", transport_of_points(false));
   check("dual", dual(false));
   check("dual with a cost", dual(true));

@@ -23,9 +23,6 @@ constexpr const char* through_b = "grad_b";
 constexpr const char* through_weights = "grad_histogram_weights";
 constexpr PointNames through_points = {"grad_q", "grad_k"};
 
-// Conjugate gradients need some of the square root of Sinkhorn's iterations.
-constexpr Index usual_steps = 1000;
-
 // Writes factor·π_ij (G_ij + u_i + v_j).
 template <class T>
 class ScoreGradientWriter final : public Observer<T> {
@@ -99,14 +96,6 @@ PairWriter<T> pairs_of(const TransportTask& task, const char* name, const Head<T
 // Of the derivative by scores, in that by the cost.
 double pair_factor(const TransportTask& task) { return task.of_cost ? -1 / task.unit() : 1; }
 
-template <class T>
-ImplicitOptions implicit_options(const TransportTask& task) {
-  ImplicitOptions options;
-  options.tolerance = usual_tolerance(sizeof(T));
-  options.iterations = std::max(usual_steps, task.solver.most_iterations());
-  return options;
-}
-
 void note(const ImplicitOutcome& solved, TransportResult& result) {
   result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged};
 }
@@ -164,8 +153,9 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   if (from.plan) g = matrix_source<T>(*from.plan, head.problem, own, dense_limit);
   const std::vector<double> row = read_upstream(from.row, head.problem, own.row0, own.rows);
   const std::vector<double> col = read_upstream(from.col, head.problem, own.col0, own.cols);
-  const ImplicitGradient solved = implicit_gradient<T>(
-      scores, potentials, marginals, {g.get(), row, col}, implicit_options<T>(task), threads);
+  const ImplicitGradient solved =
+      implicit_gradient<T>(scores, potentials, marginals, {g.get(), row, col},
+                           implicit_options(task.solver, sizeof(T)), threads);
   note(solved, result);
 
   Potentials by = implicit_marginal_gradient(solved, potentials, marginals);
@@ -201,8 +191,8 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const TileRange& range = head.part.range;
   const std::vector<double> h =
       read_upstream(task.upstream->masses, head.problem, range.row0, range.rows);
-  const ImplicitBarycentre solved =
-      implicit_barycentre<T>(scores, barycentre, histograms, h, implicit_options<T>(task), threads);
+  const ImplicitBarycentre solved = implicit_barycentre<T>(
+      scores, barycentre, histograms, h, implicit_options(task.solver, sizeof(T)), threads);
   note(solved, result);
 
   if (task.emits(through_a)) {

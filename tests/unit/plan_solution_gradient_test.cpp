@@ -1,0 +1,213 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "attnkit/transport.hpp"
+#include "plan_array.hpp"
+#include "same_bits.hpp"
+#include "thrown_error.hpp"
+#include "transport_setting.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+// L = ½ Σ H π² + Σ X f + Σ Y g.
+template <class T>
+struct NumberOfSolution {
+  Array<T> h, grad_plan;
+  Array<double> x, y;
+
+  NumberOfSolution(const TransportPlan<T>& plan, Random& random)
+      : h(normal_array<T>(plan.plan_shape(), random)),
+        grad_plan(plan.plan_shape()),
+        x(normal_array<double>(plan.row_shape(), random, 0.1)),
+        y(normal_array<double>(plan.col_shape(), random, 0.1)) {
+    // What a constant of the potentials says is taken away.
+    for (Array<double>* one : {&x, &y}) {
+      double sum = 0;
+      for (const double value : one->values) sum += value;
+      for (double& value : one->values) value -= sum / static_cast<double>(one->values.size());
+    }
+  }
+
+  double value(const FoundTransport<T>& found) const {
+    double sum = 0;
+    for (std::size_t n = 0; n < h.values.size(); ++n) {
+      const auto one = static_cast<double>(found.plan.values[n]);
+      sum += static_cast<double>(h.values[n]) * one * one / 2;
+    }
+    for (std::size_t n = 0; n < x.values.size(); ++n) sum += x.values[n] * found.row.values[n];
+    for (std::size_t n = 0; n < y.values.size(); ++n) sum += y.values[n] * found.col.values[n];
+    return sum;
+  }
+
+  void give_slopes(const FoundTransport<T>& at, TransportInputs<T>& in) {
+    for (std::size_t n = 0; n < h.values.size(); ++n) {
+      grad_plan.values[n] = h.values[n] * at.plan.values[n];
+    }
+    in.grad_plan = std::as_const(grad_plan).view();
+    in.grad_row_potential = std::as_const(x).view();
+    in.grad_col_potential = std::as_const(y).view();
+  }
+};
+
+TransportSetting small_setting(CostSource source, bool unbalanced) {
+  TransportSetting setting;
+  setting.source = source;
+  setting.first = source == CostSource::points ? Shape{5, 2} : Shape{5, 4};
+  setting.second = {4, 2};
+  setting.row_marginal = {5};
+  setting.col_marginal = {4};
+  if (source != CostSource::scores) setting.options.epsilon = 0.8;
+  if (unbalanced) setting.options.penalties = {1.3, 0.6};
+  setting.options.solver.tolerance = 1e-14;
+  setting.options.solver.iterations = 100000;
+  return setting;
+}
+
+}  // namespace
+
+TEST_CASE("transport plans: gradients through the solution against differences") {
+  Random random(971);
+  for (const CostSource source : {CostSource::cost, CostSource::scores, CostSource::points}) {
+    for (const bool unbalanced : {false, true}) {
+      CAPTURE(static_cast<int>(source));
+      CAPTURE(unbalanced);
+      const TransportSetting setting = small_setting(source, unbalanced);
+      TransportArrays<double> arrays(setting, random);
+      TransportPlan<double> plain(shapes_of(arrays.inputs()), setting.options, 1);
+      NumberOfSolution<double> number(plain, random);
+      TransportInputs<double> in = arrays.inputs();
+      number.give_slopes(run_plan(arrays, 1), in);
+      TransportPlan<double> plan(shapes_of(in), setting.options, 2);
+      const bool points = source == CostSource::points;
+      Array<double> matrix({5, 4}, 7), by_a({5}, 7), by_b({4}, 7), by_x({5, 2}, 7), by_y({4, 2}, 7);
+      TransportOutputs<double> outputs;
+      outputs.through_solution = {
+          .matrix = matrix.view(), .row_marginal = by_a.view(), .col_marginal = by_b.view()};
+      if (points) {
+        outputs.through_solution.x = by_x.view();
+        outputs.through_solution.y = by_y.view();
+      }
+      const SolutionGradientFigures figures =
+          plan.run(in, outputs).problems.front().through_solution;
+      CHECK(figures.status == SolveStatus::converged);
+      CHECK(figures.iterations > 0);
+      CHECK(figures.residual <= 1e-10);
+
+      constexpr double step = 1e-4;
+      const auto slope = [&](double& moved, double* other) {
+        const auto at = [&](double by) {
+          moved += by;
+          if (other != nullptr) *other -= by;
+          const double value = number.value(run_plan(arrays, 1));
+          moved -= by;
+          if (other != nullptr) *other += by;
+          return value;
+        };
+        return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
+      };
+      // Errors of order step⁴, and of the solutions' over the step.
+      const auto check = [&](Array<double>& given, const Array<double>& found) {
+        for (std::size_t n = 0; n < given.values.size(); ++n) {
+          CHECK(std::abs(found.values[n] - slope(given.values[n], nullptr)) <= 1e-7);
+        }
+      };
+      if (points) {
+        check(arrays.first, by_x);
+        check(arrays.second, by_y);
+      } else {
+        check(arrays.first, matrix);
+      }
+      const auto check_masses = [&](Array<double>& given, const Array<double>& found) {
+        for (std::size_t n = 1; n < given.values.size(); ++n) {
+          const double want = slope(given.values[n], unbalanced ? nullptr : &given.values[0]);
+          const double have = found.values[n] - (unbalanced ? 0 : found.values[0]);
+          CHECK(std::abs(have - want) <= 1e-7);
+        }
+      };
+      check_masses(arrays.row_marginal, by_a);
+      check_masses(arrays.col_marginal, by_b);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("transport plans: gradients of batches are those of each problem", T, float,
+                   double) {
+  Random random(972);
+  TransportSetting setting;
+  setting.source = CostSource::points;
+  setting.first = {3, 40, 2};
+  setting.second = {35, 2};
+  setting.mask = {40, 35};
+  TransportArrays<T> arrays(setting, random);
+  TransportInputs<T> in = arrays.inputs();
+  const Array<T> slope = normal_array<T>({3, 1, 35}, random);
+  in.grad_plan = slope.view();
+  const auto gradients = [&](const TransportInputs<T>& inputs, int threads) {
+    TransportPlan<T> plan(shapes_of(inputs), setting.options, threads);
+    Array<T> by_x(inputs.x.shape), matrix(plan.plan_shape(), 7);
+    Array<double> by_b(plan.col_shape());
+    TransportOutputs<T> outputs;
+    outputs.through_solution = {
+        .matrix = matrix.view(), .col_marginal = by_b.view(), .x = by_x.view()};
+    const TransportSummary found = plan.run(inputs, outputs);
+    for (const TransportProblem& one : found.problems) {
+      CHECK(one.through_solution.status == SolveStatus::converged);
+    }
+    return std::tuple(by_x.values, matrix.values, by_b.values);
+  };
+  const auto all = gradients(in, 1);
+  const auto threaded = gradients(in, 4);
+  CHECK(same_nonempty_bits(std::get<0>(all), std::get<0>(threaded)));
+  CHECK(same_nonempty_bits(std::get<1>(all), std::get<1>(threaded)));
+  CHECK(same_nonempty_bits(std::get<2>(all), std::get<2>(threaded)));
+  // The mask leaves out every third pair.
+  for (std::size_t n = 1; n < 40 * 35; n += 3) CHECK(std::get<1>(all)[n] == 0);
+  CHECK(std::get<1>(all)[0] != 0);
+  in.x = {in.x.data + 2 * 80, {40, 2}};
+  in.grad_plan = {in.grad_plan.data + 2 * 35, {1, 35}};
+  const auto last = gradients(in, 1);
+  CHECK(std::equal(std::get<0>(last).begin(), std::get<0>(last).end(),
+                   std::get<0>(all).begin() + 2 * 80));
+  CHECK(std::equal(std::get<2>(last).begin(), std::get<2>(last).end(),
+                   std::get<2>(all).begin() + 2 * 35));
+}
+
+TEST_CASE("transport plans refuse gradients through a solution that they do not have") {
+  const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
+  Array<double> cost({3, 2}, 1.0), matrix({3, 2}), x({3, 1});
+  Array<double> slope({2}, 1.0);
+  TransportInputs<double> in;
+  in.cost = std::as_const(cost).view();
+  TransportOutputs<double> outputs;
+  outputs.through_solution.matrix = matrix.view();
+  TransportPlan<double> without(shapes_of(in), {}, 1);
+  CHECK(contains(message([&] { without.run(in, outputs); }),
+                 "requires grad_plan, grad_row_potential or grad_col_potential"));
+  in.grad_col_potential = std::as_const(slope).view();
+  TransportOptions exact;
+  exact.exact = ExactOptions();
+  CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), exact, 1); }),
+                 "no effect with exact transport"));
+  TransportPlan<double> plan(shapes_of(in), {}, 1);
+  outputs.through_solution.x = x.view();
+  CHECK(contains(message([&] { plan.run(in, outputs); }), "require points"));
+  outputs.through_solution.x = {};
+  slope.values[1] = std::nan("");
+  CHECK(contains(message([&] { plan.run(in, outputs); }), "grad_col_potential"));
+  slope.values[1] = 1;
+  const std::vector<double> a = {1, 1, 1}, b = {1, 1};
+  in.row_marginal = {a.data(), {3}};
+  in.col_marginal = {b.data(), {2}};
+  TransportPlan<double> apart(shapes_of(in), {}, 1);
+  CHECK(apart.run(in, outputs).status() == TransportStatus::infeasible);
+  CHECK(std::isnan(matrix.values[0]));
+  in.grad_row_potential = std::as_const(slope).view();
+  CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), {}, 1); }),
+                 "grad_row_potential"));
+}
