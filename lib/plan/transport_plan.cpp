@@ -9,8 +9,9 @@
 #include "pass/column_sums.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
-#include "plan/score_matrix.hpp"
+#include "plan/transport_options.hpp"
 #include "plan/transport_problem.hpp"
+#include "plan/transport_source.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -21,19 +22,17 @@ using plan::Operand;
 
 namespace {
 
-template <class Value>
-[[noreturn]] void refuse(const std::string& name, Value value, const std::string& expected) {
-  throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);
-}
+using plan::refuse_option;
 
 void require_exact(const TransportOptions& options) {
   const ExactOptions& exact = *options.exact;
-  if (!(exact.gap > 0 && exact.gap < 1)) refuse("exact.gap", exact.gap, "a number in (0, 1)");
-  if (exact.iterations < 1) refuse("exact.iterations", exact.iterations, "at least 1");
+  if (!(exact.gap > 0 && exact.gap < 1))
+    refuse_option("exact.gap", exact.gap, "a number in (0, 1)");
+  if (exact.iterations < 1) refuse_option("exact.iterations", exact.iterations, "at least 1");
   if (!(exact.relaxation >= 1 && exact.relaxation < 2)) {
-    refuse("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
+    refuse_option("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
   }
-  if (exact.kept_bytes < 0) refuse("exact.kept_bytes", exact.kept_bytes, "at least 0");
+  if (exact.kept_bytes < 0) refuse_option("exact.kept_bytes", exact.kept_bytes, "at least 0");
   const SinkhornOptions& solver = options.solver;
   const bool usual = !solver.iterations && !solver.tolerance && solver.relaxation == 1 &&
                      !solver.anneals && solver.kept_bytes == 0;
@@ -43,33 +42,21 @@ void require_exact(const TransportOptions& options) {
   }
 }
 
-void require_options(const TransportOptions& options) {
+const TransportOptions& checked(const TransportOptions& options) {
   const SinkhornOptions& solver = options.solver;
-  // NaN fails the comparisons.
-  if (!(options.epsilon > 0 && std::isfinite(options.epsilon))) {
-    refuse("epsilon", options.epsilon, "a finite number > 0");
-  }
-  if (solver.iterations && *solver.iterations < 1) {
-    refuse("iterations", *solver.iterations, "at least 1");
-  }
-  if (solver.tolerance && !(*solver.tolerance > 0 && std::isfinite(*solver.tolerance))) {
-    refuse("tolerance", *solver.tolerance, "a finite number > 0");
-  }
+  plan::require_entropic(options.epsilon, solver, solver.kept_bytes);
   if (!(solver.relaxation >= 1 && solver.relaxation < 2)) {
-    refuse("relaxation", solver.relaxation, "a number >= 1 and < 2");
-  }
-  if (solver.kept_bytes < 0) {
-    refuse("kept_bytes", solver.kept_bytes, "at least 0");
+    refuse_option("relaxation", solver.relaxation, "a number >= 1 and < 2");
   }
   if (!(options.marginal_rounding >= 0 && options.marginal_rounding < 1)) {
-    refuse("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
+    refuse_option("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
   }
   if (options.exact) require_exact(options);
   if (options.divergence && options.penalties) {
     throw Error(Failure::usage, "a divergence has no penalties");
   }
   const auto require_penalty = [&](const char* name, double value) {
-    if (!(value > 0 && std::isfinite(value))) refuse(name, value, "a finite number > 0");
+    if (!(value > 0 && std::isfinite(value))) refuse_option(name, value, "a finite number > 0");
   };
   if (options.penalties) {
     require_penalty("penalties.row", options.penalties->row);
@@ -79,6 +66,7 @@ void require_options(const TransportOptions& options) {
     throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",
                 "set a tolerance");
   }
+  return options;
 }
 
 }  // namespace
@@ -108,23 +96,16 @@ template <class T>
 class TransportPlan<T>::Impl {
  public:
   Impl(const TransportShapes& shapes, const TransportOptions& options, int threads)
-      : options_(options),
-        cost_("cost", shapes.cost, 2),
-        scores_("scores", shapes.scores, 2),
-        x_("x", shapes.x, 2),
-        y_("y", shapes.y, 2),
+      : options_(checked(options)),
+        source_(shapes, options.epsilon),
+        rows_(source_.rows()),
+        cols_(source_.cols()),
         mask_(Operand::broadcasting("mask", shapes.mask, 2)),
         row_marginal_("row_marginal", shapes.row_marginal, 1),
         col_marginal_("col_marginal", shapes.col_marginal, 1),
         grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
         grad_row_("grad_row_potential", shapes.grad_row_potential, 1),
         grad_col_("grad_col_potential", shapes.grad_col_potential, 1) {
-    require_options(options);
-    require_source();
-    if (scores_.present() && options.epsilon != TransportOptions().epsilon) {
-      throw Error(Failure::usage,
-                  "epsilon requires a cost or points: scores are taken as they are");
-    }
     if (options.divergence) require_divergence();
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});
@@ -178,21 +159,17 @@ class TransportPlan<T>::Impl {
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
     // The allowed pairs, in bits, and the flow over them; O(m + n) without a mask.
-    const bool by_pair = !x_.present() || mask_.present();
+    const bool by_pair = !source_.has_points() || mask_.present();
     bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
-    if (x_.present()) {
-      const int threads = problems_->inside();
-      bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T)) +
-               differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads) +
-               product_gradient_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T),
-                                      gradient_lanes(cols_, threads));
+    const int threads = problems_->inside();
+    bytes += source_.bytes(sizeof(T), threads);
+    if (source_.has_points() || has_upstream()) {
+      bytes += differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads);
     }
     if (has_upstream()) {
-      const int threads = problems_->inside();
       // u, v and the derivatives by marginals.
-      bytes += implicit_gradient_bytes(rows_, cols_, sizeof(T), threads) +
-               differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads) +
-               4 * (rows_ + cols_) * number;
+      bytes +=
+          implicit_gradient_bytes(rows_, cols_, sizeof(T), threads) + 4 * (rows_ + cols_) * number;
     }
     return bytes;
   }
@@ -203,8 +180,8 @@ class TransportPlan<T>::Impl {
     const Index longer = std::max(rows_, cols_);
     std::int64_t bytes = sinkhorn_solver_bytes(longer, longer, sizeof(T), problems_->inside()) +
                          10 * (rows_ + cols_) * number;
-    if (!x_.present()) return bytes;
-    const Index depth = x_.axis(1);
+    if (!source_.has_points()) return bytes;
+    const Index depth = source_.depth();
     for (const Index count : {rows_, cols_}) {
       bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, sizeof(T)) +
                2 * count * depth * static_cast<Index>(sizeof(T));
@@ -213,42 +190,23 @@ class TransportPlan<T>::Impl {
                                           gradient_lanes(longer, problems_->inside()));
   }
 
-  std::array<Operand*, 10> operands() {
-    return {&cost_,         &scores_,       &x_,         &y_,        &mask_,
-            &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_, &grad_col_};
+  std::vector<Operand*> operands() {
+    const auto of_scores = source_.operands();
+    std::vector<Operand*> all(of_scores.begin(), of_scores.end());
+    all.insert(all.end(),
+               {&mask_, &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_, &grad_col_});
+    return all;
   }
 
   bool has_upstream() const {
     return grad_plan_.present() || grad_row_.present() || grad_col_.present();
   }
 
-  // Whether the problem has a cost or points; its results are then in units of the cost.
-  bool of_cost() const { return !scores_.present(); }
-  // Of the cost, in units of the scores.
-  double unit() const { return of_cost() ? options_.epsilon : 1; }
-
-  void require_source() {
-    const bool points = x_.present() && y_.present();
-    const int sources = int{cost_.present()} + int{scores_.present()} + int{points};
-    if (sources != 1 || x_.present() != y_.present()) {
-      throw Error(Failure::input, "expected exactly one of cost, scores, and x with y");
-    }
-    if (points) {
-      rows_ = x_.axis(0);
-      cols_ = y_.axis(0);
-      y_.require_block({cols_, x_.axis(1)});
-    } else {
-      const Operand& matrix = cost_.present() ? cost_ : scores_;
-      rows_ = matrix.axis(0);
-      cols_ = matrix.axis(1);
-    }
-  }
-
   void require_divergence() const {
-    if (scores_.present() || mask_.present()) {
+    if (!source_.of_cost() || mask_.present()) {
       throw Error(Failure::usage, "a divergence requires a cost or points, without a mask");
     }
-    if (cost_.present() && rows_ != cols_) {
+    if (source_.has_cost() && rows_ != cols_) {
       throw Error(Failure::input,
                   "a divergence requires the square cost of a common support, not " +
                       to_string({rows_, cols_}));
@@ -256,10 +214,7 @@ class TransportPlan<T>::Impl {
   }
 
   void require(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) const {
-    cost_.require(inputs.cost);
-    scores_.require(inputs.scores);
-    x_.require(inputs.x);
-    y_.require(inputs.y);
+    source_.require(inputs);
     mask_.require(inputs.mask);
     row_marginal_.require(inputs.row_marginal);
     col_marginal_.require(inputs.col_marginal);
@@ -274,18 +229,10 @@ class TransportPlan<T>::Impl {
     plan::require_output("row_marginal_gradient", outputs.row_marginal_gradient, row_shape());
     plan::require_output("col_marginal_gradient", outputs.col_marginal_gradient, col_shape());
     require_through(outputs.through_solution);
-    if (x_.present()) {
-      plan::require_output("x_gradient", outputs.x_gradient, join(leading(), {rows_, x_.axis(1)}));
-      plan::require_output("y_gradient", outputs.y_gradient, join(leading(), {cols_, x_.axis(1)}));
-    } else if (outputs.x_gradient || outputs.y_gradient) {
-      throw Error(Failure::usage, "x_gradient and y_gradient require points");
-    }
+    source_.require_point_outputs("x_gradient", outputs.x_gradient, "y_gradient",
+                                  outputs.y_gradient, leading());
     if (options_.divergence && (outputs.plan || outputs.row_sum || outputs.col_sum)) {
       throw Error(Failure::usage, "a divergence has no plan and no sums");
-    }
-    if (x_.present()) {
-      plan::require_finite("x", inputs.x);
-      plan::require_finite("y", inputs.y);
     }
     if (grad_plan_.present()) plan::require_finite(grad_plan_.name(), inputs.grad_plan);
     if (grad_row_.present()) plan::require_finite(grad_row_.name(), inputs.grad_row_potential);
@@ -301,13 +248,8 @@ class TransportPlan<T>::Impl {
     plan::require_output("through_solution.matrix", through.matrix, plan_shape());
     plan::require_output("through_solution.row_marginal", through.row_marginal, row_shape());
     plan::require_output("through_solution.col_marginal", through.col_marginal, col_shape());
-    if (x_.present()) {
-      const Index depth = x_.axis(1);
-      plan::require_output("through_solution.x", through.x, join(leading(), {rows_, depth}));
-      plan::require_output("through_solution.y", through.y, join(leading(), {cols_, depth}));
-    } else if (through.x || through.y) {
-      throw Error(Failure::usage, "through_solution.x and y require points");
-    }
+    source_.require_point_outputs("through_solution.x", through.x, "through_solution.y", through.y,
+                                  leading());
   }
 
   std::optional<PooledVector<double>> marginal(const Operand& operand,
@@ -323,34 +265,19 @@ class TransportPlan<T>::Impl {
 
   TransportProblem solve(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
                          Index problem, int threads) const {
-    std::optional<plan::ScoreMatrix<T>> matrix;
-    std::unique_ptr<Energy<T>> energy;
-    if (x_.present()) {
-      const Index depth = x_.axis(1);
-      energy =
-          make_product_energy<T>(EnergyKind::gaussian, {x_.block(inputs.x, problem), rows_, depth},
-                                 {y_.block(inputs.y, problem), cols_, depth}, 2 / options_.epsilon);
-    } else {
-      const Operand& operand = of_cost() ? cost_ : scores_;
-      matrix.emplace(operand.name(),
-                     operand.block(of_cost() ? inputs.cost : inputs.scores, problem), rows_, cols_,
-                     of_cost());
-      energy = make_stored_energy<T>(*matrix, rows_, cols_, 1, unit());
-    }
     std::optional<BroadcastMatrix<std::uint8_t>> mask;
-    typename Scores<T>::Terms terms;
-    terms.energy = energy.get();
     if (mask_.present()) {
       mask.emplace(mask_.block(inputs.mask, problem), mask_.axis(0) > 1 ? mask_.axis(1) : 0,
                    mask_.axis(1) > 1 ? 1 : 0, 1);
-      terms.mask = &*mask;
     }
-    const Scores<T> scores(terms);
+    const plan::SourceScores<T> made(source_, inputs, problem, mask ? &*mask : nullptr);
+    const Scores<T>& scores = made.scores();
     Marginals marginals = complete_marginals(marginal(row_marginal_, inputs.row_marginal, problem),
                                              marginal(col_marginal_, inputs.col_marginal, problem),
-                                             scores.allowed_counts(), of_cost());
+                                             scores.allowed_counts(), source_.of_cost());
     if (options_.penalties) {
-      marginals.penalties = {options_.penalties->row / unit(), options_.penalties->col / unit()};
+      marginals.penalties = {options_.penalties->row / source_.unit(),
+                             options_.penalties->col / source_.unit()};
     }
     std::optional<BroadcastMatrix<T>> grad_plan;
     PlanUpstream<T> upstream;
@@ -372,34 +299,24 @@ class TransportPlan<T>::Impl {
         {.scores = scores,
          .marginals = marginals,
          .options = options_,
-         .unit = unit(),
-         .of_cost = of_cost(),
-         .points = points(inputs, outputs.x_gradient, outputs.y_gradient, problem),
+         .unit = source_.unit(),
+         .of_cost = source_.of_cost(),
+         .points = source_.points(inputs, outputs.x_gradient, outputs.y_gradient, problem),
          .upstream = upstream,
          .through = {{plan::output_block(through.matrix, problem, rows_ * cols_), rows_, cols_},
-                     of_cost(),
-                     points(inputs, through.x, through.y, problem),
-                     unit()},
+                     source_.of_cost(),
+                     source_.points(inputs, through.x, through.y, problem),
+                     source_.unit()},
          .outputs = outputs,
          .number = problem,
          .threads = threads});
   }
 
-  TransportPoints<T> points(const TransportInputs<T>& inputs, const TensorView<T>& by_x,
-                            const TensorView<T>& by_y, Index problem) const {
-    if (!x_.present()) return {};
-    const Index depth = x_.axis(1);
-    return {{x_.block(inputs.x, problem), rows_, depth},
-            {y_.block(inputs.y, problem), cols_, depth},
-            {plan::output_block(by_x, problem, rows_ * depth), rows_, depth},
-            {plan::output_block(by_y, problem, cols_ * depth), cols_, depth}};
-  }
-
   TransportOptions options_;
-  Operand cost_, scores_, x_, y_, mask_, row_marginal_, col_marginal_;
+  plan::TransportSource source_;
+  Index rows_, cols_;
+  Operand mask_, row_marginal_, col_marginal_;
   Operand grad_plan_, grad_row_, grad_col_;
-  Index rows_ = 0;  // m
-  Index cols_ = 0;  // n
   std::optional<plan::Problems> problems_;
 };
 

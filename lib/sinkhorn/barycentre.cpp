@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "feasibility/feasibility.hpp"
 #include "pass/potentials.hpp"
 #include "sinkhorn/c_transform.hpp"
 #include "sinkhorn/iteration_range.hpp"
@@ -319,6 +320,31 @@ void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms
         {weight, part_of(found.row, k, scores.rows()), part_of(found.col, k, scores.cols())});
   }
   run(pass, threads);
+}
+
+HistogramTotals equalise(PooledVector<double>& masses, Index count, double epsilon) {
+  const Index cols = static_cast<Index>(masses.size()) / count;
+  HistogramTotals totals;
+  PooledVector<double> all;
+  for (Index k = 0; k < count; ++k) {
+    const auto own = part_of(masses, k, cols);
+    all.push_back(std::accumulate(own.begin(), own.end(), 0.0));
+    const auto apart = [&](Index n) {
+      return std::abs(all[static_cast<std::size_t>(n)] - all.front());
+    };
+    if (apart(k) > apart(totals.farthest)) totals.farthest = k;
+  }
+  totals.first = all.front();
+  totals.other = all[static_cast<std::size_t>(totals.farthest)];
+  totals.equal = totals_count_as_equal(totals.first, totals.other,
+                                       static_cast<std::size_t>(2 * cols), epsilon);
+  if (!totals.equal) return totals;
+  for (Index k = 0; k < count; ++k) {
+    const double total = all[static_cast<std::size_t>(k)];
+    if (total == 0) continue;
+    for (double& mass : part_of(masses, k, cols)) mass *= totals.first / total;
+  }
+  return totals;
 }
 
 std::int64_t barycentre_bytes(Index rows, Index cols, Index histograms, std::size_t element_size,

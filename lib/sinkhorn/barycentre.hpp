@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "attnkit/transport.hpp"
+#include "attnkit/barycentre.hpp"
 #include "pass/pass.hpp"
 #include "score/scores.hpp"
 #include "sinkhorn/sinkhorn_state.hpp"
@@ -29,11 +29,6 @@ struct Histograms {
   Index count = 0;                  ///< K
   std::span<const double> masses;   ///< a (K, Lk), finite and ≥ 0, where 0 closes a column
   std::span<const double> weights;  ///< w (K), ≥ 0
-};
-
-struct BarycentreOptions : Stopping {
-  bool keeps_errors = true;     ///< whether to record the error of every iteration
-  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
 };
 
 struct Barycentre {
@@ -71,6 +66,18 @@ Barycentre find_barycentre(const Scores<T>& scores, const Histograms& histograms
 template <class T>
 void show_mean_plan(const Scores<T>& scores, Barycentre& found, const Histograms& histograms,
                     const ObserverList<T>& observers, int threads);
+
+/// The sums of histograms.
+struct HistogramTotals {
+  double first = 0;    ///< of the first histogram
+  double other = 0;    ///< of the one whose sum is farthest from that
+  Index farthest = 0;  ///< which one it is
+  bool equal = false;  ///< whether all count as equal (totals_count_as_equal)
+};
+
+/// Scales K histograms (K, Lk) to the sum of the first, if their sums differ by the rounding of
+/// their masses to units of `epsilon` only.
+HistogramTotals equalise(PooledVector<double>& masses, Index count, double epsilon);
 
 /// The part of histogram k in (K, length).
 template <class Values>

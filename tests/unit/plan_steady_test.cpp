@@ -14,6 +14,7 @@
 
 #include "allocation_count.hpp"
 #include "attnkit/attention.hpp"
+#include "attnkit/barycentre.hpp"
 #include "attnkit/basis_paths.hpp"
 #include "attnkit/collapse.hpp"
 #include "attnkit/dual.hpp"
@@ -141,6 +142,32 @@ Steady through_solution(Index size, int threads) {
                          .y = {gradient->data(), shape}};
   return Steady{[=, keep = std::tuple(points, slope, gradient, masses)] { plan->run(in, to); },
                 [=] { return plan->workspace_bytes(); }};
+}
+
+Steady barycentre(Index size, int threads) {
+  const Shape shape{heads, size, 3};
+  auto points = std::make_shared<std::vector<float>>(magnitudes<float>(heads * size * 3));
+  auto masses = std::make_shared<std::vector<double>>(static_cast<std::size_t>(2 * size), 1.0);
+  auto slope = std::make_shared<std::vector<double>>(numbers<double>(size));
+  auto gradient = std::make_shared<std::vector<float>>(static_cast<std::size_t>(heads * size * 3));
+  auto weights = std::make_shared<std::vector<double>>(static_cast<std::size_t>(2 * heads));
+  (*masses)[0] = 0;
+  (*masses)[static_cast<std::size_t>(size)] = 0;
+  BarycentreInputs<float> in;
+  in.x = {points->data(), shape};
+  in.y = in.x;
+  in.histograms = {masses->data(), {2, size}};
+  in.grad_barycentre = {slope->data(), {size}};
+  BarycentrePlanOptions options;
+  options.solver.keeps_errors = false;
+  options.solver.iterations = size / 10;
+  auto plan = std::make_shared<BarycentrePlan<float>>(shapes_of(in), options, threads);
+  BarycentreOutputs<float> to;
+  to.optimum.weights = {weights->data(), {heads, 2}};
+  to.through_barycentre.y = {gradient->data(), shape};
+  return Steady{
+      [=, keep = std::tuple(points, masses, slope, gradient, weights)] { plan->run(in, to); },
+      [=] { return plan->workspace_bytes(); }};
 }
 
 Maker dual(bool with_cost, bool with_radius = false) {
@@ -342,6 +369,7 @@ TEST_CASE("other plans in the steady state") {
   check("points, fixed", transport(true, true));
   check("points, exact", transport_of_points(true));
   check("points, through the solution", through_solution);
+  check("barycentre", barycentre);
   check("points, divergence", transport_of_points(false));
   check("dual", dual(false));
   check("dual with a cost", dual(true));

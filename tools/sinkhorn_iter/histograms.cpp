@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "feasibility/feasibility.hpp"
 #include "sinkhorn_iter/masses.hpp"
 
 namespace attn::tools {
@@ -45,31 +44,13 @@ OwnHistograms HistogramInput::read(Index problem, Index first, Index own) const 
   for (double& weight : found.weights) weight /= sum;
   found.weight_sum = sum;
 
-  Index farthest = 0;
-  std::vector<double> totals;
-  for (Index k = 0; k < count; ++k) {
-    const auto begin = found.masses.begin() + k * own;
-    totals.push_back(std::accumulate(begin, begin + own, 0.0));
-    const auto apart = [&](Index n) {
-      return std::abs(totals[static_cast<std::size_t>(n)] - totals.front());
-    };
-    if (apart(k) > apart(farthest)) farthest = k;
-  }
-  found.first_total = totals.front();
-  found.other_total = totals[static_cast<std::size_t>(farthest)];
-  if (!totals_count_as_equal(found.first_total, found.other_total,
-                             static_cast<std::size_t>(2 * own), rounding_of(masses))) {
+  const HistogramTotals totals = equalise(found.masses, count, rounding_of(masses));
+  found.first_total = totals.first;
+  found.other_total = totals.other;
+  if (!totals.equal) {
     found.refusal =
         fmt::format("no barycentre: histogram 0 of {} adds up to {}, histogram {} to {}",
-                    masses.dataset.address(), found.first_total, farthest, found.other_total);
-    return found;
-  }
-  for (Index k = 0; k < count; ++k) {
-    const double total = totals[static_cast<std::size_t>(k)];
-    if (total == 0) continue;
-    for (Index j = 0; j < own; ++j) {
-      found.masses[static_cast<std::size_t>(k * own + j)] *= found.first_total / total;
-    }
+                    masses.dataset.address(), totals.first, totals.farthest, totals.other);
   }
   return found;
 }

@@ -11,6 +11,7 @@
 #include "gradient/plan_gradient.hpp"
 #include "kernel/gradient.hpp"
 #include "kernel/tile.hpp"
+#include "plan/barycentre_terms.hpp"
 #include "sinkhorn_iter/point_gradients.hpp"
 
 namespace attn::tools {
@@ -205,14 +206,7 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
       found.weights.push_back(value / own.weight_sum);
     }
   }
-  std::vector<SolutionTerm> terms;
-  for (Index k = 0; k < histograms.count; ++k) {
-    const double weight = histograms.weights[static_cast<std::size_t>(k)];
-    if (weight == 0) continue;
-    terms.push_back({weight, part_of(barycentre.row, k, range.rows),
-                     part_of(barycentre.col, k, range.cols), part_of(solved.row, k, range.rows),
-                     part_of(solved.col, k, range.cols)});
-  }
+  const PooledVector<SolutionTerm> terms = barycentre_terms(barycentre, histograms, solved);
   if (through_points.wanted(task)) {
     differentiate_points(
         task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,

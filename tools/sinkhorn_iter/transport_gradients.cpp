@@ -2,6 +2,7 @@
 
 #include "common/own_rows.hpp"
 #include "gradient/plan_gradient.hpp"
+#include "plan/barycentre_terms.hpp"
 #include "plan/transport_points.hpp"
 #include "sinkhorn/tempered_energy.hpp"
 #include "sinkhorn_iter/point_gradients.hpp"
@@ -88,15 +89,8 @@ DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& 
     for (double& value : found.weights) value *= task.unit() / own.weight_sum;
   }
   if (!by_points.wanted(task)) return found;
-  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
-  std::vector<PlanTerm> plans;
-  for (Index k = 0; k < histograms.count; ++k) {
-    const double weight = histograms.weights[static_cast<std::size_t>(k)];
-    if (weight == 0) continue;
-    plans.push_back({-weight, part_of(barycentre.row, k, scores.rows()),
-                     part_of(barycentre.col, k, scores.cols())});
-  }
-  differentiate_cost(task, head, scores, plans, found, threads);
+  differentiate_cost(task, head, head.scores(Scheme::sinkhorn),
+                     barycentre_plans(barycentre, histograms, -1), found, threads);
   return found;
 }
 

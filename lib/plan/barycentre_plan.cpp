@@ -1,0 +1,339 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attnkit/barycentre.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "plan/barycentre_terms.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+#include "plan/solution_targets.hpp"
+#include "plan/transport_options.hpp"
+#include "plan/transport_source.hpp"
+#include "sinkhorn/barycentre_gradient.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+#include "tensor/pooled_vector.hpp"
+
+namespace attn {
+
+using plan::Operand;
+
+template <class T>
+BarycentreShapes shapes_of(const BarycentreInputs<T>& inputs) {
+  using plan::shape_of;
+  return {shape_of(inputs.cost),
+          shape_of(inputs.scores),
+          shape_of(inputs.x),
+          shape_of(inputs.y),
+          shape_of(inputs.histograms),
+          shape_of(inputs.weights),
+          shape_of(inputs.grad_barycentre)};
+}
+
+TransportStatus BarycentreSummary::status() const {
+  TransportStatus worst = TransportStatus::done;
+  for (const BarycentreResult& problem : problems) worst = std::max(worst, problem.status);
+  return worst;
+}
+
+template <class T>
+class BarycentrePlan<T>::Impl {
+ public:
+  Impl(const BarycentreShapes& shapes, const BarycentrePlanOptions& options, int threads)
+      : options_(checked(options)),
+        source_(shapes, options.epsilon),
+        rows_(source_.rows()),
+        cols_(source_.cols()),
+        histograms_("histograms", shapes.histograms, 2),
+        weights_("weights", shapes.weights, 1),
+        slope_("grad_barycentre", shapes.grad_barycentre, 1) {
+    if (!histograms_.present()) throw Error(Failure::input, "expected histograms");
+    count_ = histograms_.axis(0);
+    if (count_ == 0) throw Error(Failure::input, "histograms has none, expected at least one");
+    histograms_.require_block({count_, cols_});
+    weights_.require_block({count_});
+    slope_.require_block({rows_});
+    const auto of_scores = source_.operands();
+    std::vector<Operand*> all(of_scores.begin(), of_scores.end());
+    all.insert(all.end(), {&histograms_, &weights_, &slope_});
+    const Shape leading = plan::common_leading({all.begin(), all.end()});
+    for (Operand* operand : all) operand->broadcast_to(leading);
+    element_count(join(leading, {rows_, cols_}));
+    problems_.emplace(leading, threads, most_slots(rows_, cols_, sizeof(T)));
+  }
+
+  const Shape& leading() const { return problems_->leading(); }
+  Shape barycentre_shape() const { return join(leading(), {rows_}); }
+  Shape histogram_shape() const { return join(leading(), {count_, cols_}); }
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
+
+  BarycentreSummary run(const BarycentreInputs<T>& inputs, const BarycentreOutputs<T>& outputs) {
+    return problems_->run(bytes(), 0, [&] {
+      require(inputs, outputs);
+      BarycentreSummary summary;
+      summary.problems.resize(static_cast<std::size_t>(problems_->count()));
+      problems_->for_each([&](Index problem, int threads) {
+        summary.problems[static_cast<std::size_t>(problem)] =
+            solve(inputs, outputs, problem, threads);
+      });
+      return summary;
+    });
+  }
+
+ private:
+  static const BarycentrePlanOptions& checked(const BarycentrePlanOptions& options) {
+    plan::require_entropic(options.epsilon, options.solver, options.solver.kept_bytes);
+    const double rounding = options.histogram_rounding;
+    if (!(rounding >= 0 && rounding < 1)) {
+      plan::refuse_option("histogram_rounding", rounding, "a number >= 0 and < 1");
+    }
+    return options;
+  }
+
+  // What one problem allocates.
+  std::int64_t bytes() const {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    const int threads = problems_->inside();
+    SinkhornOptions solver;
+    static_cast<Stopping&>(solver) = options_.solver;
+    // Histograms and weights, three pairs of potentials, derivatives by histograms.
+    const Index held = count_ * (4 * rows_ + 6 * cols_ + 4) + 2 * rows_;
+    return held * number + source_.bytes(sizeof(T), threads) +
+           std::min(options_.solver.kept_bytes,
+                    useful_sinkhorn_bytes(solver, rows_, cols_, sizeof(T))) +
+           barycentre_bytes(rows_, cols_, count_, sizeof(T), threads) +
+           barycentre_gradient_bytes(rows_, cols_, count_, sizeof(T), threads) +
+           differentiate_plans_bytes(rows_, cols_, count_, sizeof(T), threads);
+  }
+
+  void require(const BarycentreInputs<T>& inputs, const BarycentreOutputs<T>& outputs) const {
+    source_.require(inputs);
+    histograms_.require(inputs.histograms);
+    weights_.require(inputs.weights);
+    slope_.require(inputs.grad_barycentre);
+    if (slope_.present()) plan::require_finite(slope_.name(), inputs.grad_barycentre);
+    plan::require_output("barycentre", outputs.barycentre, barycentre_shape());
+    plan::require_output("row_potential", outputs.row_potential, join(leading(), {count_, rows_}));
+    plan::require_output("col_potential", outputs.col_potential, histogram_shape());
+    require_gradients("optimum", outputs.optimum);
+    require_gradients("through_barycentre", outputs.through_barycentre);
+    if (!slope_.present() && wanted(outputs.through_barycentre)) {
+      throw Error(Failure::usage, "through_barycentre requires grad_barycentre");
+    }
+  }
+
+  static bool wanted(const BarycentreGradients<T>& to) {
+    return to.matrix || to.histograms || to.weights || to.x || to.y;
+  }
+
+  void require_gradients(const std::string& of, const BarycentreGradients<T>& to) const {
+    plan::require_output(of + ".matrix", to.matrix, join(leading(), {rows_, cols_}));
+    plan::require_output(of + ".histograms", to.histograms, histogram_shape());
+    plan::require_output(of + ".weights", to.weights, join(leading(), {count_}));
+    source_.require_point_outputs(of + ".x", to.x, of + ".y", to.y, leading());
+  }
+
+  PooledVector<double> masses(const Operand& operand, const TensorView<const double>& given,
+                              Index problem) const {
+    const double* const first = operand.block(given, problem);
+    const Shape& shape = operand.block_shape();
+    plan::require_numbers(operand.name(), first, shape, "finite numbers >= 0",
+                          [](double value) { return value >= 0 && std::isfinite(value); });
+    return PooledVector<double>(first, first + element_count(shape));
+  }
+
+  BarycentreResult solve(const BarycentreInputs<T>& inputs, const BarycentreOutputs<T>& outputs,
+                         Index problem, int threads) const {
+    PooledVector<double> a = masses(histograms_, inputs.histograms, problem);
+    PooledVector<double> w(static_cast<std::size_t>(count_), 1.0);
+    if (weights_.present()) w = masses(weights_, inputs.weights, problem);
+    const double sum = std::accumulate(w.begin(), w.end(), 0.0);
+    if (!(sum > 0) || std::isinf(sum)) {
+      throw Error(Failure::input,
+                  "weights adds up to " + std::to_string(sum) + ", expected a finite number > 0");
+    }
+    for (double& weight : w) weight /= sum;
+    const HistogramTotals totals = equalise(a, count_, options_.histogram_rounding);
+    if (!totals.equal) return infeasible(outputs, problem);
+    const Histograms histograms{count_, a, w};
+    const plan::SourceScores<T> made(source_, inputs, problem, nullptr);
+    const Scores<T>& scores = made.scores();
+    Barycentre found = find_barycentre(scores, histograms, options_.solver, threads);
+    BarycentreResult result = summarised(found);
+    result.tolerance = tolerance_in_force(options_.solver, totals.first, sizeof(T));
+    write(outputs.barycentre, problem, found.masses);
+    write(outputs.row_potential, problem, found.row);
+    write(outputs.col_potential, problem, found.col);
+
+    HistogramPotentials potentials;
+    if (outputs.optimum.weights || outputs.through_barycentre.weights) {
+      potentials = histogram_potentials(scores, found, histograms, options_.solver, threads);
+      if (potentials.status == SolveStatus::not_converged) {
+        result.status = TransportStatus::not_converged;
+      }
+    }
+    differentiate_optimum(inputs, outputs.optimum, problem, scores, found, histograms, potentials,
+                          sum, threads);
+    if (wanted(outputs.through_barycentre)) {
+      result.through_barycentre =
+          differentiate_through(inputs, outputs.through_barycentre, problem, scores, found,
+                                histograms, potentials, sum, threads);
+    }
+    return result;
+  }
+
+  BarycentreResult summarised(Barycentre& found) const {
+    const SinkhornSummary& summary = found.summary;
+    const double unit = source_.unit();
+    BarycentreResult result;
+    result.status = summary.status == SolveStatus::done        ? TransportStatus::done
+                    : summary.status == SolveStatus::converged ? TransportStatus::converged
+                                                               : TransportStatus::not_converged;
+    result.iterations = summary.iterations;
+    result.convergence = summary.convergence;
+    result.row_error = summary.row_error;
+    result.col_error = summary.col_error;
+    result.value = source_.of_cost() ? -unit * summary.score : summary.score;
+    result.primal = unit * summary.primal;
+    result.dual = unit * summary.dual;
+    result.gap = unit * summary.gap;
+    result.errors = std::move(found.errors);
+    return result;
+  }
+
+  SolutionTargets<T> targets(const BarycentreInputs<T>& inputs, const BarycentreGradients<T>& to,
+                             Index problem) const {
+    return {{plan::output_block(to.matrix, problem, rows_ * cols_), rows_, cols_},
+            source_.of_cost(),
+            source_.points(inputs, to.x, to.y, problem),
+            source_.unit()};
+  }
+
+  void differentiate_optimum(const BarycentreInputs<T>& inputs, const BarycentreGradients<T>& to,
+                             Index problem, const Scores<T>& scores, const Barycentre& found,
+                             const Histograms& histograms, const HistogramPotentials& potentials,
+                             double weight_sum, int threads) const {
+    const double unit = source_.unit();
+    if (to.histograms) {
+      PooledVector<double> by = barycentre_gradient(found, histograms);
+      for (double& value : by) value *= unit;
+      write(to.histograms, problem, by);
+    }
+    if (to.weights) {
+      PooledVector<double> by = weight_gradient(found, histograms, potentials);
+      for (double& value : by) value *= unit / weight_sum;
+      write(to.weights, problem, by);
+    }
+    write_by_scores(targets(inputs, to, problem), [&](const GradientTargets<T>& sinks) {
+      differentiate_plans<T>(scores, barycentre_plans(found, histograms, -unit), sinks, threads);
+    });
+  }
+
+  SolutionGradientFigures differentiate_through(const BarycentreInputs<T>& inputs,
+                                                const BarycentreGradients<T>& to, Index problem,
+                                                const Scores<T>& scores, Barycentre& found,
+                                                const Histograms& histograms,
+                                                const HistogramPotentials& potentials,
+                                                double weight_sum, int threads) const {
+    const std::span h(slope_.block(inputs.grad_barycentre, problem),
+                      static_cast<std::size_t>(rows_));
+    const ImplicitBarycentre solved = implicit_barycentre<T>(
+        scores, found, histograms, h, implicit_options(options_.solver, sizeof(T)), threads);
+    if (to.histograms) {
+      write(to.histograms, problem,
+            implicit_histogram_gradient(scores, found, histograms, solved, threads));
+    }
+    if (to.weights) {
+      PooledVector<double> by = implicit_weight_gradient(solved, potentials);
+      for (double& value : by) value /= weight_sum;
+      write(to.weights, problem, by);
+    }
+    write_by_scores(targets(inputs, to, problem), [&](const GradientTargets<T>& sinks) {
+      differentiate_solutions<T>(scores, barycentre_terms(found, histograms, solved), sinks,
+                                 threads);
+    });
+    return {solved.status, solved.iterations, solved.residual};
+  }
+
+  BarycentreResult infeasible(const BarycentreOutputs<T>& outputs, Index problem) const {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto fill = [&](const auto& output, Index size) {
+      if (auto* const to = plan::output_block(output, problem, size)) std::fill_n(to, size, nan);
+    };
+    fill(outputs.barycentre, rows_);
+    fill(outputs.row_potential, count_ * rows_);
+    fill(outputs.col_potential, count_ * cols_);
+    for (const auto* to : {&outputs.optimum, &outputs.through_barycentre}) {
+      fill(to->matrix, rows_ * cols_);
+      fill(to->histograms, count_ * cols_);
+      fill(to->weights, count_);
+      if (!source_.has_points()) continue;
+      fill(to->x, rows_ * source_.depth());
+      fill(to->y, cols_ * source_.depth());
+    }
+    BarycentreResult result;
+    result.status = TransportStatus::infeasible;
+    result.row_error = result.col_error = nan;
+    result.value = result.primal = result.dual = result.gap = nan;
+    return result;
+  }
+
+  static void write(const TensorView<double>& output, Index problem,
+                    std::span<const double> values) {
+    if (!output) return;
+    std::copy(values.begin(), values.end(),
+              output.data + problem * static_cast<Index>(values.size()));
+  }
+
+  BarycentrePlanOptions options_;
+  plan::TransportSource source_;
+  Index rows_, cols_;  // m, n
+  Index count_ = 0;    // K
+  Operand histograms_, weights_, slope_;
+  std::optional<plan::Problems> problems_;
+};
+
+template <class T>
+BarycentrePlan<T>::BarycentrePlan(const BarycentreShapes& shapes,
+                                  const BarycentrePlanOptions& options, int threads)
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+template <class T>
+BarycentrePlan<T>::~BarycentrePlan() = default;
+template <class T>
+BarycentrePlan<T>::BarycentrePlan(BarycentrePlan&&) noexcept = default;
+template <class T>
+BarycentrePlan<T>& BarycentrePlan<T>::operator=(BarycentrePlan&&) noexcept = default;
+template <class T>
+const Shape& BarycentrePlan<T>::leading() const {
+  return plan::alive(impl_).leading();
+}
+template <class T>
+Shape BarycentrePlan<T>::barycentre_shape() const {
+  return plan::alive(impl_).barycentre_shape();
+}
+template <class T>
+Shape BarycentrePlan<T>::histogram_shape() const {
+  return plan::alive(impl_).histogram_shape();
+}
+template <class T>
+std::int64_t BarycentrePlan<T>::workspace_bytes() const {
+  return plan::alive(impl_).workspace_bytes();
+}
+template <class T>
+BarycentreSummary BarycentrePlan<T>::run(const BarycentreInputs<T>& inputs,
+                                         const BarycentreOutputs<T>& outputs) {
+  return plan::alive(impl_).run(inputs, outputs);
+}
+
+template BarycentreShapes shapes_of(const BarycentreInputs<float>&);
+template BarycentreShapes shapes_of(const BarycentreInputs<double>&);
+template class BarycentrePlan<float>;
+template class BarycentrePlan<double>;
+
+}  // namespace attn

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "plan/operand.hpp"
+#include "plan/score_matrix.hpp"
+#include "plan/transport_points.hpp"
+#include "score/scores.hpp"
+
+namespace attn::plan {
+
+/// What the scores of transport are made of: exactly one of a cost, scores, and points x and y. The
+/// inputs of a plan have members of these names.
+class TransportSource {
+ public:
+  /// Throws Error(input) for shapes that do not fit, Error(usage) for an ε with scores.
+  template <class Shapes>
+  TransportSource(const Shapes& shapes, double epsilon)
+      : epsilon_(epsilon),
+        cost_("cost", shapes.cost, 2),
+        scores_("scores", shapes.scores, 2),
+        x_("x", shapes.x, 2),
+        y_("y", shapes.y, 2) {
+    require_one();
+  }
+
+  Index rows() const { return rows_; }  ///< m
+  Index cols() const { return cols_; }  ///< n
+  bool has_cost() const { return cost_.present(); }
+  bool has_points() const { return x_.present(); }
+  Index depth() const { return x_.axis(1); }  ///< of points
+
+  /// Whether the problem has a cost or points; its results are then in units of the cost.
+  bool of_cost() const { return !scores_.present(); }
+
+  /// Of the cost, in units of the scores.
+  double unit() const { return of_cost() ? epsilon_ : 1; }
+
+  std::array<Operand*, 4> operands() { return {&cost_, &scores_, &x_, &y_}; }
+
+  /// Throws Error(input) for arrays of other shapes, and for points that are not finite.
+  template <class Inputs>
+  void require(const Inputs& inputs) const {
+    cost_.require(inputs.cost);
+    scores_.require(inputs.scores);
+    x_.require(inputs.x);
+    y_.require(inputs.y);
+    if (!has_points()) return;
+    require_finite("x", inputs.x);
+    require_finite("y", inputs.y);
+  }
+
+  /// Throws Error(input) for outputs of another shape, and Error(usage) for those of points that
+  /// are not there.
+  template <class T>
+  void require_point_outputs(const std::string& x_name, const TensorView<T>& by_x,
+                             const std::string& y_name, const TensorView<T>& by_y,
+                             const Shape& leading) const {
+    if (has_points()) {
+      require_output(x_name, by_x, join(leading, {rows_, depth()}));
+      require_output(y_name, by_y, join(leading, {cols_, depth()}));
+    } else if (by_x || by_y) {
+      throw Error(Failure::usage, x_name + " and " + y_name + " require points");
+    }
+  }
+
+  /// The points of a problem, and where derivatives by them go; nothing if there are no points.
+  template <class T, class Inputs>
+  TransportPoints<T> points(const Inputs& inputs, const TensorView<T>& by_x,
+                            const TensorView<T>& by_y, Index problem) const {
+    if (!has_points()) return {};
+    return {{x_.block(inputs.x, problem), rows_, depth()},
+            {y_.block(inputs.y, problem), cols_, depth()},
+            {output_block(by_x, problem, rows_ * depth()), rows_, depth()},
+            {output_block(by_y, problem, cols_ * depth()), cols_, depth()}};
+  }
+
+  /// Bytes that the energies of points and gradients by them take.
+  std::int64_t bytes(std::size_t element_size, int threads) const;
+
+ private:
+  template <class T>
+  friend class SourceScores;
+
+  void require_one();
+
+  double epsilon_;
+  Operand cost_, scores_, x_, y_;
+  Index rows_ = 0;
+  Index cols_ = 0;
+};
+
+/// The scores of one problem, −C/ε or those given. The inputs must outlive them.
+template <class T>
+class SourceScores {
+ public:
+  /// `mask` may be null. Throws Error(input) for numbers of a cost or of scores that are not
+  /// allowed.
+  template <class Inputs>
+  SourceScores(const TransportSource& source, const Inputs& inputs, Index problem,
+               const MatrixSource<std::uint8_t>* mask)
+      : SourceScores(source, source.cost_.block(inputs.cost, problem),
+                     source.scores_.block(inputs.scores, problem),
+                     source.points<T>(inputs, {}, {}, problem), mask) {}
+
+  const Scores<T>& scores() const { return *scores_; }
+
+ private:
+  SourceScores(const TransportSource& source, const T* cost, const T* scores,
+               const TransportPoints<T>& points, const MatrixSource<std::uint8_t>* mask);
+
+  std::optional<ScoreMatrix<T>> matrix_;
+  std::unique_ptr<Energy<T>> energy_;
+  std::optional<Scores<T>> scores_;
+};
+
+}  // namespace attn::plan
