@@ -70,6 +70,9 @@ class ReluPathPlan {
   Shape weights_shape(Index layer) const;  ///< of W_layer, from 1 to L: leading, n_{l−1}, n_l
   Shape values_shape() const;              ///< leading, weights − hidden nodes
   Shape hidden_shape() const;              ///< leading, hidden nodes
+  /// Of si_adam: leading, weights − hidden nodes, by basis path. Of adam: leading, weights, matrix
+  /// by matrix, row by row.
+  Shape moments_shape(Optimizer optimizer) const;
 
   /// The most bytes of working memory that a call takes, arguments and results not included. The
   /// first call allocates it and later calls reuse it.
@@ -102,21 +105,25 @@ class ReluPathPlan {
   void compose(TensorView<const T> values, TensorView<const T> in_weights,
                const std::vector<ReluSkeleton>& skeletons, const ReluWeights<T>& weights);
 
-  /// One step of si_sgd on the values of the basis paths, v ← v − η ∂L/∂v, in place. `gradients`
-  /// are ∂L/∂W of a loss of the output. The skeleton's weights into nodes stay as they are, and all
-  /// others change such that the paths have their new values (formulas in MATHEMATICS.md §6): from
-  /// a network and from any rescaling of it the outputs follow the same trajectory, to the last bit
-  /// if the factors are powers of two. A node is singular if the ratio of the values of the
-  /// skeleton's path through it, after the step and before, is below options.min_ratio or not
-  /// finite. That path then keeps its value, or gets min_ratio times it with options.clips, and all
-  /// others move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in that
-  /// network changes. Computed in float64, rounded once; a number beyond T becomes infinite. Throws
-  /// Error(usage) for another optimizer, and for options but rate, min_ratio and clips that are not
-  /// their defaults or out of range; Error(input) for weights and gradients that are not finite.
+  /// One step, in place. `gradients` are ∂L/∂W of a loss of the output. sgd: W ← W − ηG. adam: the
+  /// same with Adam's step. si_sgd steps on the values of the basis paths, v ← v − η ∂L/∂v, and
+  /// si_adam in the same way with Adam's step. The skeleton's weights into nodes stay as they are,
+  /// and all others change such that the paths have their new values (formulas in MATHEMATICS.md
+  /// §6): from a network and from any rescaling of it the outputs follow the same trajectory, to
+  /// the last bit if the factors are powers of two. A node is singular if the ratio of the values
+  /// of the skeleton's path through it, after the step and before, is below options.min_ratio or
+  /// not finite. That path then keeps its value, or gets min_ratio times it with options.clips, and
+  /// all others move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in
+  /// that network changes. A path that stays keeps its moments. sgd and adam have no use for
+  /// skeletons and no ratios; Adam's rules need both moments, zeros before the first step. Computed
+  /// in float64, rounded once; a number beyond T becomes infinite. Throws Error(usage) for
+  /// si_sgd_printed, for options out of range and for gradient_factor, momentum and decay that are
+  /// not their defaults; Error(input) for weights and gradients that are not finite.
   std::vector<ReluStepSummary> step(const StepOptions& options,
                                     const std::vector<ReluSkeleton>& skeletons,
                                     const ReluWeights<const T>& gradients,
-                                    const ReluWeights<T>& weights);
+                                    const ReluWeights<T>& weights,
+                                    const PathMoments<T>& moments = {});
 
  private:
   class Impl;

@@ -11,7 +11,8 @@
 namespace attn {
 namespace {
 
-// The steps u of basis paths, for gradients numerator/denominator: -rate times them, or Adam's.
+// The steps u of basis paths, or of weights, for gradients numerator/denominator: rate times them,
+// or Adam's.
 struct ReluDescent {
   double rate;
   double operator()(Index /*path*/, double numerator, double denominator) const {
@@ -190,19 +191,42 @@ class ReluStep {
   ReluStepSummary summary_;
 };
 
+// Calls use(update) with the update of the optimizer.
+template <class T, class Use>
+auto with_update(const StepOptions& options, const ReluStepMatrices<T>& matrices, const Use& use) {
+  if (!keeps_moments(options.optimizer)) return use(ReluDescent{options.rate});
+  return use(ReluAdam<T>{{options, matrices.first_moment, matrices.second_moment}});
+}
+
 }  // namespace
 
 template <class T>
 ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
                      const ReluStepMatrices<T>& matrices, int threads) {
-  if (keeps_moments(options.optimizer)) {
-    const ReluAdam<T> update{{options, matrices.first_moment, matrices.second_moment}};
-    return ReluStep<T, ReluAdam<T>>(options, basis, matrices, update, threads).run();
-  }
-  const ReluDescent update{options.rate};
-  return ReluStep<T, ReluDescent>(options, basis, matrices, update, threads).run();
+  return with_update(options, matrices, [&]<class Update>(const Update& update) {
+    return ReluStep<T, Update>(options, basis, matrices, update, threads).run();
+  });
 }
 
+template <class T>
+void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matrices, int threads) {
+  with_update(options, matrices, [&](const auto& update) {
+    Index before = 0;  // weights of the matrices before
+    for (std::size_t l = 0; l < matrices.weights.size(); ++l) {
+      const MatrixView<T>& w = matrices.weights[l];
+      const MatrixView<const T>& gradients = matrices.gradients[l];
+      kernel::parallel_for(w.rows, threads, [&](Index a, int) {
+        for (Index b = 0; b < w.cols; ++b) {
+          w(a, b) = static_cast<T>(w(a, b) - update(before + a * w.cols + b, gradients(a, b), 1));
+        }
+      });
+      before += w.rows * w.cols;
+    }
+  });
+}
+
+template void step_on_weights(const StepOptions&, const ReluStepMatrices<float>&, int);
+template void step_on_weights(const StepOptions&, const ReluStepMatrices<double>&, int);
 template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<float>&,
                               int);
 template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<double>&,

@@ -10,7 +10,8 @@ template <class T>
 struct ReluStepMatrices {
   ReluMatrices<T> weights;          ///< updated in place
   ReluMatrices<const T> gradients;  ///< of a loss of the output, by matrix
-  /// m and v of si_adam, updated in place: (1, rank), by basis path. Zeros before the first step.
+  /// m and v, updated in place: of si_adam (1, rank), by basis path; of adam (1, weights), by
+  /// weight, matrix by matrix, row by row. Zeros before the first step.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
 };
@@ -46,5 +47,11 @@ struct ReluStepMatrices {
 template <class T>
 ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
                      const ReluStepMatrices<T>& matrices, int threads);
+
+/// One step on the weights themselves: sgd, W ← W − ηG, or adam, the same with Adam's step.
+/// Requires one of these, and gradient_factor, momentum and decay as they are by default.
+/// Arithmetic is in float64, results are rounded once; their bits do not depend on `threads`.
+template <class T>
+void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matrices, int threads);
 
 }  // namespace attn

@@ -9,34 +9,11 @@
 #include "paths/step.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
+#include "plan/step_options.hpp"
 
 namespace attn {
 
 using plan::Operand;
-
-namespace {
-
-void require_options(const StepOptions& options) {
-  const auto require = [](bool right, const std::string& name, const std::string& expected) {
-    if (!right) throw Error(Failure::usage, name + " is out of range, expected " + expected);
-  };
-  require(options.optimizer >= Optimizer::sgd && options.optimizer <= Optimizer::si_sgd_printed,
-          "optimizer", "one that exists");
-  require(options.rate > 0 && std::isfinite(options.rate), "rate", "a finite number > 0");
-  require(options.min_ratio > 0 && std::isfinite(options.min_ratio), "min_ratio",
-          "a finite number > 0");
-  require(options.gradient_factor >= 0 && std::isfinite(options.gradient_factor), "gradient_factor",
-          "a finite number >= 0");
-  require(options.decay >= 0 && std::isfinite(options.decay), "decay", "a finite number >= 0");
-  require(options.momentum >= 0 && options.momentum < 1, "momentum", "a number >= 0 and < 1");
-  if (!keeps_moments(options.optimizer)) return;
-  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", "a number >= 0 and < 1");
-  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", "a number >= 0 and < 1");
-  require(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", "a finite number > 0");
-  require(options.number >= 1, "number", "at least 1");
-}
-
-}  // namespace
 
 template <class T>
 class PathPlan<T>::Impl {
@@ -136,7 +113,7 @@ class PathPlan<T>::Impl {
                                 const PathWeights<const T>& gradients,
                                 const PathWeights<T>& weights, const PathMoments<T>& moments) {
     return problems_->run(bytes(), 0, [&] {
-      require_options(options);
+      plan::require_step_options(options);
       require_finite_weights(PathWeights<const T>(weights));
       const bool in_paths = steps_in_paths(options.optimizer);
       if (in_paths) require_skeletons(skeletons);

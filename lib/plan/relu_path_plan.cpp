@@ -5,8 +5,10 @@
 #include "attnkit/relu_paths.hpp"
 #include "paths/relu_basis.hpp"
 #include "paths/relu_step.hpp"
+#include "paths/step.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
+#include "plan/step_options.hpp"
 
 namespace attn {
 namespace {
@@ -32,12 +34,9 @@ void require_relu_options(const StepOptions& options) {
   const auto require = [](bool right, const char* message) {
     if (!right) throw Error(Failure::usage, message);
   };
-  require(options.optimizer == Optimizer::si_sgd,
-          "the basis paths of ReLU networks have the optimizer si_sgd only");
-  require(options.rate > 0 && std::isfinite(options.rate),
-          "rate is out of range, expected a finite number > 0");
-  require(options.min_ratio > 0 && std::isfinite(options.min_ratio),
-          "min_ratio is out of range, expected a finite number > 0");
+  plan::require_step_options(options);
+  require(options.optimizer != Optimizer::si_sgd_printed,
+          "si_sgd_printed is no optimizer of ReLU networks");
   require(options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0,
           "steps of ReLU networks have neither factor, momentum nor decay");
 }
@@ -61,6 +60,9 @@ class ReluPathPlan<T>::Impl {
   }
   Shape values_shape() const { return join(leading(), {layers_.rank()}); }
   Shape hidden_shape() const { return join(leading(), {layers_.hidden()}); }
+  Shape moments_shape(Optimizer optimizer) const {
+    return join(leading(), {steps_in_paths(optimizer) ? layers_.rank() : layers_.weights()});
+  }
 
   std::int64_t workspace_bytes() const { return problems_.bytes(bytes()); }
 
@@ -126,18 +128,34 @@ class ReluPathPlan<T>::Impl {
   std::vector<ReluStepSummary> step(const StepOptions& options,
                                     const std::vector<ReluSkeleton>& skeletons,
                                     const ReluWeights<const T>& gradients,
-                                    const ReluWeights<T>& weights) {
+                                    const ReluWeights<T>& weights, const PathMoments<T>& moments) {
     return problems_.run(bytes(), 0, [&] {
       require_relu_options(options);
       require_finite("weights", ReluWeights<const T>(weights.begin(), weights.end()));
       require_finite("gradients", gradients);
-      require_skeletons(skeletons);
+      const bool in_paths = steps_in_paths(options.optimizer);
+      if (in_paths) require_skeletons(skeletons);
+      const Shape of_moments = moments_shape(options.optimizer);
+      const bool with_moments = keeps_moments(options.optimizer);
+      if (with_moments) {
+        plan::require_array("the first moment", moments.first, of_moments);
+        plan::require_array("the second moment", moments.second, of_moments);
+      }
       std::vector<ReluStepSummary> summaries(static_cast<std::size_t>(problems_.count()));
       problems_.for_each([&](Index problem, int threads) {
         const auto at = static_cast<std::size_t>(problem);
-        const ReluBasis basis(layers_, skeletons[at]);
-        summaries[at] =
-            attn::step<T>(options, basis, {of(weights, problem), of(gradients, problem)}, threads);
+        ReluStepMatrices<T> matrices{of(weights, problem), of(gradients, problem)};
+        if (with_moments) {
+          const Index numbers = of_moments.back();
+          matrices.first_moment = {moments.first.data + problem * numbers, 1, numbers};
+          matrices.second_moment = {moments.second.data + problem * numbers, 1, numbers};
+        }
+        if (in_paths) {
+          const ReluBasis basis(layers_, skeletons[at]);
+          summaries[at] = attn::step<T>(options, basis, matrices, threads);
+        } else {
+          step_on_weights<T>(options, matrices, threads);
+        }
       });
       return summaries;
     });
@@ -242,6 +260,10 @@ Shape ReluPathPlan<T>::hidden_shape() const {
   return plan::alive(impl_).hidden_shape();
 }
 template <class T>
+Shape ReluPathPlan<T>::moments_shape(Optimizer optimizer) const {
+  return plan::alive(impl_).moments_shape(optimizer);
+}
+template <class T>
 std::int64_t ReluPathPlan<T>::workspace_bytes() const {
   return plan::alive(impl_).workspace_bytes();
 }
@@ -272,8 +294,9 @@ template <class T>
 std::vector<ReluStepSummary> ReluPathPlan<T>::step(const StepOptions& options,
                                                    const std::vector<ReluSkeleton>& skeletons,
                                                    const ReluWeights<const T>& gradients,
-                                                   const ReluWeights<T>& weights) {
-  return plan::alive(impl_).step(options, skeletons, gradients, weights);
+                                                   const ReluWeights<T>& weights,
+                                                   const PathMoments<T>& moments) {
+  return plan::alive(impl_).step(options, skeletons, gradients, weights, moments);
 }
 
 template class ReluPathPlan<float>;

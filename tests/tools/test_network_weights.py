@@ -254,6 +254,63 @@ class Steps(PathsTest):
                 self.assertEqual(bundle["skeleton_in"][hidden(sizes).index((l, b))], into[l, b])
                 self.assertEqual(bundle["skeleton_out"][hidden(sizes).index((l, b))], out[l, b])
 
+    def test_plain_steps_on_the_weights(self):
+        """sgd, and three steps of adam, whose state travels in the bundle, by weight."""
+        random = np.random.default_rng(40)
+        for sizes in SIZES:
+            problems = [self.problem(random, sizes) for _ in range(2)]
+            w = [np.stack(parts) for parts in zip(*[w for w, _, _ in problems])]
+
+            def slopes(w):
+                of_each = [gradients_of([one[n] for one in w], *problems[n][1:]) for n in range(2)]
+                return [np.stack(parts) for parts in zip(*of_each)]
+            g = slopes(w)
+            found = self.stepped(w, g, "--optimizer=sgd", "--rate=0.01")
+            self.assertEqual(set(found), {f"w{l + 1}" for l in range(len(w))})
+            for l, (matrix, gradient) in enumerate(zip(w, g), 1):
+                np.testing.assert_array_equal(found[f"w{l}"], matrix - 0.01 * gradient)
+            bundle = {f"w{l}": matrix for l, matrix in enumerate(w, 1)}
+            m = v = np.zeros((2, sum(matrix[0].size for matrix in w)))
+            for step in (1, 2, 3):
+                g = slopes(w)
+                flat = np.concatenate([gradient.reshape(2, -1) for gradient in g], 1)
+                m, v = 0.9 * m + 0.1 * flat, 0.99 * v + 0.01 * flat ** 2
+                move = 0.01 * m / (1 - 0.9 ** step) / (np.sqrt(v / (1 - 0.99 ** step)) + 1e-4)
+                moves = np.split(move, np.cumsum([matrix[0].size for matrix in w])[:-1], 1)
+                w = [matrix - part.reshape(matrix.shape) for matrix, part in zip(w, moves)]
+                self.write("step.h5", **bundle, **{f"grad_w{l}": gradient for l, gradient in enumerate(g, 1)})
+                more = ["--optimizer=adam", "--rate=0.01", "--beta2=0.99", "--epsilon=1e-4"]
+                bundle = self.paths("step", RELU, "step.h5", *more).bundle()
+                self.assert_same_bits(self.paths("step", RELU, "step.h5", *more, "--threads=3").bundle(), bundle)
+                self.assertEqual(bundle["adam_step"], step)
+                self.assert_near("m", bundle["adam_m"], m, 1e-12 * (1 + np.abs(m)))
+                self.assert_near("v", bundle["adam_v"], v, 1e-12 * (1 + v))
+                for l, matrix in enumerate(w, 1):
+                    self.assert_near("w", bundle[f"w{l}"], matrix, 1e-12 * (1 + np.abs(matrix)))
+            # Rescaled networks have rescaled states: a further step of either is one of a network, rescaled.
+            scale = 2.0 ** random.integers(-3, 3, (2, sum(sizes[1:-1])))
+            self.write("scale.h5", **bundle, **{f"grad_w{l}": gradient for l, gradient in enumerate(g, 1)}, scale=scale)
+            scaled = self.paths("rescale", RELU, "scale.h5").bundle()
+            for name, power in (("adam_m", 1), ("adam_v", 2)):
+                parts = np.split(bundle[name], np.cumsum([matrix[0].size for matrix in w])[:-1], 1)
+                want = [part * (gradient / scaled_by).reshape(2, -1) ** power for part, gradient, scaled_by in
+                        zip(parts, matrices(bundle), matrices(scaled))]
+                self.assert_near(name, scaled[name], np.concatenate(want, 1), 1e-14 * np.abs(np.concatenate(want, 1)))
+
+    def test_state_of_adam_that_does_not_fit(self):
+        random = np.random.default_rng(41)
+        w, x, target = self.problem(random, (3, 4, 2))
+        gradients = {f"grad_w{l}": g for l, g in enumerate(gradients_of(w, x, target), 1)}
+        state = self.stepped(w, list(gradients.values()), "--rate=1e-9", "--optimizer=adam")
+        self.write("bad.h5", **state | gradients | {"adam_m": np.ones(16)})
+        self.refused("basis-paths", "step", RELU, "--rate=1", "--optimizer=adam", "bad.h5", status=3,
+                     says=["adam_m has shape (16), expected (20)"])
+        self.write("bad.h5", **state | gradients | {"adam_v": -np.ones(20)})
+        self.refused("basis-paths", "step", RELU, "--rate=1", "--optimizer=adam", "bad.h5", status=3, says=["adam_v has -1"])
+        self.write("in.h5", **state, **gradients)
+        dry = self.run_tool("basis-paths", "step", RELU, "--rate=1", "--optimizer=adam", "in.h5", "--dry-run", "--json").json()
+        self.assertEqual(dry["result"]["result_bytes"], 3 * 20 * 8)
+
     def test_state_that_does_not_fit(self):
         random = np.random.default_rng(38)
         w, x, target = self.problem(random, (3, 4, 2))
@@ -317,8 +374,9 @@ class Steps(PathsTest):
         self.stepped(w, gradients_of(w, x, target), "--rate=1e-9")
         cases = [
             ([], 2, "step requires --rate ETA"),
-            (["--rate=1", "--optimizer=adam"], 2, "--network relu has --optimizer si-sgd and si-adam only"),
-            (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--network relu has --optimizer si-sgd and si-adam only"),
+            (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--optimizer si-sgd-printed is not for --network relu"),
+            (["--rate=1", "--optimizer=adam", "--skeleton=largest"], 2, "--skeleton requires --optimizer si-sgd, si-adam"),
+            (["--rate=1", "--optimizer=sgd", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
             (["--rate=1", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
         ]
         for more, status, says in cases:

@@ -211,6 +211,89 @@ TEST_CASE("plans of ReLU paths: rescaled networks follow the same trajectory") {
   CHECK(moved >= 4);
 }
 
+TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batches") {
+  Random random(974);
+  for (const std::vector<Index>& sizes : network_sizes) {
+    CAPTURE(sizes);
+    ReluPathPlan<double> plan({2}, sizes, 1), threads({2}, sizes, 5);
+    const Networks<double> start(plan, random);
+    const Networks<double> gradients = gradients_of(plan, start, 2, random);
+    const auto skeletons = plan.largest_skeletons(start.views());
+    for (const Optimizer optimizer :
+         {Optimizer::sgd, Optimizer::adam, Optimizer::si_sgd, Optimizer::si_adam}) {
+      CAPTURE(static_cast<int>(optimizer));
+      const bool moving = optimizer == Optimizer::adam || optimizer == Optimizer::si_adam;
+      const bool in_paths = optimizer == Optimizer::si_sgd || optimizer == Optimizer::si_adam;
+      Networks<double> networks = start, same = start;
+      Array<double> m(plan.moments_shape(optimizer)), v = m, other_m = m, other_v = m;
+      StepOptions options;
+      options.optimizer = optimizer;
+      std::vector<std::vector<double>> by_hand;
+      std::vector<double> means(m.values.size()), squares(m.values.size());
+      for (const Array<double>& one : start.weights) by_hand.push_back(one.values);
+      for (options.number = 1; options.number <= 3; ++options.number) {
+        const auto found = plan.step(options, in_paths ? skeletons : std::vector<ReluSkeleton>(),
+                                     gradients.views(), networks.views(), {m.view(), v.view()});
+        threads.step(options, skeletons, gradients.views(), same.views(),
+                     {other_m.view(), other_v.view()});
+        REQUIRE(found.size() == 2);
+        if (!in_paths) CHECK(found[0].least_ratio > found[0].largest_ratio);
+        // In plain loops, on the weights.
+        Index before = 0;
+        for (std::size_t l = 0; !in_paths && l < by_hand.size(); ++l) {
+          const std::vector<double>& g = gradients.weights[l].values;
+          const auto size = static_cast<Index>(g.size()) / 2;
+          for (std::size_t n = 0; n < g.size(); ++n) {
+            const Index problem = static_cast<Index>(n) / size;
+            const auto at =
+                static_cast<std::size_t>(problem * plan.moments_shape(optimizer).back() + before +
+                                         static_cast<Index>(n) % size);
+            double step = g[n];
+            if (moving) {
+              const auto t = static_cast<double>(options.number);
+              means[at] = 0.9 * means[at] + 0.1 * g[n];
+              squares[at] = 0.999 * squares[at] + 0.001 * g[n] * g[n];
+              step = means[at] / (1 - std::pow(0.9, t)) /
+                     (std::sqrt(squares[at] / (1 - std::pow(0.999, t))) + 1e-8);
+              CHECK(m.values[at] == doctest::Approx(means[at]));
+              CHECK(v.values[at] == doctest::Approx(squares[at]));
+            }
+            by_hand[l][n] -= 1e-3 * step;
+            CHECK(std::abs(networks.weights[l].values[n] - by_hand[l][n]) <= 1e-14);
+          }
+          before += size;
+        }
+      }
+      for (std::size_t l = 0; l < networks.weights.size(); ++l) {
+        CHECK(same_bits(networks.weights[l].values, same.weights[l].values));
+      }
+      CHECK(same_bits(m.values, other_m.values));
+      CHECK(same_bits(v.values, other_v.values));
+      if (optimizer != Optimizer::si_adam) continue;
+      // The second network alone has the same values of paths.
+      ReluPathPlan<double> alone({}, sizes, 1);
+      Networks<double> one(alone, random), of_one = one;
+      for (std::size_t l = 0; l < one.weights.size(); ++l) {
+        const std::size_t size = one.weights[l].values.size();
+        for (std::size_t n = 0; n < size; ++n) {
+          one.weights[l].values[n] = start.weights[l].values[size + n];
+          of_one.weights[l].values[n] = gradients.weights[l].values[size + n];
+        }
+      }
+      Array<double> own_m(alone.moments_shape(optimizer)), own_v = own_m;
+      for (options.number = 1; options.number <= 3; ++options.number) {
+        alone.step(options, {skeletons[1]}, std::as_const(of_one).views(), one.views(),
+                   {own_m.view(), own_v.view()});
+      }
+      for (std::size_t l = 0; l < one.weights.size(); ++l) {
+        const std::size_t size = one.weights[l].values.size();
+        CHECK(std::equal(one.weights[l].values.begin(), one.weights[l].values.end(),
+                         networks.weights[l].values.begin() + static_cast<std::ptrdiff_t>(size)));
+      }
+    }
+  }
+}
+
 TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
   CHECK(contains(message([] { ReluPathPlan<double>({}, {3}, 1); }), "two or more"));
@@ -251,8 +334,12 @@ TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
         [&] { plan.step(options, skeletons, std::as_const(gradients).views(), networks.views()); });
   };
   StepOptions options;
+  options.optimizer = Optimizer::si_sgd_printed;
+  CHECK(contains(step(options), "si_sgd_printed is no optimizer of ReLU networks"));
   options.optimizer = Optimizer::adam;
-  CHECK(contains(step(options), "si_sgd only"));
+  CHECK(contains(step(options), "the first moment"));
+  options.beta2 = 1;
+  CHECK(contains(step(options), "beta2"));
   options = {};
   options.rate = 0;
   CHECK(contains(step(options), "rate"));

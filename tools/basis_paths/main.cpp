@@ -26,8 +26,8 @@ void declare_basis(cli::Declaration& d) {
       "Takes the paths of ReLU networks without biases instead: relu(x w1), relu(... w2), ..., "
       "the last without relu. Their weights w1 (..., n0, n1), w2 (..., n1, n2), ... have leading "
       "axes for independent networks. cyclic then is, of node b, node b mod n of the layer "
-      "before and of that after; largest is the path of largest magnitude. The optimizers "
-      "are si-sgd and si-adam.");
+      "before and of that after; largest is the path of largest magnitude. There is no "
+      "si-sgd-printed.");
   d.only_with({"identify", "values", "reconstruct", "rescale", "step", "check"});
   d.choice(
        "skeleton", {"cyclic", "largest"},

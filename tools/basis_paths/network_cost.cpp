@@ -15,6 +15,12 @@ namespace {
 constexpr auto index_bytes = static_cast<std::int64_t>(sizeof(Index));
 constexpr auto double_bytes = static_cast<std::int64_t>(sizeof(double));
 
+// Numbers of the moments of a network.
+Index moments_of(const NetworkTask& task) {
+  if (task.verb != "step" || !keeps_moments(task.step.optimizer)) return 0;
+  return 2 * (task.has_skeleton() ? task.layers().rank() : task.layers().weights());
+}
+
 std::int64_t number_bytes(const NetworkTask& task) {
   return static_cast<std::int64_t>(task.f64 ? sizeof(double) : sizeof(float));
 }
@@ -25,9 +31,9 @@ Index numbers_in_memory(const NetworkTask& task) {
   if (task.verb == "identify" || task.verb == "check") {
     return task.rule == SkeletonRule::largest ? layers.weights() : 0;
   }
-  const bool with_moments = task.verb == "step" && keeps_moments(task.step.optimizer);
-  if (with_moments) return 2 * layers.weights() + 2 * layers.rank();
-  if (task.verb == "step" || task.verb == "rescale") return 2 * layers.weights();
+  if (task.verb == "step" || task.verb == "rescale") {
+    return 2 * layers.weights() + moments_of(task);
+  }
   return layers.weights() + layers.rank() + 2 * layers.hidden();
 }
 
@@ -42,8 +48,8 @@ double result_bytes(const NetworkTask& task) {
   if (task.verb == "identify") return (rank * nodes + 2 * hidden) * int32_size;
   if (task.verb == "values") return (rank + hidden) * size + 2 * hidden * int32_size;
   if (task.verb == "step") {
-    const bool with_moments = keeps_moments(task.step.optimizer);
-    return (weights + (with_moments ? 2 * rank : 0)) * size + 2 * hidden * int32_size;
+    return (weights + static_cast<double>(moments_of(task))) * size +
+           (task.has_skeleton() ? 2 * hidden * int32_size : 0);
   }
   if (task.verb == "reconstruct") return weights * size;
   double numbers = 0;

@@ -22,7 +22,7 @@ template <class T>
 Buffer<T> network_moment(const NetworkRun& run, Index problem, const char* part) {
   const std::string name = state_name(run.task.step.optimizer, part);
   if (run.task.operand(name) != nullptr) return run.read<T>(name, problem);
-  Buffer<T> zeros(run.task.layers().rank());
+  Buffer<T> zeros(run.task.own_shape(name).front());
   std::fill(zeros.begin(), zeros.end(), T{0});
   return zeros;
 }
@@ -44,9 +44,6 @@ ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
   const NetworkTask& task = run.task;
   NetworkMatrices<T> weights(run, problem);
   const NetworkMatrices<T> gradients(run, problem, "grad_w");
-  const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
-  run.require_skeleton(problem, skeleton, weights.views());
-  const ReluBasis basis(task.layers(), skeleton);
   const bool with_moments = keeps_moments(task.step.optimizer);
   Buffer<T> first, second;
   ReluStepMatrices<T> matrices = {weights.matrices, gradients.views()};
@@ -58,9 +55,16 @@ ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
     matrices.second_moment = {second.data(), 1, second.size()};
   }
   ReluStepSummary found;
-  run.report.compute([&] { found = step(task.step, basis, matrices, run.arguments.threads); });
-  if (task.stops && !found.singular.empty()) return found;
-  run.put_skeleton(part, problem, skeleton);
+  if (task.has_skeleton()) {
+    const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
+    run.require_skeleton(problem, skeleton, weights.views());
+    const ReluBasis basis(task.layers(), skeleton);
+    run.report.compute([&] { found = step(task.step, basis, matrices, run.arguments.threads); });
+    if (task.stops && !found.singular.empty()) return found;
+    run.put_skeleton(part, problem, skeleton);
+  } else {
+    run.report.compute([&] { step_on_weights(task.step, matrices, run.arguments.threads); });
+  }
   run.put_matrices(part, "w", problem, std::move(weights));
   if (with_moments) {
     run.put(part, state_name(task.step.optimizer, "m"), problem, std::move(first));
@@ -106,7 +110,7 @@ void add_network(const ReluStepSummary& found, ReluStepSummary& all) {
 void create_network_results(NetworkRun& run) {
   const StepOptions& step = run.task.step;
   run.create_matrices("w");
-  run.create_skeleton();
+  if (run.task.has_skeleton()) run.create_skeleton();
   if (!keeps_moments(step.optimizer)) return;
   run.create(state_name(step.optimizer, "m"), run.type());
   run.create(state_name(step.optimizer, "v"), run.type());
@@ -130,6 +134,7 @@ std::string step_weights(NetworkRun& run) {
       throw Error(Failure::numerical, singular_network_text(task, problem, found),
                   singular_hint(task.rule));
     });
+    if (!task.has_skeleton()) return;
     add_network(found, all);
     networks.push_back(network_json(unravel(problem, task.input.leading), found));
     if (found.singular.empty()) return;
@@ -139,6 +144,7 @@ std::string step_weights(NetworkRun& run) {
   Json& result = run.report.result();
   result["optimizer"] = optimizer_name(task.step.optimizer);
   if (keeps_moments(task.step.optimizer)) result["step"] = task.step.number;
+  if (!task.has_skeleton()) return step_text(task.step, all, "nodes");
   result["singular"] = all.singular.size();
   result["ratio"] = ratios_json(all);
   result["inconsistency"] = all.inconsistency;

@@ -49,9 +49,8 @@ void require_network_options(const cli::Arguments& arguments) {
     throw Error(Failure::usage, fmt::format("--{} is not for --network relu", option));
   }
   if (arguments.verb != "step") return;
-  const std::string optimizer = arguments.text("optimizer");
-  if (optimizer != "si-sgd" && optimizer != "si-adam") {
-    throw Error(Failure::usage, "--network relu has --optimizer si-sgd and si-adam only");
+  if (arguments.text("optimizer") == "si-sgd-printed") {
+    throw Error(Failure::usage, "--optimizer si-sgd-printed is not for --network relu");
   }
 }
 
@@ -63,6 +62,7 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
     : bundle(std::move(section)), verb(arguments.verb) {
   require_network_options(arguments);
   verb == "reconstruct" ? take_sizes() : take_weights();
+  if (verb == "step") step = read_step_options(arguments);
   if (has_skeleton()) take_skeleton(arguments);
   if (verb == "reconstruct") take("skeleton_weight");
   if (verb == "check" && !arguments.given("skeleton")) {
@@ -73,7 +73,6 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
     }
   }
   if (verb == "step") {
-    step = read_step_options(arguments);
     stops = stops_at_singular(arguments);
     for (const std::string& moment : stored_moments(bundle, step)) take(moment);
     for (const std::string& name : weights_names("grad_w")) take(name);
@@ -82,6 +81,10 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
     take("scale");
     if (bundle.has("grad_w1")) {
       for (const std::string& name : weights_names("grad_w")) take(name);
+    }
+    for (const char* part : {"m", "v"}) {
+      const std::string moment = state_name(Optimizer::adam, part);
+      if (bundle.has(moment)) take(moment);
     }
   }
   f64 = arguments.f64.value_or(input.any_float64);
@@ -177,6 +180,7 @@ Shape NetworkTask::own_shape(const std::string& name) const {
   if (name == "basis_value" || name == "si_adam_m" || name == "si_adam_v") {
     return {layers().rank()};
   }
+  if (name == "adam_m" || name == "adam_v") return {layers().weights()};
   if (name == "basis_path") return {layers().rank(), layers().count() + 1};
   for (Index l = 1; l <= layers().count(); ++l) {
     if (name != weights_name(l) && name != weights_name(l, "grad_w")) continue;
@@ -244,7 +248,7 @@ RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
   const std::vector<std::string> weights = weights_names();
   std::set<std::string> of_weights(weights.begin(), weights.end());
   of_weights.insert({"skeleton_in", "skeleton_out"});
-  if (verb == "identify" || verb == "values" || verb == "step") {
+  if (verb == "identify" || verb == "values" || (verb == "step" && has_skeleton())) {
     effect.replaced = {"skeleton_in", "skeleton_out"};
     if (rule == SkeletonRule::stored) effect.unchanged = effect.replaced;
   }
@@ -270,6 +274,10 @@ RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
   if (verb == "rescale") {
     for (const std::string& name : weights_names("grad_w")) {
       if (operand(name) != nullptr) effect.replaced.insert(name);
+    }
+    for (const char* part : {"m", "v"}) {
+      const std::string moment = state_name(Optimizer::adam, part);
+      if (operand(moment) != nullptr) effect.replaced.insert(moment);
     }
     effect.still_true = {"basis_value"};
   }

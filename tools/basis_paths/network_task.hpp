@@ -47,7 +47,9 @@ struct NetworkTask {
   /// "2 x 784 x 100 x 10": leading axes and sizes, for a summary.
   std::string shape_words() const;
 
-  bool has_skeleton() const { return verb != "rescale"; }
+  bool has_skeleton() const {
+    return verb == "step" ? steps_in_paths(step.optimizer) : verb != "rescale";
+  }
 
   static constexpr const char* unit = "network";
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -94,6 +95,30 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::string& prefix,
   run.put_matrices(part, prefix, problem, std::move(matrices));
 }
 
+// Adam's moments of all weights, which change as gradients do, and their squares.
+template <class T>
+void rescale_moments(NetworkRun& run, Index problem, const std::string& name, int power,
+                     PathPart& part) {
+  const ReluLayers& layers = run.task.layers();
+  const std::vector<T> factors = read_node_factors<T>(run, problem);
+  Buffer<T> moments = run.read<T>(name, problem);
+  const std::vector<T> before(moments.data(), moments.data() + moments.size());
+  ReluMatrices<T> matrices;
+  for (Index l = 1, first = 0; l <= layers.count(); ++l) {
+    matrices.emplace_back(moments.data() + first, layers.size(l - 1), layers.size(l));
+    first += layers.size(l - 1) * layers.size(l);
+  }
+  run.report.compute([&] {
+    for (int n = 0; n < power; ++n) {
+      rescale_nodes(layers, factors, true, matrices, run.arguments.threads);
+    }
+  });
+  require_normal(name, run.place(name, problem), moments, [&](Index n) {
+    return std::abs(moments[n]) == std::abs(before[static_cast<std::size_t>(n)]);
+  });
+  run.put(part, name, problem, std::move(moments));
+}
+
 }  // namespace
 
 std::string reconstruct_from_paths(NetworkRun& run) {
@@ -113,7 +138,20 @@ std::string rescale_weights(NetworkRun& run) {
   std::vector<std::string> prefixes = {"w"};
   if (run.task.operand("grad_w1") != nullptr) prefixes.emplace_back("grad_w");
   for (const std::string& prefix : prefixes) run.create_matrices(prefix);
+  std::vector<std::pair<std::string, int>> moments;  // with their powers of gradients
+  for (const auto& [dataset, power] : {std::pair("m", 1), std::pair("v", 2)}) {
+    const std::string name = state_name(Optimizer::adam, dataset);
+    if (run.task.operand(name) == nullptr) continue;
+    run.create(name, run.type());
+    moments.emplace_back(name, power);
+  }
   run.for_each_problem([&](Index problem) {
+    for (const auto& [name, power] : moments) {
+      run.in_parts(1, 1, [&, &dataset = name, times = power](Index, Index, PathPart& part) {
+        run.task.f64 ? rescale_moments<double>(run, problem, dataset, times, part)
+                     : rescale_moments<float>(run, problem, dataset, times, part);
+      });
+    }
     for (const std::string& prefix : prefixes) {
       run.in_parts(1, 1, [&](Index, Index, PathPart& part) {
         run.task.f64 ? rescale_matrices<double>(run, problem, prefix, part)

@@ -111,6 +111,9 @@ void declare_network_inputs(cli::Declaration& d) {
           "do not tell the signs")
       .dataset("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
                "--network relu, step: the state of si-adam, by basis path")
+      .dataset("adam_m, adam_v, adam_step", "(..., weights), ()",
+               "--network relu, step: the state of adam, by weight, matrix by matrix, row by row; "
+               "rescale: the same, to match")
       .dataset("path", "(..., n, L + 1)",
                "--network relu, check: paths, each as one node of each layer");
 }
@@ -130,6 +133,8 @@ void declare_network_results(cli::Declaration& d) {
               "--network relu, reconstruct, rescale, step: the new weights")
       .result("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
               "--network relu, step: the state of si-adam, by basis path")
+      .result("adam_m, adam_v, adam_step", "(..., weights), ()",
+              "--network relu, step, rescale: the state of adam, by weight")
       .report_member(
           "hidden, networks",
           "--network relu, step, check: the number of hidden nodes, and an array of the "
