@@ -101,7 +101,7 @@ class BarycentrePlan<T>::Impl {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const int threads = problems_->inside();
     SinkhornOptions solver;
-    static_cast<Stopping&>(solver) = options_.solver;
+    static_cast<Stopping&>(solver) = static_cast<const Stopping&>(options_.solver);
     // Histograms and weights, three pairs of potentials, derivatives by histograms.
     const Index held = count_ * (4 * rows_ + 6 * cols_ + 4) + 2 * rows_;
     return held * number + source_.bytes(sizeof(T), threads) +

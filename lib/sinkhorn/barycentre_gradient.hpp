@@ -56,8 +56,8 @@ ImplicitBarycentre implicit_barycentre(const Scores<T>& scores, Barycentre& foun
                                        const Histograms& histograms, std::span<const double> h,
                                        const ImplicitOptions& options, int threads);
 
-/// ∂L/∂a (K, Lk). Where a_kj is 0 it is the derivative from above; these take another two passes
-/// for each histogram.
+/// ∂L/∂a (K, Lk). Where a_kj is 0 it is the derivative from above, without the rows whose mass
+/// is 0 in T, which count as U = 0; these take another two passes for each histogram.
 template <class T>
 PooledVector<double> implicit_histogram_gradient(const Scores<T>& scores, Barycentre& found,
                                                  const Histograms& histograms,

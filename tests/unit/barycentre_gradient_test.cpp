@@ -164,8 +164,10 @@ TEST_CASE("a barycentre has derivatives by its histograms") {
 TEST_CASE_TEMPLATE("implicit derivatives of barycentres against a dense solution", T, float,
                    double) {
   Random random(71);
-  for (const auto& [m, n] :
+  for (const auto& size :
        {std::pair<Index, Index>{1, 1}, {1, 5}, {4, 1}, {7, 7}, {33, 20}, {65, 66}}) {
+    const Index m = size.first;
+    const Index n = size.second;
     for (const Index count : {1, 2, 4}) {
       CAPTURE(m);
       CAPTURE(n);
