@@ -71,12 +71,8 @@ void with_pairs(MatrixView<const float> a, const Body& body) {
 void MultiplyBf16(float alpha, MatrixView<const float> a, const Packed<float>& b, Index col0,
                   MatrixView<float> out) {
   const Scaled<float> finish{hn::Set(Tag<float>(), alpha)};
-  with_pairs(a, [&](auto left) HWY_ATTR {
-    for (Index first = 0; first < out.cols; first += Width<float>()) {
-      multiply_panel<float>(left, a.cols, b.at((col0 + first) / Width<float>(), 0),
-                            panel_of(out, first), finish, [](const auto& /*tile*/, Index /*i*/) {});
-    }
-  });
+  with_pairs(a, [&](auto left)
+                    HWY_ATTR { multiply_panels<float>(left, a.cols, b, col0, 0, out, finish); });
 }
 
 void MultiplyExpBf16(float alpha, MatrixView<const float> a, const Packed<float>& b, Index col0,

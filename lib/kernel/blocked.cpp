@@ -123,15 +123,13 @@ HWY_NOINLINE void BlockedProduct(Left a, Index depth, Index most_depth, bool add
     for (Index k = 0; k < depth; k += most_depth) {
       const Index rows = depth - k < most_depth ? depth - k : most_depth;
       pack(k, rows, col0, cols, block);
-      const auto ignore = [](const auto& /*tile*/, Index /*i*/) {};
       for (Index first = 0; first < cols; first += Width<T>()) {
-        const T* const panel = block + first * rows;
+        const PackedPanel<T> panel{block + first * rows, Width<T>(), Width<T>()};
+        const MatrixView<T> to = columns_of(part, first, Width<T>());
         if (adds || k > 0) {
-          multiply_panel<T>(from_inner(a, k), rows, panel, panel_of(part, first), AddedToOut<T>(),
-                            ignore);
+          multiply_panel<T, tile_vectors>(from_inner(a, k), rows, panel, to, AddedToOut<T>());
         } else {
-          multiply_panel<T>(from_inner(a, k), rows, panel, panel_of(part, first), Stored<T>(),
-                            ignore);
+          multiply_panel<T, tile_vectors>(from_inner(a, k), rows, panel, to, Stored<T>());
         }
       }
     }

@@ -18,25 +18,15 @@ struct Added {
   }
 };
 
-template <class T, class Left, class Finish>
-HWY_NOINLINE void Multiply(Left a, Index depth, const Packed<T>& b, Index panel0, Index row0,
-                           MatrixView<T> out, const Finish& finish) {
-  for (Index first = 0; first < out.cols; first += Width<T>()) {
-    multiply_panel<T>(a, depth, b.at(panel0 + first / Width<T>(), row0), panel_of(out, first),
-                      finish, [](const auto& /*tile*/, Index /*i*/) {});
-  }
-}
-
 template <class T>
 void MultiplyPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                     MatrixView<T> out) {
-  Multiply<T>(as_it_lies(a), a.cols, b, col0 / Width<T>(), 0, out,
-              Scaled<T>{hn::Set(Tag<T>(), alpha)});
+  multiply_panels<T>(as_it_lies(a), a.cols, b, col0, 0, out, Scaled<T>{hn::Set(Tag<T>(), alpha)});
 }
 
 template <class T>
 void MultiplyAddPacked(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out) {
-  Multiply<T>(as_it_lies(a), a.cols, b, 0, row0, out, Added<T>());
+  multiply_panels<T>(as_it_lies(a), a.cols, b, 0, row0, out, Added<T>());
 }
 
 // Rows of `a` whose distance is a power of two share few sets of the first-level cache: more than
@@ -48,7 +38,8 @@ void MultiplyAddTransposedPacked(MatrixView<const T> a, const Packed<T>& b, Inde
                                  MatrixView<T> out) {
   for (Index i = 0; i < a.rows; i += transposed_rows) {
     const Index count = a.rows - i < transposed_rows ? a.rows - i : transposed_rows;
-    Multiply<T>(Transposed<T>{a.row(i), a.row_stride}, count, b, 0, row0 + i, out, Added<T>());
+    multiply_panels<T>(Transposed<T>{a.row(i), a.row_stride}, count, b, 0, row0 + i, out,
+                       Added<T>());
   }
 }
 
@@ -58,6 +49,7 @@ HWY_AFTER_NAMESPACE();
 #define ATTN_KERNEL_PREFIX template <>
 #define ATTN_KERNELS(KERNEL, T)                                                               \
   KERNEL(T, Index, packed_width<T>, Width, (), ());                                           \
+  KERNEL(T, Index, packed_vector<T>, lanes, (), ());                                          \
   KERNEL(T, void, multiply_packed, MultiplyPacked,                                            \
          (T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, MatrixView<T> out), \
          (alpha, a, b, col0, out));                                                           \
@@ -75,20 +67,30 @@ HWY_AFTER_NAMESPACE();
 
 namespace attn::kernel {
 
-namespace {
-
-Index panels_of(Index cols, Index width) { return (cols + width - 1) / width; }
-
-}  // namespace
-
 template <class T>
 Packed<T>::Packed(Index depth, Index cols)
-    : depth_(depth), cols_(cols), values_(panels_of(cols, width_) * depth * width_) {}
+    : depth_(depth), cols_(cols), values_(padded(cols) * depth) {
+  const Index vector = packed_vector<T>();
+  last_ = padded(cols) <= width_ ? 0 : (padded(cols) - vector - 1) / width_ * width_;
+}
+
+template <class T>
+Index Packed<T>::padded(Index cols) {
+  const Index vector = packed_vector<T>();
+  return (cols + vector - 1) / vector * vector;
+}
 
 template <class T>
 std::int64_t Packed<T>::bytes(Index depth, Index cols) {
-  const Index width = packed_width<T>();
-  return panels_of(cols, width) * width * depth * static_cast<std::int64_t>(sizeof(T));
+  return padded(cols) * depth * static_cast<std::int64_t>(sizeof(T));
+}
+
+template <class T>
+PackedPanel<T> Packed<T>::panel(Index col, Index row) const {
+  const Index first = std::min(col / width_ * width_, last_);
+  const Index width = first < last_ ? width_ : padded(cols_) - last_;
+  return {values_.data() + first * depth_ + row * width + (col - first), width,
+          first + width - col};
 }
 
 template <class T>
@@ -99,9 +101,9 @@ Packed<T> Packed<T>::of(MatrixView<const T> b) {
 template <class T>
 Packed<T> Packed<T>::of_scaled(MatrixView<const T> b, const double* factor) {
   Packed packed(b.rows, b.cols);
-  const Index width = packed.width_;
   T* to = packed.values_.data();
-  for (Index first = 0; first < b.cols; first += width) {
+  for (Index first = 0; first < b.cols;) {
+    const Index width = packed.panel(first, 0).width;
     const Index count = std::min(width, b.cols - first);
     for (Index r = 0; r < b.rows; ++r, to += width) {
       const T* from = b.row(r) + first;
@@ -109,6 +111,7 @@ Packed<T> Packed<T>::of_scaled(MatrixView<const T> b, const double* factor) {
       for (Index c = 0; c < count; ++c) to[c] = from[c] * by;
       std::fill(to + count, to + width, T{0});
     }
+    first += width;
   }
   return packed;
 }
@@ -116,15 +119,17 @@ Packed<T> Packed<T>::of_scaled(MatrixView<const T> b, const double* factor) {
 template <class T>
 Packed<T> Packed<T>::of_transposed(MatrixView<const T> b) {
   Packed packed(b.cols, b.rows);
-  const Index width = packed.width_;
   T* panel = packed.values_.data();
-  for (Index first = 0; first < b.rows; first += width, panel += width * b.cols) {
+  for (Index first = 0; first < b.rows;) {
+    const Index width = packed.panel(first, 0).width;
     const Index count = std::min(width, b.rows - first);
     if (count < width) std::fill_n(panel, width * b.cols, T{0});
     for (Index w = 0; w < count; ++w) {
       const T* from = b.row(first + w);
       for (Index r = 0; r < b.cols; ++r) panel[r * width + w] = from[r];
     }
+    panel += width * b.cols;
+    first += width;
   }
   return packed;
 }

@@ -11,16 +11,29 @@
 /// call. Dispatched at run time to the best instruction set of the CPU.
 namespace attn::kernel {
 
-/// Columns per panel of Packed on this CPU: the width of one register tile of the product. A power
-/// of two, at most 64.
+/// Columns per panel of Packed on this CPU, but for the last one: the width of one register tile of
+/// the product. A power of two, at most 64.
 template <class T>
 Index packed_width();
+
+/// Numbers per vector: the columns of Packed are padded to a multiple of it.
+template <class T>
+Index packed_vector();
 
 /// Whether the left-hand factor has enough rows to repay packing the right-hand one.
 constexpr bool worth_packing(Index rows) { return rows >= 24; }
 
-/// A matrix (depth, cols) in panels of packed_width<T>() columns. Each panel is stored row by row;
-/// the last one is padded with zeros.
+/// The columns of a panel from some column on: row k begins at `at` + k · stride.
+template <class T>
+struct PackedPanel {
+  const T* at;
+  Index stride;
+  Index width;  ///< to the end of the panel, padding included
+};
+
+/// A matrix (depth, cols) in panels of packed_width<T>() columns. Those that are left after whole
+/// panels belong to the last one, padded with zeros to whole vectors. Each panel is stored row by
+/// row.
 template <class T>
 class Packed {
  public:
@@ -41,17 +54,17 @@ class Packed {
   Index depth() const { return depth_; }
   Index cols() const { return cols_; }
 
-  /// Element (row, 0) of a panel; the panel's next rows follow it.
-  const T* at(Index panel, Index row) const {
-    return values_.data() + (panel * depth_ + row) * width_;
-  }
+  /// The panel of column `col`, a multiple of packed_width<T>(), from that column and `row` on.
+  PackedPanel<T> panel(Index col, Index row) const;
 
  private:
   Packed(Index depth, Index cols);
+  static Index padded(Index cols);
 
   Index width_ = packed_width<T>();
   Index depth_ = 0;
   Index cols_ = 0;
+  Index last_ = 0;  // the first column of the last panel
   Buffer<T> values_;
 };
 

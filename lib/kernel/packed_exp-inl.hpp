@@ -89,17 +89,10 @@ HWY_NOINLINE void exp_block(T alpha, Left a, Index depth, const Packed<T>& b, In
   const Exponential<T> finish{hn::Set(Tag<T>(), alpha)};
   BlockRowSums<T> by_row(out.rows);
   for (Index first = 0; first < out.cols; first += Width<T>()) {
-    const MatrixView<T> part = panel_of(out, first);
-    PanelColumnSums<T> by_col;
-    multiply_panel<T>(a, depth, b.at((col0 + first) / Width<T>(), 0), part, finish,
-                      [&](const auto& tile, Index i) HWY_ATTR {
-                        if constexpr (ByCol) {
-                          by_col.add(tile);
-                        } else {
-                          by_row.add(tile, i);
-                        }
-                      });
+    const MatrixView<T> part = columns_of(out, first, Width<T>());
+    const PackedPanel<T> panel = b.panel(col0 + first, 0);
     if (part.cols < Width<T>()) {
+      multiply_panel<T, tile_vectors>(a, depth, panel, part, finish);
       for (Index i = 0; i < part.rows; ++i) {
         if (!ByCol) add_in_order<T>(part.row(i), part.cols, row_sum + i);
         for (Index j = 0; ByCol && j < part.cols; ++j) {
@@ -108,6 +101,18 @@ HWY_NOINLINE void exp_block(T alpha, Left a, Index depth, const Packed<T>& b, In
       }
       break;
     }
+    PanelColumnSums<T> by_col;
+    for_row_runs<tile_rows<tile_vectors>>(out.rows, [&](auto count, Index i) HWY_ATTR {
+      constexpr int R = decltype(count)::value;
+      multiply_tile<T, R, tile_vectors>(rows_from(a, i), panel, depth, part.row(i), part.row_stride,
+                                        finish, [&](const auto& tile) HWY_ATTR {
+                                          if constexpr (ByCol) {
+                                            by_col.add(tile);
+                                          } else {
+                                            by_row.add(tile, i);
+                                          }
+                                        });
+    });
     if (ByCol) by_col.flush(col_sum + first);
     by_row.terms += tile_vectors;
     if (!ByCol && by_row.terms + tile_vectors > terms_in_float) by_row.flush(row_sum);
@@ -124,19 +129,19 @@ HWY_NOINLINE void exp_product_block(T alpha, Left a, Index depth, const Packed<T
   BlockRowSums<T> sums(out.rows);
   BlockRowSums<T> products(out.rows);
   for (Index first = 0; first < out.cols; first += Width<T>()) {
-    const MatrixView<T> part = panel_of(out, first);
-    const T* panel = b.at((col0 + first) / Width<T>(), 0);
+    const MatrixView<T> part = columns_of(out, first, Width<T>());
+    const PackedPanel<T> panel = b.panel(col0 + first, 0);
     if (part.cols < Width<T>()) {
-      multiply_panel_part<T>(a, depth, panel, part, Scaled<T>{by});
+      multiply_panel<T, tile_vectors>(a, depth, panel, part, Scaled<T>{by});
       for (Index i = 0; i < part.rows; ++i) {
         exp_row_shifted<T>(part.row(i), part.cols, T{0}, row_product + i);
         add_in_order<T>(part.row(i), part.cols, row_sum + i);
       }
       break;
     }
-    for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
+    for_row_runs<tile_rows<tile_vectors>>(out.rows, [&](auto count, Index i) HWY_ATTR {
       constexpr int R = decltype(count)::value;
-      multiply_tile<T, R>(
+      multiply_tile<T, R, tile_vectors>(
           rows_from(a, i), panel, depth, part.row(i), part.row_stride,
           [&](Vec<T> sum, const T* /*out*/, Index row) HWY_ATTR {
             const Vec<T> x = hn::Mul(sum, by);
@@ -144,7 +149,7 @@ HWY_NOINLINE void exp_product_block(T alpha, Left a, Index depth, const Packed<T
             products.add_product(e, x, i + row);
             return e;
           },
-          [&](const Tile<T, R>& tile) HWY_ATTR { sums.add(tile, i); });
+          [&](const auto& tile) HWY_ATTR { sums.add(tile, i); });
     });
     sums.terms += tile_vectors;
     if (sums.terms + tile_vectors > terms_in_float) {

@@ -19,14 +19,24 @@
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// A register tile has six rows, and as many vectors as fit beside the factors: each loaded vector
-// is used six times, and each broadcast number once per vector.
-constexpr int tile_rows = 6;
+// A register tile has as many sums as fit beside the vectors of the panel: each loaded vector is
+// used once per row, and each broadcast number once per vector.
 #if HWY_TARGET <= HWY_AVX3  // 32 registers; lower is better
 constexpr int tile_vectors = 4;
+constexpr int most_sums = 25;
 #else
 constexpr int tile_vectors = 2;
+constexpr int most_sums = 12;
 #endif
+
+// The last panel of a Packed has one vector more if it would be left alone.
+constexpr int most_tile_vectors = tile_vectors + 1;
+
+// More rows than these would need more addresses than there are registers for them.
+constexpr int most_tile_rows = 12;
+
+template <int V>
+constexpr int tile_rows = most_sums / V < most_tile_rows ? most_sums / V : most_tile_rows;
 
 // Upper bound on the elements of `vectors` vectors, for any instruction set.
 template <class T>
@@ -49,13 +59,13 @@ HWY_INLINE void unrolled(const F& f) {
   }
 }
 
-// One register tile: sums of R rows by one panel's columns.
-template <class T, int R>
-using Tile = Vec<T>[R][tile_vectors];
+// One register tile: sums of R rows by V vectors of columns.
+template <class T, int R, int V>
+using Tile = Vec<T>[R][V];
 
-template <int R, class F>
+template <int R, int V, class F>
 HWY_INLINE void for_tile(const F& f) {
-  unrolled<R>([&](auto r) HWY_ATTR { unrolled<tile_vectors>([&](auto v) HWY_ATTR { f(r, v); }); });
+  unrolled<R>([&](auto r) HWY_ATTR { unrolled<V>([&](auto v) HWY_ATTR { f(r, v); }); });
 }
 
 // The value to store at `out`, in row `row` of the register tile, for a finished sum.
@@ -92,92 +102,122 @@ Transposed<T> rows_from(Transposed<T> a, Index i) {
   return {a.at + i, a.step};
 }
 
-// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, then observe(tile) with the results.
-// The rows of `out` are out_stride apart.
-template <class T, int R, class Left, class Finish, class Observe>
-HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, T* HWY_RESTRICT out,
-                              Index out_stride, const Finish& finish, const Observe& observe) {
+// sum(r, ·) = Σ_k a(r, k) · panel(k, ·) for R rows and V vectors of the panel.
+template <class T, int R, int V, class Left>
+HWY_INLINE void sum_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V>& sum) {
   const Tag<T> d;
   const T* HWY_RESTRICT left = a.at;
-  Tile<T, R> sum;
-  for_tile<R>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(d); });
+  const T* HWY_RESTRICT right = panel.at;
+  for_tile<R, V>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(d); });
   for (Index k = 0; k < depth; ++k) {
-    Vec<T> b[tile_vectors];
-    unrolled<tile_vectors>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, panel + v * lanes<T>()); });
+    Vec<T> b[V];
+    unrolled<V>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, right + v * lanes<T>()); });
     unrolled<R>([&](auto r) HWY_ATTR {
       const Vec<T> x = hn::Set(d, left[r * a.row + k * a.step]);
-      unrolled<tile_vectors>([&](auto v) HWY_ATTR { sum[r][v] = Left::add(x, b[v], sum[r][v]); });
+      unrolled<V>([&](auto v) HWY_ATTR { sum[r][v] = Left::add(x, b[v], sum[r][v]); });
     });
-    panel += Width<T>();
+    right += panel.stride;
   }
-  for_tile<R>([&](auto r, auto v) HWY_ATTR {
+}
+
+// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for the R rows and V whole vectors at `out`, whose
+// rows are out_stride apart, then observe(tile) with the results.
+template <class T, int R, int V, class Left, class Finish, class Observe>
+HWY_INLINE void multiply_tile(Left a, PackedPanel<T> panel, Index depth, T* HWY_RESTRICT out,
+                              Index out_stride, const Finish& finish, const Observe& observe) {
+  Tile<T, R, V> sum;
+  sum_tile<T, R, V>(a, panel, depth, sum);
+  for_tile<R, V>([&](auto r, auto v) HWY_ATTR {
     T* to = out + r * out_stride + v * lanes<T>();
     sum[r][v] = finish(sum[r][v], to, r);
-    hn::StoreU(sum[r][v], d, to);
+    hn::StoreU(sum[r][v], Tag<T>(), to);
   });
   observe(sum);
 }
 
-// The same where `out` has only the first `width` columns, and nothing is observed.
-template <class T, int R, class Left, class Finish>
-HWY_NOINLINE void multiply_tile_part(Left a, const T* panel, Index depth, T* out, Index out_stride,
-                                     Index width, const Finish& finish) {
-  HWY_ALIGN T whole[R * most_elements<T>(tile_vectors)] = {};
-  for (Index r = 0; r < R; ++r) {
-    for (Index j = 0; j < width; ++j) whole[r * Width<T>() + j] = out[r * out_stride + j];
-  }
-  multiply_tile<T, R>(a, panel, depth, whole, Width<T>(), finish,
-                      [](const Tile<T, R>& /*tile*/) {});
-  for (Index r = 0; r < R; ++r) {
-    for (Index j = 0; j < width; ++j) out[r * out_stride + j] = whole[r * Width<T>() + j];
-  }
+// The same where only `rest` columns of the last vector are in `out`, and nothing is observed.
+template <class T, int R, int V, class Left, class Finish>
+HWY_INLINE void multiply_tile_part(Left a, PackedPanel<T> panel, Index depth, T* HWY_RESTRICT out,
+                                   Index out_stride, Index rest, const Finish& finish) {
+  const Tag<T> d;
+  Tile<T, R, V> sum;
+  sum_tile<T, R, V>(a, panel, depth, sum);
+  unrolled<R>([&](auto r) HWY_ATTR {
+    T* to = out + r * out_stride;
+    unrolled<V - 1>([&](auto v) HWY_ATTR {
+      hn::StoreU(finish(sum[r][v], to + v * lanes<T>(), r), d, to + v * lanes<T>());
+    });
+    to += (V - 1) * lanes<T>();
+    HWY_ALIGN T last[most_elements<T>(1)];
+    hn::Store(load_part<T>(to, rest), d, last);
+    store_part<T>(finish(sum[r][V - 1], last, r), to, rest);
+  });
 }
 
-// Calls body(count, i) for all rows, in runs of 6, 2 and 1 from row i on; count is a constant.
-template <class Body>
+// Calls body(count, i) for all rows, in runs of R, 4, 2 and 1 from row i on; count is a constant.
+template <int R, class Body>
 HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   Index i = 0;
-  for (; i + tile_rows <= rows; i += tile_rows) body(std::integral_constant<int, tile_rows>(), i);
+  for (; i + R <= rows; i += R) body(std::integral_constant<int, R>(), i);
+  if constexpr (R > 6) {
+    for (; i + 4 <= rows; i += 4) body(std::integral_constant<int, 4>(), i);
+  }
   for (; i + 2 <= rows; i += 2) body(std::integral_constant<int, 2>(), i);
   if (i < rows) body(std::integral_constant<int, 1>(), i);
 }
 
-// One panel, of which out has only some columns.
-template <class T, class Left, class Finish>
-HWY_INLINE void multiply_panel_part(Left a, Index depth, const T* panel, MatrixView<T> out,
-                                    const Finish& finish) {
-  for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
-    multiply_tile_part<T, decltype(count)::value>(rows_from(a, i), panel, depth, out.row(i),
-                                                  out.row_stride, out.cols, finish);
+// One panel by all rows of out, which has V vectors of it, the last one not whole perhaps. The
+// panel stays in the first-level cache meanwhile.
+template <class T, int V, class Left, class Finish>
+HWY_NOINLINE void multiply_vectors(Left a, Index depth, PackedPanel<T> panel, MatrixView<T> out,
+                                   const Finish& finish) {
+  const Index rest = out.cols - (V - 1) * lanes<T>();
+  for_row_runs<tile_rows<V>>(out.rows, [&](auto count, Index i) HWY_ATTR {
+    constexpr int R = decltype(count)::value;
+    if (lanes<T>() == 1 || rest == lanes<T>()) {
+      multiply_tile<T, R, V>(rows_from(a, i), panel, depth, out.row(i), out.row_stride, finish,
+                             [](const auto& /*tile*/) {});
+    } else {
+      multiply_tile_part<T, R, V>(rows_from(a, i), panel, depth, out.row(i), out.row_stride, rest,
+                                  finish);
+    }
   });
 }
 
-// One panel by all rows of out, while the panel stays in the first-level cache. For whole panels,
-// observe(tile, i) receives the results of the rows from i on.
-template <class T, class Left, class Finish, class Observe>
-HWY_INLINE void multiply_panel(Left a, Index depth, const T* panel, MatrixView<T> out,
-                               const Finish& finish, const Observe& observe) {
-  if (out.cols < Width<T>()) {
-    multiply_panel_part<T>(a, depth, panel, out, finish);
-    return;
+// The same for any number of columns up to `Most` vectors.
+template <class T, int Most, int V = 1, class Left, class Finish>
+HWY_INLINE void multiply_panel(Left a, Index depth, PackedPanel<T> panel, MatrixView<T> out,
+                               const Finish& finish) {
+  if constexpr (V < Most) {
+    if (out.cols > V * lanes<T>()) {
+      return multiply_panel<T, Most, V + 1>(a, depth, panel, out, finish);
+    }
   }
-  for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
-    constexpr int R = decltype(count)::value;
-    multiply_tile<T, R>(rows_from(a, i), panel, depth, out.row(i), out.row_stride, finish,
-                        [&](const Tile<T, R>& tile) HWY_ATTR { observe(tile, i); });
-  });
+  multiply_vectors<T, V>(a, depth, panel, out, finish);
+}
+
+// At most `count` columns of `out` from `first` on.
+template <class T>
+MatrixView<T> columns_of(MatrixView<T> out, Index first, Index count) {
+  const Index left = out.cols - first;
+  return MatrixView<T>(out.data + first, out.rows, left < count ? left : count, out.row_stride);
+}
+
+// out = finish(a B), with B the columns of b from col0 on and its rows from row0 on.
+template <class T, class Left, class Finish>
+void multiply_panels(Left a, Index depth, const Packed<T>& b, Index col0, Index row0,
+                     MatrixView<T> out, const Finish& finish) {
+  for (Index first = 0; first < out.cols;) {
+    const PackedPanel<T> panel = b.panel(col0 + first, row0);
+    multiply_panel<T, most_tile_vectors>(a, depth, panel, columns_of(out, first, panel.width),
+                                         finish);
+    first += panel.width;
+  }
 }
 
 template <class T>
 AsItLies<T> as_it_lies(MatrixView<const T> a) {
   return {a.data, a.row_stride};
-}
-
-// The columns of `out` that lie in the panel starting at column `first`.
-template <class T>
-MatrixView<T> panel_of(MatrixView<T> out, Index first) {
-  const Index width = out.cols - first < Width<T>() ? out.cols - first : Width<T>();
-  return MatrixView<T>(out.data + first, out.rows, width, out.row_stride);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

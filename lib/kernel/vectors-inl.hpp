@@ -114,6 +114,11 @@ Widened<T> larger(Widened<T> a, const Widened<T>& b) {
   return a;
 }
 
+// Masked loads and stores of these do not touch the lanes that are left out.
+#if HWY_TARGET <= HWY_AVX2  // lower is better
+#define ATTN_HAS_MASKED_ACCESS 1
+#endif
+
 // The last, incomplete vector of a row goes through separate memory: masked loads may fault on the
 // unused lanes.
 template <class T>
@@ -139,9 +144,14 @@ struct WideTail {
 
 template <class T>
 void store_first(Vec<T> v, T* p, Index n) {
+#if ATTN_HAS_MASKED_ACCESS
+  const Tag<T> d;
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, p);
+#else
   HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(v, Tag<T>(), lane);
   for (Index i = 0; i < n; ++i) p[i] = lane[i];
+#endif
 }
 
 // Not MaxOfLanes: on Highway 1.0's emulated target it starts at the lowest finite number, and so
@@ -365,7 +375,12 @@ void for_vectors(Index n, const Body& body) {
 
 template <class T>
 Vec<T> load_part(const T* p, Index width) {
-  return width == lanes<T>() ? hn::LoadU(Tag<T>(), p) : Tail<T>(p, width, 0).vec();
+  if (width == lanes<T>()) return hn::LoadU(Tag<T>(), p);
+#if ATTN_HAS_MASKED_ACCESS
+  return hn::MaskedLoad(hn::FirstN(Tag<T>(), static_cast<std::size_t>(width)), Tag<T>(), p);
+#else
+  return Tail<T>(p, width, 0).vec();
+#endif
 }
 
 // Σ_j x_j y_j by lane, in two chains.

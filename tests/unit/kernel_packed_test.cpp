@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <iterator>
+
 #include "guarded.hpp"
 #include "kernel/online_softmax.hpp"
 #include "tile_oracle.hpp"
@@ -12,8 +14,10 @@ using attn::testing::Guarded;
 
 namespace {
 
-// One below a register tile, one past it, and so on, for every width.
-constexpr Index packed_extents[] = {0, 1, 2, 5, 6, 7, 13, 16, 17, 63, 64, 65, 100};
+// One below a register tile, one past it, and so on, for every width; panels that take in one
+// vector more, and those that are left with fewer.
+constexpr Index packed_extents[] = {0, 1, 2, 5, 6, 7, 13, 16, 17, 40, 48, 63, 64, 65, 80, 100};
+constexpr Index extent_count = std::size(packed_extents);
 
 template <class T>
 struct Product {
@@ -49,12 +53,14 @@ TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, fl
     const Index width = kernel::packed_width<T>();
     for (const Index rows : packed_extents) {
       for (const Index cols : packed_extents) {
-        const Index depth = packed_extents[(rows + cols) % 13];
+        const Index depth = packed_extents[(rows + cols) % extent_count];
         const auto a = uniform_matrix<T>(rows, depth, random);
         const auto b = uniform_matrix<T>(cols, depth, random);
         const auto packed = kernel::Packed<T>::of_transposed(b.view());
-        CHECK(kernel::Packed<T>::bytes(depth, cols) >=
-              cols * depth * static_cast<Index>(sizeof(T)));
+        const Index bytes = kernel::Packed<T>::bytes(depth, cols);
+        CHECK(bytes >= cols * depth * static_cast<Index>(sizeof(T)));
+        CHECK(bytes <=
+              (cols + kernel::packed_vector<T>() - 1) * depth * static_cast<Index>(sizeof(T)));
         for (Index col0 = 0; col0 <= cols; col0 += width) {
           const Index count = std::min<Index>(cols - col0, 1 + uniform(random, 0, 80));
           Guarded<T> out(rows, count);
@@ -88,7 +94,7 @@ TEST_CASE_TEMPLATE("packed products are added, starting at any row", T, float, d
     Random random(92);
     for (const Index rows : packed_extents) {
       for (const Index cols : packed_extents) {
-        const Index depth = packed_extents[(rows + cols) % 13];
+        const Index depth = packed_extents[(rows + cols) % extent_count];
         const Index row0 = depth / 3;
         const auto a = uniform_matrix<T>(rows, depth - row0, random);
         const auto b = uniform_matrix<T>(depth, cols, random);
