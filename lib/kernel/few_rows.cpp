@@ -2,10 +2,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/few_rows.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernel/vectors-inl.hpp"
+#include "kernel/packed_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
@@ -16,66 +17,71 @@ T LaneSum(Vec<T> v) {
 }
 
 template <class T>
-T Dot(const T* a, const T* b, Index n) {
+HWY_INLINE T Dot(const T* a, const T* b, Index n) {
   return LaneSum<T>(product_lanes(a, b, n));
+}
+
+// Asks for the row some rows after row i, perhaps beyond the end: the rows that a call reads are
+// mostly followed by those of the next one, and a prefetch never faults.
+template <class T>
+HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
+  constexpr Index ahead = 8192 / sizeof(T);
+  constexpr Index line = 64 / sizeof(T);
+  const T* const row = b.row(i + 1 + ahead / (b.cols + 1));
+  for (Index c = 0; c < b.cols; c += line) hwy::Prefetch(row + c);
 }
 
 // Multiplies each row of b by all rows of a, so that b is read once.
 template <class T>
 void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   for (Index j = 0; j < out.cols; ++j) {
+    prefetch_ahead(b, j);
     for (Index i = 0; i < out.rows; ++i) out(i, j) = alpha * Dot<T>(a.row(i), b.row(j), a.cols);
   }
 }
 
-// The sums of one row of out stay in registers, strip by strip, over a run of b's rows.
+// V vectors of columns of out and b, from the first ones on. The sums stay in registers over all of
+// b's rows.
+template <class T, int V>
+void add_columns(MatrixView<const T> a, const T* b, Index b_stride, T* out, Index out_stride) {
+  const PackedPanel<T> panel{b, b_stride, V * lanes<T>()};
+  for_row_runs<tile_rows<V>>(a.rows, [&](auto count, Index i) HWY_ATTR {
+    constexpr int R = decltype(count)::value;
+    T* const first = out + i * out_stride;
+    Tile<T, R, V> sum;
+    for_tile<R, V>([&](auto r, auto v) HWY_ATTR {
+      sum[r][v] = hn::LoadU(Tag<T>(), first + r * out_stride + v * lanes<T>());
+    });
+    add_to_tile<T, R, V>(rows_from(as_it_lies(a), i), panel, a.cols, sum);
+    for_tile<R, V>([&](auto r, auto v) HWY_ATTR {
+      hn::StoreU(sum[r][v], Tag<T>(), first + r * out_stride + v * lanes<T>());
+    });
+  });
+}
+
+// Strips of 8, 4, 2 and 1 vectors of columns, then the last, incomplete vector.
 template <class T>
 void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
-  const Tag<T> d;
-  constexpr Index strips = 8;
   const Index step = lanes<T>();
-  const Index wide = strips * step;
+  Index c = 0;
+  const auto strips = [&](auto width) HWY_ATTR {
+    constexpr int V = decltype(width)::value;
+    for (; c + V * step <= out.cols; c += V * step) {
+      add_columns<T, V>(a, b.data + c, b.row_stride, out.data + c, out.row_stride);
+    }
+  };
+  strips(std::integral_constant<int, 8>());
+  strips(std::integral_constant<int, 4>());
+  strips(std::integral_constant<int, 2>());
+  strips(std::integral_constant<int, 1>());
+  const Index rest = out.cols - c;
+  if (rest == 0) return;
   for (Index i = 0; i < out.rows; ++i) {
-    const T* factors = a.row(i);
-    Index c = 0;
-    for (; c + wide <= out.cols; c += wide) {
-      T* to = out.row(i) + c;
-      Vec<T> s0 = hn::LoadU(d, to), s1 = hn::LoadU(d, to + step);
-      Vec<T> s2 = hn::LoadU(d, to + 2 * step), s3 = hn::LoadU(d, to + 3 * step);
-      Vec<T> s4 = hn::LoadU(d, to + 4 * step), s5 = hn::LoadU(d, to + 5 * step);
-      Vec<T> s6 = hn::LoadU(d, to + 6 * step), s7 = hn::LoadU(d, to + 7 * step);
-      for (Index k = 0; k < a.cols; ++k) {
-        const Vec<T> x = hn::Set(d, factors[k]);
-        const T* from = b.row(k) + c;
-        s0 = hn::MulAdd(x, hn::LoadU(d, from), s0);
-        s1 = hn::MulAdd(x, hn::LoadU(d, from + step), s1);
-        s2 = hn::MulAdd(x, hn::LoadU(d, from + 2 * step), s2);
-        s3 = hn::MulAdd(x, hn::LoadU(d, from + 3 * step), s3);
-        s4 = hn::MulAdd(x, hn::LoadU(d, from + 4 * step), s4);
-        s5 = hn::MulAdd(x, hn::LoadU(d, from + 5 * step), s5);
-        s6 = hn::MulAdd(x, hn::LoadU(d, from + 6 * step), s6);
-        s7 = hn::MulAdd(x, hn::LoadU(d, from + 7 * step), s7);
-      }
-      hn::StoreU(s0, d, to), hn::StoreU(s1, d, to + step);
-      hn::StoreU(s2, d, to + 2 * step), hn::StoreU(s3, d, to + 3 * step);
-      hn::StoreU(s4, d, to + 4 * step), hn::StoreU(s5, d, to + 5 * step);
-      hn::StoreU(s6, d, to + 6 * step), hn::StoreU(s7, d, to + 7 * step);
+    Vec<T> sum = load_part<T>(out.row(i) + c, rest);
+    for (Index k = 0; k < a.cols; ++k) {
+      sum = hn::MulAdd(hn::Set(Tag<T>(), a(i, k)), load_part<T>(b.row(k) + c, rest), sum);
     }
-    for (; c < out.cols; c += step) {
-      const Index rest = out.cols - c < step ? out.cols - c : step;
-      T* to = out.row(i) + c;
-      Vec<T> sum = rest == step ? hn::LoadU(d, to) : Tail<T>(to, rest, 0).vec();
-      for (Index k = 0; k < a.cols; ++k) {
-        const T* from = b.row(k) + c;
-        const Vec<T> value = rest == step ? hn::LoadU(d, from) : Tail<T>(from, rest, 0).vec();
-        sum = hn::MulAdd(hn::Set(d, factors[k]), value, sum);
-      }
-      if (rest == step) {
-        hn::StoreU(sum, d, to);
-      } else {
-        store_first<T>(sum, to, rest);
-      }
-    }
+    store_part<T>(sum, out.row(i) + c, rest);
   }
 }
 
@@ -97,19 +103,23 @@ double SquaredNorm(const T* x, Index n) {
 }
 
 template <class T>
-T LargestMagnitude(const T* x, Index n) {
+T LargestMagnitude(MatrixView<const T> matrix) {
   const Tag<T> d;
   const Index step = lanes<T>();
   Vec<T> even = hn::Zero(d);
   Vec<T> odd = hn::Zero(d);
-  Index j = 0;
-  for (; j + 2 * step <= n; j += 2 * step) {
-    even = hn::Max(even, hn::Abs(hn::LoadU(d, x + j)));
-    odd = hn::Max(odd, hn::Abs(hn::LoadU(d, x + j + step)));
-  }
-  for (; j < n; j += step) {
-    const Index rest = n - j < step ? n - j : step;
-    even = hn::Max(even, hn::Abs(Tail<T>(x + j, rest, 0).vec()));
+  for (Index i = 0; i < matrix.rows; ++i) {
+    const T* const x = matrix.row(i);
+    if (matrix.rows > 1) prefetch_ahead(matrix, i);
+    Index j = 0;
+    for (; j + 2 * step <= matrix.cols; j += 2 * step) {
+      even = hn::Max(even, hn::Abs(hn::LoadU(d, x + j)));
+      odd = hn::Max(odd, hn::Abs(hn::LoadU(d, x + j + step)));
+    }
+    for (; j < matrix.cols; j += step) {
+      const Index rest = matrix.cols - j < step ? matrix.cols - j : step;
+      even = hn::Max(even, hn::Abs(load_part<T>(x + j, rest)));
+    }
   }
   return largest_lane<T>(hn::Max(even, odd));
 }
@@ -124,5 +134,5 @@ HWY_AFTER_NAMESPACE();
   KERNEL(T, void, few_rows_add, FewRowsAdd,                                               \
          (MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out), (a, b, out)); \
   KERNEL(T, double, squared_norm, SquaredNorm, (const T* x, Index n), (x, n));            \
-  KERNEL(T, T, largest_magnitude, LargestMagnitude, (const T* x, Index n), (x, n))
+  KERNEL(T, T, largest_magnitude, LargestMagnitude, (MatrixView<const T> matrix), (matrix))
 #include "kernel/dispatch-inl.hpp"

@@ -24,18 +24,14 @@ void few_rows_add(MatrixView<const double> a, MatrixView<const double> b, Matrix
 double squared_norm(const float* x, Index n);
 double squared_norm(const double* x, Index n);
 
-/// max_j |x_j| of n finite numbers; 0 for n = 0.
-float largest_magnitude(const float* x, Index n);
-double largest_magnitude(const double* x, Index n);
+/// max_ij |x_ij| of a matrix of finite numbers; 0 if it is empty.
+float largest_magnitude(MatrixView<const float> matrix);
+double largest_magnitude(MatrixView<const double> matrix);
 
-/// The same over all elements of a matrix.
+/// max_j |x_j| of n finite numbers; 0 for n = 0.
 template <class T>
-T largest_magnitude(MatrixView<const T> matrix) {
-  T largest = 0;
-  for (Index i = 0; i < matrix.rows; ++i) {
-    largest = std::max(largest, largest_magnitude(matrix.row(i), matrix.cols));
-  }
-  return largest;
+T largest_magnitude(const T* x, Index n) {
+  return largest_magnitude(MatrixView<const T>(x, 1, n));
 }
 
 /// max_i ‖row i‖; 0 for an empty matrix.

@@ -102,13 +102,12 @@ Transposed<T> rows_from(Transposed<T> a, Index i) {
   return {a.at + i, a.step};
 }
 
-// sum(r, ·) = Σ_k a(r, k) · panel(k, ·) for R rows and V vectors of the panel.
+// sum(r, ·) += Σ_k a(r, k) · panel(k, ·) for R rows and V vectors of the panel, in the order of k.
 template <class T, int R, int V, class Left>
-HWY_INLINE void sum_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V>& sum) {
+HWY_INLINE void add_to_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V>& sum) {
   const Tag<T> d;
   const T* HWY_RESTRICT left = a.at;
   const T* HWY_RESTRICT right = panel.at;
-  for_tile<R, V>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(d); });
   for (Index k = 0; k < depth; ++k) {
     Vec<T> b[V];
     unrolled<V>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, right + v * lanes<T>()); });
@@ -118,6 +117,13 @@ HWY_INLINE void sum_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V
     });
     right += panel.stride;
   }
+}
+
+// The same, from 0 on.
+template <class T, int R, int V, class Left>
+HWY_INLINE void sum_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V>& sum) {
+  for_tile<R, V>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(Tag<T>()); });
+  add_to_tile<T, R, V>(a, panel, depth, sum);
 }
 
 // out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for the R rows and V whole vectors at `out`, whose

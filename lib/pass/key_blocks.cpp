@@ -65,7 +65,7 @@ void KeyBlocks<T>::for_tiles(const Scores<T>& scores, RowRange lines, Work& work
 
 template <class T>
 void KeyBlocks<T>::add(const Scores<T>& scores, MatrixView<const T> values, int threads) {
-  if (panels_.empty()) start(panels_, scores.near_zero());
+  if (panels_.empty()) start(panels_, takes_plain_exponentials(scores));
   if (output_) {
     output_->go_on(values);
   } else if (options_.out.data != nullptr) {
@@ -103,7 +103,7 @@ Buffer<double> KeyBlocks<T>::column_sums(const Scores<T>& scores, int threads) {
   const Index cols = scores.cols();
   Buffer<double> sums((options_.last_slot - options_.first_slot) * cols);
   std::fill(sums.begin(), sums.end(), 0.0);
-  if (again_.empty()) start(again_, scores.near_zero());
+  if (again_.empty()) start(again_, takes_plain_exponentials(scores));
   for_panels(threads, [&](Index slot, Index panel, std::size_t place, Work& work) {
     const RunningRows<T>& whole = panels_[place];
     RunningRows<T>& rows = again_[place];

@@ -28,7 +28,11 @@ struct RowScratch {
 template <class T>
 class RowRun {
  public:
-  explicit RowRun(const RowPass<T>& pass) : pass_(pass), near_zero_(pass.scores->near_zero()) {
+  // With a g, can_run_rows has asked whether the scores are near 0.
+  explicit RowRun(const RowPass<T>& pass)
+      : pass_(pass),
+        near_zero_(pass.col.empty() ? takes_plain_exponentials(*pass.scores)
+                                    : pass.scores->near_zero()) {
     for (Observer<T>* observer : pass.observers) {
       list_of(*observer).push_back(observer);
       show_empty_ = show_empty_ || observer->wants_empty_tiles();

@@ -16,51 +16,54 @@ void clear(MatrixView<T> rows) {
   for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
 }
 
-// The exponent that scales the largest value to about 1; 0 if it is not far from that.
+// Below the size of any number.
+constexpr int nothing_met = -(1 << 16);
+
+// e, for a largest magnitude from 2^(e−1) to 2^e; nothing_met for 0, and 0 for what is not finite.
 template <class T>
-int exponent_of(T largest) {
-  constexpr int usual = 20;
-  int exponent = 0;
+int size_of(T largest) {
+  int exponent = largest == 0 ? nothing_met : 0;
   if (largest > 0 && largest <= std::numeric_limits<T>::max()) std::frexp(largest, &exponent);
-  return std::abs(exponent) <= usual ? 0 : exponent;
+  return exponent;
+}
+
+bool is_usual(int size) { return std::abs(size) <= 20; }
+
+// The exponent that scales values of that size to about 1; 0 if they are not far from that.
+int exponent_of(int size) { return size == nothing_met || is_usual(size) ? 0 : size; }
+
+// Values that a row gives no weight to do not change its scale, whichever tiles show them.
+template <class T>
+bool any_weight(MatrixView<const T> weights, Index row) {
+  return std::any_of(weights.row(row), weights.row(row) + weights.cols,
+                     [](T weight) { return weight != 0; });
+}
+
+template <class T>
+Buffer<T> scaled_by(int exponent, MatrixView<const T> v) {
+  Buffer<T> scaled(v.rows * v.cols);
+  for (Index j = 0; j < v.rows; ++j) {
+    for (Index c = 0; c < v.cols; ++c) scaled[j * v.cols + c] = std::ldexp(v(j, c), exponent);
+  }
+  return scaled;
+}
+
+template <class T>
+void scale_row_by(int exponent, MatrixView<T> rows, Index i) {
+  for (Index c = 0; exponent != 0 && c < rows.cols; ++c) {
+    rows(i, c) = std::ldexp(rows(i, c), exponent);
+  }
 }
 
 }  // namespace
 
 template <class T>
-Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest, const WeightDropout& dropout)
-    : v_(v), out_(out), exponent_(exponent_of(largest)), dropout_(dropout) {
-  scale_values();
-}
-
-template <class T>
 Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout)
-    : Output(v, out, kernel::largest_magnitude(v), dropout) {}
+    : v_(v), out_(out), dropout_(dropout) {}
 
 template <class T>
 Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest)
-    : Output(v, out, largest, WeightDropout()) {}
-
-template <class T>
-void Output<T>::scale_values() {
-  if (exponent_ == 0) return;
-  scaled_.reserve(v_.rows * v_.cols);
-  for (Index j = 0; j < v_.rows; ++j) {
-    for (Index c = 0; c < v_.cols; ++c) scaled_[j * v_.cols + c] = std::ldexp(v_(j, c), -exponent_);
-  }
-}
-
-template <class T>
-void Output<T>::pack_values() {
-  if (kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(values(0, v_.rows));
-}
-
-template <class T>
-void Output<T>::go_on(MatrixView<const T> v) {
-  v_ = v;
-  scale_values();
-  pack_values();
-}
+    : v_(v), out_(out), largest_value_(largest) {}
 
 // Rows [first, first + count) of the values to gather.
 template <class T>
@@ -72,12 +75,31 @@ MatrixView<const T> Output<T>::values(Index first, Index count) const {
 template <class T>
 void Output<T>::start(const Partition& partition) {
   const bool shared = partition.order == Order::column_panels;
-  if (!shared) pack_values();
+  const bool few = !shared && !kernel::worth_packing(out_.rows);
+  largest_.assign(few ? static_cast<std::size_t>(out_.rows) : 0, nothing_met);
+  const auto largest = [&] {
+    return largest_value_ ? *largest_value_ : kernel::largest_magnitude(v_);
+  };
+  exponent_ = few ? 0 : exponent_of(size_of(largest()));
+  packs_ = !shared && !few;
+  prepare_values();
   if (dropout_.any()) kept_.resize(static_cast<std::size_t>(partition.slots));
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
   for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
+}
+
+template <class T>
+void Output<T>::go_on(MatrixView<const T> v) {
+  v_ = v;
+  prepare_values();
+}
+
+template <class T>
+void Output<T>::prepare_values() {
+  if (exponent_ != 0) scaled_ = scaled_by(-exponent_, v_);
+  if (packs_) packed_ = kernel::Packed<T>::of(values(0, v_.rows));
 }
 
 // Slots of row panels write to their own rows of out.
@@ -116,10 +138,60 @@ void Output<T>::gather(const WeightTile<T>& tile, Index slot) {
     kernel::multiply_add_packed(tile.weights, panel.packed, 0, rows);
   } else if (packed_.depth() > 0) {
     kernel::multiply_add_packed(tile.weights, packed_, tile.range.col0, rows);
+  } else if (!largest_.empty()) {
+    gather_few(tile);
   } else if (!kernel::worth_packing(out_.rows)) {
     kernel::few_rows_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
   } else {
     kernel::multiply_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
+  }
+}
+
+// Reads the values once from memory: their size is not known beforehand, as reading them takes as
+// long as all the rest. Sums are scaled as larger values are met, which is exact.
+template <class T>
+void Output<T>::gather_few(const WeightTile<T>& tile) {
+  constexpr Index piece_keys = 32;  // stay in the first-level cache
+  const TileRange& range = tile.range;
+  for (Index first = 0; first < range.cols; first += piece_keys) {
+    const Index count = std::min(piece_keys, range.cols - first);
+    const MatrixView<const T> piece = v_.row_range(range.col0 + first, count);
+    const MatrixView<const T> weights(tile.weights.data + first, range.rows, count,
+                                      tile.weights.row_stride);
+    const int size = size_of(kernel::largest_magnitude(piece));
+    if (size == nothing_met) continue;
+    int* const met = largest_.data() + range.row0;
+    const bool all_usual = is_usual(size) && std::all_of(met, met + range.rows, [](int largest) {
+                             return exponent_of(largest) == 0;
+                           });
+    if (all_usual) {
+      kernel::few_rows_add(weights, piece, out_.row_range(range.row0, range.rows));
+    }
+    Buffer<T> scaled;  // by 2^-exponent, which is the same for most rows
+    int exponent = 0;
+    for (Index i = 0; i < range.rows; ++i) {
+      if (all_usual && met[i] != nothing_met) continue;
+      if (!any_weight(weights, i)) continue;
+      const int before = exponent_of(met[i]);
+      met[i] = std::max(met[i], size);
+      if (all_usual) continue;
+      const int now = exponent_of(met[i]);
+      scale_row_by(before - now, out_, range.row0 + i);
+      if (scaled.data() == nullptr || now != exponent) scaled = scaled_by(-now, piece);
+      exponent = now;
+      kernel::few_rows_add(weights.row_range(i, 1),
+                           MatrixView<const T>(scaled.data(), count, piece.cols),
+                           out_.row_range(range.row0 + i, 1));
+    }
+  }
+}
+
+// Turns sums of few rows into the output.
+template <class T>
+void Output<T>::scale_back() {
+  for (std::size_t i = 0; i < largest_.size(); ++i) {
+    scale_row_by(exponent_of(largest_[i]), out_, static_cast<Index>(i));
+    largest_[i] = nothing_met;
   }
 }
 
@@ -138,6 +210,7 @@ void Output<T>::scale_rows(Index first, Index count, const T* factors, Index slo
 // The sums by row panels; one_pass_columns shares those of column panels.
 template <class T>
 void Output<T>::share(const SlotShare& share) {
+  scale_back();
   if (share.partition().order == Order::row_panels) share.complete_lines(out_);
 }
 
@@ -147,10 +220,9 @@ void Output<T>::finish() {
   panels_.clear();
   kept_.clear();
   packed_ = kernel::Packed<T>();
-  if (exponent_ == 0) return;
-  for (Index i = 0; i < out_.rows; ++i) {
-    for (Index c = 0; c < out_.cols; ++c) out_(i, c) = std::ldexp(out_(i, c), exponent_);
-  }
+  scale_back();
+  largest_.clear();
+  for (Index i = 0; i < out_.rows; ++i) scale_row_by(exponent_, out_, i);
   // A pass that resumes from here shows normalised weights.
   exponent_ = 0;
 }

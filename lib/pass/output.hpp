@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kernel/packed.hpp"
 #include "pass/pass.hpp"
 #include "score/weight_dropout.hpp"
@@ -42,16 +44,20 @@ class Output final : public Observer<T> {
     kernel::Packed<T> packed;
   };
 
-  Output(MatrixView<const T> v, MatrixView<T> out, T largest, const WeightDropout& dropout);
-  void scale_values();
-  void pack_values();
+  void prepare_values();
   void gather(const WeightTile<T>& tile, Index slot);
+  void gather_few(const WeightTile<T>& tile);
+  void scale_back();
   MatrixView<const T> values(Index first, Index count) const;
 
   MatrixView<const T> v_;
   MatrixView<T> out_;
+  std::optional<T> largest_value_;  // if v is one block of more
+  bool packs_ = false;
   int exponent_ = 0;  // the gathered sums are out · 2^-exponent
   Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v
+  // Of few rows in row panels, instead: the exponent of the largest value that each has met.
+  PooledVector<int> largest_;
   kernel::Packed<T> packed_;
   PooledVector<PanelValues> panels_;  // by slot, in column panels
   PooledVector<Buffer<T>> sums_;      // of the slots after the first, if slots share rows

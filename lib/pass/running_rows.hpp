@@ -13,17 +13,26 @@
 
 namespace attn {
 
+/// Whether a softmax takes exponentials of the scores as they are: these are near zero, and that is
+/// not dear to know.
+template <class T>
+bool takes_plain_exponentials(const Scores<T>& scores) {
+  return !scores.limits_are_dear() && scores.near_zero();
+}
+
 /// The sums of a block of rows over the keys that it has met so far, tile by tile: an online
-/// softmax, or plain exponentials where Scores::near_zero.
+/// softmax, or plain exponentials.
 template <class T>
 struct RunningRows {
+  bool near_zero = false;
   PooledVector<T> max;  ///< what the exponentials are relative to; 0 if near zero
   PooledVector<T> factor;
   PooledVector<double> sum;
   PooledVector<double> product;  ///< Σ_j E_ij log E_ij, if entropies are wanted
 
   /// No keys so far.
-  void start(Index rows, bool near_zero) {
+  void start(Index rows, bool scores_near_zero) {
+    near_zero = scores_near_zero;
     const auto size = static_cast<std::size_t>(rows);
     max.assign(size, near_zero ? T{0} : -std::numeric_limits<T>::infinity());
     sum.assign(size, 0.0);
@@ -36,7 +45,7 @@ struct RunningRows {
   bool add(const Scores<T>& scores, const TileRange& range, MatrixView<T> tile,
            typename Scores<T>::Scratch& scratch, bool with_products) {
     double* const products = with_products ? product.data() : nullptr;
-    if (scores.near_zero()) {
+    if (near_zero) {
       scores.fill_exponentials(range, tile, scratch, sum.data(), nullptr, products);
       return false;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "kernel/few_rows.hpp"
 #include "kernel/tile.hpp"
@@ -16,9 +17,10 @@ template <class T>
 class DotEnergy final : public Energy<T> {
  public:
   DotEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
-      : product_(q, k, static_cast<T>(scale)),
-        scale_(std::abs(static_cast<double>(static_cast<T>(scale)))),
-        norms_(kernel::largest_norm(q) * kernel::largest_norm(k)) {}
+      : q_(q),
+        k_(k),
+        product_(q, k, static_cast<T>(scale)),
+        scale_(std::abs(static_cast<double>(static_cast<T>(scale)))) {}
 
   Index rows() const override { return product_.rows(); }
   Index cols() const override { return product_.cols(); }
@@ -28,13 +30,23 @@ class DotEnergy final : public Energy<T> {
     return product_.fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
   // By Cauchy-Schwarz, which also bounds the partial sums; products are scaled at the end.
-  double bound() const override { return norms_ * std::max(1.0, scale_); }
-  double magnitude() const override { return norms_ * scale_; }
+  double bound() const override { return norms() * std::max(1.0, scale_); }
+  double magnitude() const override { return norms() * scale_; }
+  bool bound_is_dear() const override { return !kernel::worth_packing(q_.rows); }
 
  private:
+  double norms() const {
+    std::call_once(measuring_,
+                   [this] { norms_ = kernel::largest_norm(q_) * kernel::largest_norm(k_); });
+    return norms_;
+  }
+
+  MatrixView<const T> q_;
+  MatrixView<const T> k_;
   TileProduct<T> product_;
   double scale_;  // rounded to T, where it may be infinite
-  double norms_;
+  mutable std::once_flag measuring_;
+  mutable double norms_ = 0;
 };
 
 // −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean.

@@ -41,6 +41,10 @@ class Energy : public FromPool {
   /// No energy is larger in magnitude, though intermediate results may be; +inf if unknown.
   virtual double magnitude() const { return bound(); }
 
+  /// Whether the first bound() or magnitude() reads all keys, which takes as long as the energies
+  /// of a few queries.
+  virtual bool bound_is_dear() const { return false; }
+
   /// Whether an energy of -inf means a forbidden pair (ready-made scores) rather than a number
   /// beyond the format.
   virtual bool may_forbid() const { return false; }

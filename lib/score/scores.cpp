@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "kernel/magnitudes.hpp"
 #include "kernel/online_softmax.hpp"
 #include "kernel/terms.hpp"
 
@@ -34,17 +35,6 @@ MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
 // NaN stays.
 double larger_bound(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
-template <class T>
-ScoreBounds bounds_of(const typename Scores<T>::Terms& terms) {
-  ScoreBounds bounds;
-  bounds.intermediate = terms.energy->bound();
-  bounds.energy = terms.energy->magnitude();
-  if (terms.relative != nullptr) bounds.relative = terms.relative->bound();
-  if (terms.bias != nullptr) bounds.bias = terms.bias->bound();
-  if (terms.preference != nullptr) bounds.preference = largest_log;
-  return bounds;
-}
-
 }  // namespace
 
 ScoreBounds ScoreBounds::joined(const ScoreBounds& other) const {
@@ -55,9 +45,7 @@ ScoreBounds ScoreBounds::joined(const ScoreBounds& other) const {
 
 template <class T>
 Scores<T>::Scores(const Terms& terms)
-    : terms_(terms),
-      band_(terms.energy->rows(), terms.energy->cols(), terms.band),
-      bounds_(terms.part.bounds ? *terms.part.bounds : bounds_of<T>(terms)) {
+    : terms_(terms), band_(terms.energy->rows(), terms.energy->cols(), terms.band) {
   if (terms.relative != nullptr &&
       (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
     throw std::logic_error("the relative bias and the energy differ in shape");
@@ -67,22 +55,68 @@ Scores<T>::Scores(const Terms& terms)
     throw Error(Failure::input, "the softcap is " + std::to_string(*terms.softcap) +
                                     ", expected a finite number > 0");
   }
-  const double energy = bounds_.intermediate;
-  const double capped = terms.softcap ? std::min(energy, *terms.softcap) : energy;
-  const double added = bounds_.relative + bounds_.bias + bounds_.preference;
+  if (!limits_are_dear()) limits();
+}
+
+template <class T>
+typename Scores<T>::Limits Scores<T>::find_limits() const {
+  Limits limits;
+  limits.bounds = terms_.part.bounds ? *terms_.part.bounds : find_bounds();
+  const ScoreBounds& bounds = limits.bounds;
+  const double largest =
+      terms_.softcap ? std::min(bounds.intermediate, *terms_.softcap) : bounds.intermediate;
+  const double added = bounds.relative + bounds.bias + bounds.preference;
   // False for an unknown bound (+inf) and for NaN: then every score is checked.
   constexpr auto most = static_cast<double>(largest_score<T>);
-  surely_finite_ = energy <= most && capped + added <= most;
-  const double shown = terms.softcap ? std::min(bounds_.energy, *terms.softcap) : bounds_.energy;
-  magnitude_ = surely_finite_ ? shown + added : std::numeric_limits<double>::infinity();
-  near_zero_ = !terms.same_if_rescaled && magnitude_ <= largest_near_zero;
+  limits.surely_finite = bounds.intermediate <= most && largest + added <= most;
+  const double shown = terms_.softcap ? std::min(bounds.energy, *terms_.softcap) : bounds.energy;
+  limits.magnitude = limits.surely_finite ? shown + added : std::numeric_limits<double>::infinity();
+  limits.near_zero = !terms_.same_if_rescaled && limits.magnitude <= largest_near_zero;
+  return limits;
+}
+
+template <class T>
+ScoreBounds Scores<T>::find_bounds() const {
+  ScoreBounds bounds;
+  bounds.intermediate = terms_.energy->bound();
+  bounds.energy = terms_.energy->magnitude();
+  if (terms_.relative != nullptr) bounds.relative = terms_.relative->bound();
+  if (terms_.bias != nullptr) bounds.bias = terms_.bias->bound();
+  if (terms_.preference != nullptr) bounds.preference = largest_log;
+  return bounds;
+}
+
+template <class T>
+const typename Scores<T>::Limits& Scores<T>::limits() const {
+  std::call_once(finding_limits_, [this] { limits_ = find_limits(); });
+  return limits_;
+}
+
+template <class T>
+bool Scores<T>::is_energy_alone(const TileRange& range) const {
+  return terms_.bias == nullptr && terms_.mask == nullptr && terms_.relative == nullptr &&
+         terms_.preference == nullptr && !terms_.softcap && band_.full(range);
+}
+
+template <class T>
+bool Scores<T>::is_in_range(MatrixView<T> scores) const {
+  bool in_range = true;
+  for (Index i = 0; i < scores.rows; ++i) {
+    T largest = 0;
+    bool negative = false;
+    const bool finite = kernel::magnitudes(scores.row(i), scores.cols, &largest, &negative);
+    in_range = in_range && finite && largest <= largest_score<T>;
+  }
+  return in_range;
 }
 
 template <class T>
 void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const {
   terms_.energy->fill(range, out);
-  const Read terms = read(range, scratch, !surely_finite_);
-  if (!surely_finite_) {
+  const bool checked = limits_are_dear() || !limits().surely_finite;
+  if (checked && is_energy_alone(range) && is_in_range(out)) return;
+  const Read terms = read(range, scratch, checked);
+  if (checked) {
     fill_checked(range, out, terms);
     return;
   }
@@ -110,10 +144,8 @@ void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch
 template <class T>
 void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                                   double* row_sum, double* col_sum, double* row_product) const {
-  const bool only_energy = terms_.bias == nullptr && terms_.mask == nullptr &&
-                           terms_.relative == nullptr && terms_.preference == nullptr &&
-                           !terms_.softcap && band_.full(range);
-  if (only_energy && terms_.energy->fill_exponentials(range, out, row_sum, col_sum, row_product)) {
+  if (is_energy_alone(range) &&
+      terms_.energy->fill_exponentials(range, out, row_sum, col_sum, row_product)) {
     return;
   }
   fill(range, out, scratch);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "score/allowed_counts.hpp"
@@ -82,12 +83,16 @@ class Scores {
 
   /// Whether every score of an allowed pair is known to be so small that its exponential needs no
   /// maximum removed: |s| ≤ 30, so that sums and quotients of exponentials lie well inside float32.
-  bool near_zero() const { return near_zero_; }
-
-  const ScoreBounds& bounds() const { return bounds_; }
+  bool near_zero() const { return limits().near_zero; }
 
   /// A bound on the magnitude of the scores of allowed pairs; +inf if unknown.
-  double magnitude() const { return magnitude_; }
+  double magnitude() const { return limits().magnitude; }
+
+  const ScoreBounds& bounds() const { return limits().bounds; }
+
+  /// Whether the first call of these three takes as long as a pass over the scores, which then does
+  /// better without them. Follows from the shape and the energy.
+  bool limits_are_dear() const { return terms_.energy->bound_is_dear(); }
 
   /// Requires near_zero(). Writes exp(s_ij), within 1.2 ulp of exp of the rounded score, or 0 where
   /// the pair is forbidden. Adds the sum of row i to row_sum_i and the sum of column j to col_sum_j
@@ -128,6 +133,19 @@ class Scores {
     MatrixView<std::uint8_t> mask;
   };
 
+  // What is known of all scores of allowed pairs.
+  struct Limits {
+    ScoreBounds bounds;
+    double magnitude = 0;
+    bool surely_finite = false;
+    bool near_zero = false;
+  };
+
+  const Limits& limits() const;
+  Limits find_limits() const;
+  ScoreBounds find_bounds() const;
+  bool is_energy_alone(const TileRange& range) const;
+  bool is_in_range(MatrixView<T> scores) const;
   Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
   void require_preference(const TileRange& range, MatrixView<T> preference) const;
   // By mask, bias and preference only; `may` may be the row of the mask.
@@ -141,10 +159,8 @@ class Scores {
 
   Terms terms_;
   Band band_;
-  ScoreBounds bounds_;
-  bool surely_finite_ = false;
-  bool near_zero_ = false;
-  double magnitude_ = 0;
+  mutable std::once_flag finding_limits_;
+  mutable Limits limits_;
 };
 
 }  // namespace attn

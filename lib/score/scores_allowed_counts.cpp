@@ -67,6 +67,9 @@ AllowedCounts Scores<T>::allowed_counts() const {
 template <class T>
 AllowedCounts Scores<T>::allowed_counts_of_one_row() const {
   AllowedCounts counts = band_.allowed_counts();
+  if (terms_.bias == nullptr && terms_.mask == nullptr && terms_.preference == nullptr) {
+    return counts;
+  }
   const PooledVector<std::uint8_t> open = open_keys();
   PooledVector<Index> open_before(static_cast<std::size_t>(cols()) + 1, 0);
   for (std::size_t j = 0; j < open.size(); ++j) {

@@ -311,6 +311,7 @@ TEST_CASE_TEMPLATE("keys in blocks have the bits of all at once", T, float, doub
     CAPTURE(spread);
     check_blocks<T>({.spread = spread}, random);
     check_blocks<T>({.queries = 241, .keys = 1, .spread = spread}, random);
+    check_blocks<T>({.queries = 7, .keys = 900, .spread = spread, .values = 1e9}, random);
     check_blocks<T>({.queries = 289, .keys = 513, .spread = spread, .values = 1e9}, random);
     check_blocks<T>({.depth = 64, .v_head_dim = 40, .spread = spread, .sink = 0.7}, random);
   }
