@@ -193,6 +193,28 @@ void AddOneRowProducts(MatrixView<const T> tile, const double* factor, double* s
 }
 
 template <class T>
+void MixColumns(MatrixView<T> tile, const double* col, const T* row, const T* plain) {
+  const Tag<T> d;
+  constexpr Index run = 256;
+  T by[run];
+  for (Index first = 0; first < tile.cols; first += run) {
+    const Index count = tile.cols - first < run ? tile.cols - first : run;
+    for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(col[first + j]);
+    for (Index i = 0; i < tile.rows; ++i) {
+      const Vec<T> of_row = hn::Set(d, row[i]);
+      const Vec<T> alone = hn::Set(d, plain[i]);
+      T* const at = tile.row(i) + first;
+      for_vectors<T>(count, [&](Index j, Index width) HWY_ATTR {
+        const Vec<T> e = load_part<T>(at + j, width);
+        // In this order, as a product of the two factors may be beyond the format.
+        const Vec<T> scaled = hn::Mul(hn::Mul(e, load_part<T>(by + j, width)), of_row);
+        store_part<T>(hn::MulAdd(e, alone, scaled), at + j, width);
+      });
+    }
+  }
+}
+
+template <class T>
 void AddTwoRowProducts(MatrixView<const T> tile, const double* const (&factor)[2],
                        double* const (&sum)[2]) {
   AddRowProducts<2, T>(tile, factor, sum);
@@ -216,6 +238,9 @@ HWY_AFTER_NAMESPACE();
   KERNEL(T, void, scale_columns_sum_rows, ScaleColumnsSumRows,                                \
          (MatrixView<const T> in, const double* factor, MatrixView<T> out, double* sum),      \
          (in, factor, out, sum));                                                             \
+  KERNEL(T, void, mix_columns, MixColumns,                                                    \
+         (MatrixView<T> tile, const double* col, const T* row, const T* plain),               \
+         (tile, col, row, plain));                                                            \
   KERNEL(T, void, add_scaled_columns, AddScaledColumns,                                       \
          (MatrixView<const T> tile, const T* factor, double* sum), (tile, factor, sum))
 #include "kernel/dispatch-inl.hpp"

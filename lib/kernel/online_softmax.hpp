@@ -46,6 +46,12 @@ void scale_columns_sum_rows(MatrixView<const float> in, const double* factor, Ma
 void scale_columns_sum_rows(MatrixView<const double> in, const double* factor,
                             MatrixView<double> out, double* sum);
 
+/// tile_ij ← tile_ij (col_j · row_i + plain_i), with col_j rounded to the tile's type: the mixture
+/// of two normalisations.
+void mix_columns(MatrixView<float> tile, const double* col, const float* row, const float* plain);
+void mix_columns(MatrixView<double> tile, const double* col, const double* row,
+                 const double* plain);
+
 /// sum_j += Σ_i tile_ij factor_i.
 void add_scaled_columns(MatrixView<const float> tile, const float* factor, double* sum);
 void add_scaled_columns(MatrixView<const double> tile, const double* factor, double* sum);

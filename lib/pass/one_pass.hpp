@@ -37,6 +37,11 @@ struct RowPass {
   /// Null, or exp(s) of these scores, used instead of them; only with a g.
   ExponentialTiles<T>* exponentials = nullptr;
   double sink = no_sink;  ///< joins the sums of the rows, see pass/sink.hpp
+
+  /// Empty, or LSE_j s_ij (Lq), written as `row` is; only with a g and without `exponentials`. The
+  /// weights are then hybrid · exp((s_ij − g_j) − f_i) + (1 − hybrid) · exp(s_ij − softmax_row_i).
+  std::span<double> softmax_row = {};
+  double hybrid = 1;
 };
 
 /// Whether run_rows can run the pass: there is no g, or scores and g are close enough to 0 for

@@ -23,6 +23,7 @@ struct RowScratch {
   typename Scores<T>::Scratch scratch;
   RunningRows<T> rows;
   PooledVector<T> maxima;  // by tile: the maxima that its exponentials are relative to
+  RunningRows<T> softmax;  // of a mixture: the sums of E_ij alone
 };
 
 template <class T>
@@ -60,21 +61,25 @@ class RowRun {
         },
         [&] {
           share.complete_lines(pass_.row);
+          share.complete_lines(pass_.softmax_row);
           share_gathered<T>(pass_.observers, share);
         });
     finish<T>(pass_.observers);
   }
 
  private:
+  bool is_mixture() const { return !pass_.softmax_row.empty(); }
+
   // With a g, the logarithms of the exponentials are not those of the weights.
   PooledVector<Observer<T>*>& list_of(const Observer<T>& observer) {
-    if (pass_.rows == nullptr && observer.by_row()) return by_row_;
+    if (pass_.rows == nullptr && observer.by_row() && !is_mixture()) return by_row_;
     const bool plain_softmax = pass_.rows == nullptr && pass_.col.empty();
     return plain_softmax && observer.takes_row_entropies() ? entropy_observers_ : others_;
   }
 
   void run_block(const TileRange& block, Index slot, RowScratch<T>& work) {
     work.rows.start(block.rows, near_zero_);
+    work.softmax.start(is_mixture() ? block.rows : 0, near_zero_);
     work.maxima.clear();
     work.tiles.reserve(block.rows *
                        (others_.empty() ? std::min(row_tile_cols, block.cols) : block.cols));
@@ -104,7 +109,10 @@ class RowRun {
   }
 
   void add(const TileRange& range, MatrixView<T> tile, Index slot, RowScratch<T>& work) const {
-    if (key_factor_.empty()) {
+    if (is_mixture()) {
+      pass_.scores->fill_exponentials(range, tile, work.scratch, work.softmax.sum.data(), nullptr);
+      kernel::add_row_products(tile, key_factor_.data() + range.col0, work.rows.sum.data());
+    } else if (key_factor_.empty()) {
       const bool grown =
           work.rows.add(*pass_.scores, range, tile, work.scratch, !entropy_observers_.empty());
       if (grown) scale(range, slot, work);
@@ -130,7 +138,10 @@ class RowRun {
 
   void complete(const TileRange& block, Index slot, RowScratch<T>& work) const {
     double* const f = pass_.row.data() + block.row0;
-    work.rows.complete(pass_.sink, f);
+    work.rows.complete(pass_.sink, f, pass_.hybrid);
+    if (is_mixture()) {
+      work.softmax.complete(pass_.sink, pass_.softmax_row.data() + block.row0, 1 - pass_.hybrid);
+    }
     scale(block, slot, work);
     if (entropy_observers_.empty()) return;
     work.rows.find_entropies(pass_.sink, f);
@@ -145,12 +156,15 @@ class RowRun {
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {
       if (empty) {
         if (show_empty_) clear(tile);
+      } else if (is_mixture()) {
+        kernel::mix_columns(tile, key_factor_.data() + range.col0, work.rows.factor.data(),
+                            work.softmax.factor.data());
       } else {
         for (std::size_t i = 0; i < factor.size(); ++i) {
           factor[i] = work.rows.factor_since(i, maxima[i]);
         }
       }
-      show_tile(range, tile, empty, factor.data(), slot);
+      show_tile(range, tile, empty, is_mixture() ? nullptr : factor.data(), slot);
       maxima += block.rows;
     });
   }
@@ -159,7 +173,8 @@ class RowRun {
     for (Index i = 0; i < tile.rows; ++i) std::fill_n(tile.row(i), tile.cols, T{0});
   }
 
-  // First to observers that accept factors, then multiplied by them to all others.
+  // First to observers that accept factors, then multiplied by them to all others. Without factors,
+  // the tile holds the weights.
   void show_tile(const TileRange& range, MatrixView<T> tile, bool empty, const T* factor,
                  Index slot) const {
     const bool chosen = pass_.rows != nullptr;
@@ -169,7 +184,7 @@ class RowRun {
         observer->observe(WeightTile<T>{range, tile, nullptr, factor}, slot);
       }
     }
-    bool scaled = empty;
+    bool scaled = empty || factor == nullptr;
     for (Observer<T>* observer : others_) {
       const bool done = !empty && !chosen && observer->takes_row_factor();
       if (done || (empty && !observer->wants_empty_tiles())) continue;

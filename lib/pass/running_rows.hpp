@@ -54,15 +54,15 @@ struct RunningRows {
   }
 
   /// After the last tile: writes f_i = LSE_j s_ij, joined by the sink, and leaves in `factor` what
-  /// makes the exponentials weights.
-  void complete(double sink, double* f) {
+  /// makes the exponentials weights times `share`.
+  void complete(double sink, double* f, double share = 1) {
     for (std::size_t i = 0; i < sum.size(); ++i) {
       const bool empty = sum[i] == 0;
       f[i] = empty ? minus_infinity : static_cast<double>(max[i]) + std::log(sum[i]);
-      factor[i] = empty ? T{0} : static_cast<T>(1 / sum[i]);
+      factor[i] = empty ? T{0} : static_cast<T>(share / sum[i]);
       if (sink == no_sink || empty) continue;
       f[i] = with_sink(f[i], sink);
-      factor[i] = static_cast<T>(std::exp(static_cast<double>(max[i]) - f[i]));
+      factor[i] = static_cast<T>(share * std::exp(static_cast<double>(max[i]) - f[i]));
     }
   }
 

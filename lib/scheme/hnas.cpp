@@ -53,13 +53,21 @@ struct PartialDeltas {
 
 // Completes the rows of both parts and shows their mixture.
 template <class T>
-void complete_rows(const Scores<T>& scores, const PooledVector<Component>& components,
+void complete_rows(const Scores<T>& scores, double hybrid, std::span<double> row,
+                   std::span<double> col, std::span<double> unas_row,
                    const ObserverList<T>& observers, int threads, double sink,
                    const RowSelection* rows = nullptr) {
+  RowPass<T> blocks{&scores, row, col, observers, rows, nullptr, sink};
+  if (can_run_rows(blocks)) {
+    blocks.softmax_row = unas_row;
+    blocks.hybrid = hybrid;
+    run_rows(blocks, threads);
+    return;
+  }
   Pass<T> pass;
   pass.scores = &scores;
   pass.completes = Completes::rows;
-  pass.components = components;
+  pass.components = hybrid_components(hybrid, row, col, unas_row);
   pass.observers = observers;
   pass.sink = sink;
   pass.rows = rows;
@@ -94,8 +102,7 @@ class Hnas final : public TypedScheme<Hnas> {
     }
     if (!all_by_row(observers)) {
       first_columns<T>(scores, col, threads);
-      complete_rows(scores, hybrid_components(u, row, col, unas_row), observers, threads,
-                    options.sink);
+      complete_rows<T>(scores, u, row, col, unas_row, observers, threads, options.sink);
       return;
     }
     const auto left =
@@ -118,8 +125,7 @@ class Hnas final : public TypedScheme<Hnas> {
     }
     Numbers row(static_cast<std::size_t>(scores.rows()));
     Numbers unas_row(row.size());
-    complete_rows(scores, hybrid_components(u, row, potentials.col, unas_row), observers, threads,
-                  sink, &rows);
+    complete_rows<T>(scores, u, row, potentials.col, unas_row, observers, threads, sink, &rows);
   }
 
   template <class T>

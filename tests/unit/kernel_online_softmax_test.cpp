@@ -127,6 +127,39 @@ TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
   });
 }
 
+TEST_CASE_TEMPLATE("mix_columns", T, float, double) {
+  on_every_target([] {
+    Random random(99);
+    for (const Index cols : {0, 1, 7, 17, 65, 130, 256, 257, 600}) {
+      const Index rows = 5;
+      Guarded<T> tile(rows, cols);
+      tile.fill([&] { return static_cast<T>(uniform(random, 0, 2)); });
+      Guarded<double> col(1, cols);
+      col.fill([&] { return one_in(random, 6) ? 0 : uniform(random, 0, 3); });
+      Guarded<T> row(1, rows), plain(1, rows);
+      for (auto* factors : {&row, &plain}) {
+        factors->fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
+      }
+      const Guarded<T> before = tile;
+      kernel::mix_columns(tile.view(), col.data(), row.data(), plain.data());
+      Worst error;
+      for (Index i = 0; i < rows; ++i) {
+        for (Index j = 0; j < cols; ++j) {
+          const long double by =
+              static_cast<long double>(static_cast<T>(col.data()[j])) * row.data()[i] +
+              plain.data()[i];
+          const long double want = before.view()(i, j) * by;
+          // All factors are positive: two products, a product and a sum, or one fused.
+          error.add(tile.view()(i, j), want, 4 * rounding<T> * want);
+        }
+      }
+      CAPTURE(cols);
+      CHECK(error.value() <= 1);
+      CHECK(tile.intact());
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("scale_columns_sum_rows and add_scaled_columns", T, float, double) {
   on_every_target([] {
     Random random(98);

@@ -53,6 +53,26 @@ TEST_CASE_TEMPLATE("hnas one past a panel, near zero and not", T, float, double)
   }
 }
 
+// Weights, column sums and entropies of the mixture, from exponentials of both parts.
+TEST_CASE_TEMPLATE("hnas with all results, one past a block and near zero", T, float, double) {
+  Random random(137);
+  for (const Index queries : {1, 47, 49, 97}) {
+    for (const Index keys : {1, 255, 257, 530}) {
+      for (const bool masked : {false, true}) {
+        ProblemOptions options = shaped(queries, keys, 0.5);
+        options.mask = masked;
+        if (masked) options.causal = Causal::bottom_right;
+        CAPTURE(queries);
+        CAPTURE(keys);
+        CAPTURE(masked);
+        const Problem<T> problem(options, random);
+        CHECK(problem.scores().near_zero());
+        check_against_reference(problem, fixed(Scheme::hnas, 0.4));
+      }
+    }
+  }
+}
+
 TEST_CASE_TEMPLATE("hnas under masks and causality", T, float, double) {
   Random random(132);
   for (const double spread : {0.5, 4.0}) {
