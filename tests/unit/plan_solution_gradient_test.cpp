@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE("transport plans: gradients of batches are those of each prob
   CHECK(same_nonempty_bits(std::get<1>(all), std::get<1>(threaded)));
   CHECK(same_nonempty_bits(std::get<2>(all), std::get<2>(threaded)));
   // The mask leaves out every third pair.
-  for (std::size_t n = 1; n < 40 * 35; n += 3) CHECK(std::get<1>(all)[n] == 0);
+  for (std::size_t n = 1; n < std::size_t{40} * 35; n += 3) CHECK(std::get<1>(all)[n] == 0);
   CHECK(std::get<1>(all)[0] != 0);
   in.x = {in.x.data + 2 * 80, {40, 2}};
   in.grad_plan = {in.grad_plan.data + 2 * 35, {1, 35}};
