@@ -25,9 +25,8 @@ namespace {
 // Keeps freed blocks mapped: having the kernel clear new pages for each head would take longer than
 // computing a small head.
 void keep_freed_memory() {
-  constexpr int largest_kept = 64 << 20;
-  mallopt(M_MMAP_THRESHOLD, largest_kept);
-  mallopt(M_TRIM_THRESHOLD, largest_kept);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc ignores larger values
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
 std::string kind_name(io::FollowedSource::Kind kind) {
