@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/direct_dataset.hpp"
 #include "io/hdf5/groups.hpp"
 #include "io/hdf5/h5_attribute.hpp"
-#include "io/hdf5/hdf5_dataset.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
 #include "io/input_files.hpp"
@@ -58,8 +58,8 @@ class Opener {
     }
     const Object object = require_object(from, path, h5::Kind::dataset);
     const std::string text = address_text(from->label, path);
-    return std::make_shared<Hdf5Dataset>(object.file, OpenDataset(object, text), name,
-                                         text + selected, address.selection);
+    return std::make_shared<DirectDataset>(object.file, OpenDataset(object, text), name,
+                                           text + selected, address.selection);
   }
 
  private:

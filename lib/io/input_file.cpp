@@ -47,16 +47,34 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
   throw Error(Failure::input, label + " is a damaged HDF5 file: " + why.text);
 }
 
+/// The bytes of a file that HDF5 has open; null if HDF5 does not read it as one plain file.
+std::shared_ptr<const Bytes> bytes_of(hid_t file, const std::string& label) {
+  const h5::Handle access = h5::made(H5Fget_access_plist(file), H5Pclose, "properties");
+  void* found = nullptr;
+  if (H5Pget_driver(access.get()) != H5FD_SEC2 ||
+      H5Fget_vfd_handle(file, H5P_DEFAULT, &found) < 0) {
+    return {};
+  }
+  // HDF5's own, so that its lock on the file stays as it is.
+  Descriptor again(fcntl(*static_cast<const int*>(found), F_DUPFD_CLOEXEC, 0));
+  struct stat status {};
+  if (!again || fstat(again.get(), &status) != 0) return {};
+  return std::make_shared<FileBytes>(std::move(again), label, status.st_size);
+}
+
 /// HDF5 opens `path`; messages call it `label`.
-h5::Handle open_hdf5(const std::string& path, const std::string& label, bool lock_file) {
+InputFile open_hdf5(const std::string& path, const std::string& label, bool lock_file) {
   const h5::Lock lock;
   h5::set_subject(label);
   const h5::Handle access = h5::properties(H5P_FILE_ACCESS);
   // Our own temporary needs no locks, which its file system may not support.
   if (!lock_file) h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
-  h5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!file) refuse_file(label, h5::last_reason());
-  return file;
+  InputFile opened;
+  opened.label = label;
+  opened.handle = h5::Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+  if (!opened.handle) refuse_file(label, h5::last_reason());
+  opened.bytes = bytes_of(opened.handle.get(), label);
+  return opened;
 }
 
 void check_content(int descriptor, const std::string& label) {
@@ -102,10 +120,8 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
   spool(descriptor, temporary.descriptor(), label, folder);
   check_content(temporary.descriptor(), label);
   InputFile opened;
-  opened.label = label;
+  temporary.with_name([&](const std::string& path) { opened = open_hdf5(path, label, false); });
   opened.is_stream = true;
-  temporary.with_name(
-      [&](const std::string& path) { opened.handle = open_hdf5(path, label, false); });
   return opened;
 }
 
@@ -137,10 +153,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   check_content(descriptor.get(), file);
   // If HDF5 locks with fcntl, closing this descriptor later would drop the lock.
   descriptor.reset();
-  InputFile opened;
-  opened.label = file;
-  opened.handle = open_hdf5(file, file, true);
-  return opened;
+  return open_hdf5(file, file, true);
 }
 
 }  // namespace attn::io

@@ -16,6 +16,7 @@ struct InputFile {
   /// The HDF5 file, or the metadata of a file of arrays (array_skeleton) if it has some.
   h5::Handle handle;
   std::shared_ptr<const ArrayFile> arrays = {};  ///< set for the other formats
+  std::shared_ptr<const Bytes> bytes = {};       ///< of an HDF5 file, for what is read without HDF5
   bool is_stream = false;
   // Where the source files of its contents may lie (InputFiles); symbolic links are resolved.
   std::string folder = {};  ///< its own folder; empty for a stream

@@ -2,7 +2,7 @@
 
 #include "attnkit/error.hpp"
 #include "io/arrays/array_dataset.hpp"
-#include "io/hdf5/hdf5_dataset.hpp"
+#include "io/direct_dataset.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
 
@@ -80,8 +80,8 @@ std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
   const std::optional<Object> found = find(stored);
   if (!found) return nullptr;
   if (found->kind != h5::Kind::dataset) refuse_kind(where, found->kind, h5::Kind::dataset);
-  return std::make_shared<Hdf5Dataset>(found->file, OpenDataset(*found, where), name, where,
-                                       std::vector<SliceItem>{});
+  return std::make_shared<DirectDataset>(found->file, OpenDataset(*found, where), name, where,
+                                         std::vector<SliceItem>{});
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::below(const std::string& below_path) const {

@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -294,4 +297,33 @@ TEST_CASE("A dataset stays readable after its bundle is destroyed, and from seve
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("What lies in a file in one piece is read while another thread is in HDF5") {
+  const TemporaryFolder folder;
+  RawFile(folder / "p.h5").put("x", {2, 3}, {0, 1, 2, 3, 4, 5});
+  const InputDataset dataset = open_input(folder / "p.h5").dataset("x");
+  auto busy = std::make_unique<h5::Lock>();
+  auto reading = std::async(std::launch::async, [&] { return values_of<double>(dataset); });
+  CHECK(reading.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  busy.reset();
+  CHECK(reading.get() == std::vector<double>{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("Bytes of a user in front of HDF5's are skipped") {
+  const TemporaryFolder folder;
+  const std::vector<double> values = {0.5, 1.5, 2.5};
+  {
+    const h5::Lock lock;
+    const h5::Handle creation = h5::properties(H5P_FILE_CREATE);
+    H5Pset_userblock(creation.get(), 1024);
+    const h5::Handle file(
+        H5Fcreate((folder / "u.h5").c_str(), H5F_ACC_TRUNC, creation.get(), H5P_DEFAULT), H5Fclose);
+    const h5::Handle space = h5::dataspace({3});
+    const h5::Handle dataset(H5Dcreate2(file.get(), "x", H5T_IEEE_F64LE, space.get(), H5P_DEFAULT,
+                                        H5P_DEFAULT, H5P_DEFAULT),
+                             H5Dclose);
+    H5Dwrite(dataset.get(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  }
+  CHECK(values_of<double>(open_input(folder / "u.h5").dataset("x")) == values);
 }

@@ -46,6 +46,12 @@ Hdf5Dataset::Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset data
 
 Hdf5Dataset::~Hdf5Dataset() = default;
 
+bool Hdf5Dataset::stored_as_read() const {
+  if (dtype == DType::string || dtype == DType::other) return false;
+  const h5::Handle type = h5::made(H5Dget_type(dataset_.handle()), H5Tclose, "datatype");
+  return H5Tequal(type.get(), type_.memory.get()) > 0;
+}
+
 Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& count) const {
   Selection selection{h5::made(H5Dget_space(dataset_.handle()), H5Sclose, "dataspace"), {}, {}, {}};
   std::vector<hsize_t> first(slab_.start.begin(), slab_.start.end());

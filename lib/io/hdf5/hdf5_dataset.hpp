@@ -29,6 +29,12 @@ class Hdf5Dataset : public InputDataset::Impl {
   void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
 
   const OpenDataset& stored() const noexcept { return dataset_; }
+
+  /// Whether the bytes of its elements in the file are those of read_stored, after a change of
+  /// their order if that is swapped.
+  bool stored_as_read() const;
+  bool swapped() const noexcept { return type_.swap_bytes; }
+
   hid_t handle() const noexcept { return dataset_.handle(); }
   bool sliced() const noexcept { return sliced_; }
   const Hyperslab& slab() const noexcept { return slab_; }

@@ -117,6 +117,26 @@ void require_stored_chunks(hid_t dataset, const InputFile& file, const std::stri
                                   " of the file");
 }
 
+/// The place of a contiguous dataset, if the file has all of its bytes.
+OpenDataset::Place place_of(hid_t dataset, hid_t creation, const InputFile& file) {
+  if (!file.bytes || H5Pget_layout(creation) != H5D_CONTIGUOUS ||
+      H5Pget_external_count(creation) > 0) {
+    return {};
+  }
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  const h5::Handle type = h5::made(H5Dget_type(dataset), H5Tclose, "datatype");
+  const std::vector<hsize_t> extents = h5::extents_of(space.get());
+  const auto elements = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space.get()));
+  const std::size_t element_size = H5Tget_size(type.get());
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  const haddr_t first = H5Dget_offset(dataset);
+  const auto end = static_cast<haddr_t>(file.bytes->size());
+  const bool whole = element_size > 0 && stored > 0 && stored / element_size == elements &&
+                     first != HADDR_UNDEF && first < end && stored <= end - first;
+  if (!whole) return {};
+  return {file.bytes, static_cast<Index>(first), {extents.begin(), extents.end()}};
+}
+
 h5::Handle raw_access(const InputFile& file) {
   h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
   h5::require(H5Pset_efile_prefix(access.get(), file.folder.c_str()), "properties");
@@ -172,6 +192,7 @@ void OpenDataset::complete(const Object& object, int depth) {
     parts_ = std::make_unique<VirtualParts>(handle_.get(), object.file, address_, depth);
     return;
   }
+  place_ = place_of(handle_.get(), creation.get(), *object.file);
   const Chunks chunks = chunks_of(handle_.get());
   chunk_.assign(chunks.shape.begin(), chunks.shape.end());
   if (chunks.filtered) {

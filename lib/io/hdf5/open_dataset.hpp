@@ -31,6 +31,14 @@ class OpenDataset {
   /// Error(input), also for texts and lists that claim more bytes than their file has.
   void read(hid_t type, hid_t memory, hid_t selection, void* out) const;
 
+  /// Where all elements lie as stored, in row-major order; no bytes if only HDF5 can find them.
+  struct Place {
+    std::shared_ptr<const Bytes> bytes = {};
+    Index offset = 0;  ///< of the first element
+    Shape shape = {};
+  };
+  const Place& place() const noexcept { return place_; }
+
   /// The chunk shape; no axes if the dataset is not chunked.
   const Shape& chunk() const noexcept { return chunk_; }
 
@@ -44,6 +52,7 @@ class OpenDataset {
 
   h5::Handle handle_;
   std::string address_;
+  Place place_;
   Shape chunk_;
   std::int64_t packed_chunk_bytes_ = 0;  // unpacked; 0 if chunks are not compressed
   std::unique_ptr<VirtualParts> parts_;  // set for a virtual dataset
