@@ -34,10 +34,22 @@ bool again(int descriptor, short events) {
   return poll(&waiting, 1, -1) >= 0 || errno == EINTR;
 }
 
+constexpr int copied_at_once = 1 << 20;
+
+/// Lets a pipe hold more at once, so that its two processes wait for each other less often. What is
+/// not a pipe, or may not grow, stays as it is.
+void widen_pipe(int descriptor) {
+  if (fcntl(descriptor, F_GETPIPE_SZ) < copied_at_once) {
+    fcntl(descriptor, F_SETPIPE_SZ, copied_at_once);
+  }
+}
+
 }  // namespace
 
 CopyFailure copy_to_end(int from, int to, std::size_t& copied) {
-  std::vector<char> buffer(std::size_t{1} << 20);
+  widen_pipe(from);
+  widen_pipe(to);
+  std::vector<char> buffer(copied_at_once);
   for (;;) {
     const ssize_t got = read(from, buffer.data(), buffer.size());
     if (got == 0) return {};
