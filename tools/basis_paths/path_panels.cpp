@@ -11,10 +11,13 @@
 namespace attn::tools {
 namespace {
 
-// Larger panels would not be faster. With a checkpoint the panel in progress is lost, or must be
-// finished within seconds, if the run is stopped.
-constexpr std::int64_t panel_bytes = std::int64_t{640} << 20;
+// More memory for panels would not be faster, as the system clears it first. With a checkpoint the
+// panel in progress is lost, or must be finished within seconds, if the run is stopped.
+constexpr std::int64_t panel_bytes = std::int64_t{320} << 20;
 constexpr std::int64_t kept_panel_bytes = std::int64_t{64} << 20;
+
+// Parts of rows that are whole pages of a file are written at least cost.
+constexpr Index page_bytes = 4096;
 
 // Approximate number of elements in a chunk.
 constexpr Index chunk_elements = Index{1} << 16;
@@ -43,26 +46,39 @@ std::vector<Index> read_rows(const Operand& operand, const PathPanel& panel, Ind
   return values;
 }
 
+std::int64_t number_bytes(const PathTask& task) {
+  return static_cast<std::int64_t>(task.f64 ? sizeof(double) : sizeof(float));
+}
+
 // Memory per column for the task's verb.
 std::int64_t column_bytes(const PathTask& task) {
-  const auto size = static_cast<std::int64_t>(task.f64 ? sizeof(double) : sizeof(float));
   const Index rows = task.input.rows;
   Index numbers = 2 * rows;
   if (task.verb == "values" || task.verb == "reconstruct") numbers += basis_rows(rows);
   if (task.verb == "step") numbers += keeps_moments(task.step.optimizer) ? 6 * rows : 2 * rows;
   if (task.verb == "rescale") numbers += 2 * rows;
-  return numbers * size + skeleton_column_bytes;
+  return numbers * number_bytes(task) + skeleton_column_bytes;
 }
 
 }  // namespace
 
-BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
+PanelPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
   for (const io::InputDataset& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
-  return plan_blocks("one column of " + cli::counted(task.input.rows, "row"), 0, column_bytes(task),
-                     task.input.columns, arguments.memory,
-                     checkpoints(arguments) ? kept_panel_bytes : panel_bytes);
+  const std::int64_t column = column_bytes(task);
+  const bool keeps = checkpoints(arguments);
+  PanelPlan plan = {plan_blocks("one column of " + cli::counted(task.input.rows, "row"), 0, column,
+                                task.input.columns, arguments.memory,
+                                keeps ? kept_panel_bytes : panel_bytes)};
+  if (plan.rows == task.input.columns) return plan;
+  plan.beside = !keeps && arguments.threads > 1 && plan.rows > 1;
+  const Index panels = plan.beside ? 2 : 1;
+  const Index page_columns = page_bytes / number_bytes(task);
+  plan.rows /= panels;
+  if (plan.rows > page_columns) plan.rows -= plan.rows % page_columns;
+  plan.bytes = panels * plan.rows * column;
+  return plan;
 }
 
 PathRun::PathRun(const cli::Arguments& given, const PathTask& what, io::OutputBundle output,

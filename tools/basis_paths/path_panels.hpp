@@ -19,9 +19,13 @@ struct PathPanel {
   Index count;
 };
 
-/// The number of columns in memory at a time, as rows of the plan. Throws Error(memory) if not even
-/// one column, or one chunk of a dataset, fits.
-BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
+/// The number of columns of a panel, as rows of the plan, and the memory of all panels at a time.
+struct PanelPlan : BlockPlan {
+  bool beside = false;  ///< whether a panel is made while the one before is written
+};
+
+/// Throws Error(memory) if not even one column, or one chunk of a dataset, fits.
+PanelPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 
 /// Reads one section, some columns at a time. Columns are independent of each other, so results do
 /// not depend on the number of columns in memory.
@@ -88,10 +92,14 @@ class PathRun : public PathReader, public PathWork {
   template <class Found>
   void in_panels(Index problem, Found& found,
                  const std::function<void(const PathPanel& panel, PathPart& part)>& make) {
-    in_parts(task.input.columns, plan_panels(arguments, task).rows, found,
-             [&](Index first, Index count, PathPart& part) {
-               make({problem, first, count}, part);
-             });
+    const PanelPlan plan = plan_panels(arguments, task);
+    pool_.reserve(plan.bytes);
+    in_parts(
+        task.input.columns, plan.rows, found,
+        [&](Index first, Index count, PathPart& part) {
+          make({problem, first, count}, part);
+        },
+        plan.beside);
   }
   void in_panels(Index problem,
                  const std::function<void(const PathPanel& panel, PathPart& part)>& make) {

@@ -1,5 +1,7 @@
 #include "basis_paths/path_parts.hpp"
 
+#include <utility>
+
 #include "common/block_output.hpp"
 #include "common/block_plan.hpp"
 
@@ -59,6 +61,11 @@ void PathWork::for_each_problem(const std::function<void(Index problem)>& body) 
     body(problems_.own_problem(n));
     progress_.advance(1);
   }
+}
+
+std::future<void> PathWork::write_later(PathPart part) {
+  return std::async(std::launch::async | std::launch::deferred,
+                    [this, part = std::move(part)] { part.write(outputs); });
 }
 
 void PathWork::write_once(const std::string& name, DType type, const Shape& shape,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "common/head_outputs.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/memory_pool.hpp"
 
 namespace attn::tools {
 
@@ -123,10 +125,12 @@ class PathWork {
   /// Makes a part: the items [first, first + count) of some.
   using Make = std::function<void(Index first, Index count, PathPart& part)>;
 
-  /// Makes `items` in order, at most `most` at a time, and writes each part when it is done.
-  /// `make` may add to `found`, which the checkpoint keeps. Throws kernel::Stopped between parts.
+  /// Makes `items` in order, at most `most` at a time, and writes each part when it is done, or
+  /// `beside` the making of the next one. `make` may add to `found`, which the checkpoint keeps.
+  /// Throws kernel::Stopped between parts.
   template <class Found>
-  void in_parts(Index items, Index most, Found& found, const Make& make) {
+  void in_parts(Index items, Index most, Found& found, const Make& make, bool beside = false) {
+    std::future<void> writing;
     for (Index first = 0; first < items;) {
       Index count = std::min(most, items - first);
       PathPart part;
@@ -140,18 +144,31 @@ class PathWork {
         part.write(outputs);
       } else {
         make(first, count, part);
-        part.write(outputs);
-        keep(count, found, part);
+        if (writing.valid()) writing.get();
+        if (beside && checkpoint_ == nullptr) {
+          writing = write_later(std::move(part));
+        } else {
+          part.write(outputs);
+          keep(count, found, part);
+        }
       }
       first += count;
     }
+    if (writing.valid()) writing.get();
   }
   void in_parts(Index items, Index most, const Make& make) {
     char nothing = 0;
     in_parts(items, most, nothing, make);
   }
 
+ protected:
+  /// Room for parts, which lie one after the other in the same pages.
+  MemoryPool pool_;
+
  private:
+  /// In a thread of its own; if there is none, when the result is asked for.
+  std::future<void> write_later(PathPart part);
+
   template <class Found>
   void keep(Index count, Found& found, PathPart& part) {
     if (checkpoint_ == nullptr) return;
@@ -163,6 +180,7 @@ class PathWork {
     checkpoint_->write_if_due();
   }
 
+  MemoryPool::Use use_{&pool_};
   const PathProblems& problems_;
   std::int64_t memory_;
   Checkpoint* checkpoint_;

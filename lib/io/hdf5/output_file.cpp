@@ -10,6 +10,10 @@
 namespace attn::io {
 namespace {
 
+// Chunks that are compressed are smaller, and would waste room.
+constexpr hsize_t least_aligned = hsize_t{1} << 20;
+constexpr hsize_t page = 4096;
+
 // Global to the process, since it decides how the process exits.
 std::atomic<bool> any_abandoned{false};
 
@@ -30,6 +34,8 @@ OutputFile::OutputFile(std::unique_ptr<Target> target, std::size_t least_part)
     : target_(std::move(target)) {
   const h5::Handle access = temporary_access();
   h5::require(H5Pset_sieve_buf_size(access.get(), least_part), "properties");
+  // Parts of a dataset then cover whole pages of the file, which the system need not clear first.
+  h5::require(H5Pset_alignment(access.get(), least_aligned, page), "properties");
   target_->with_path([&](const std::string& path) {
     file_ = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
                 description());
