@@ -1,5 +1,5 @@
-"""A step of si-adam by basis-paths between two pipes, beside `cp` of as many bytes: a part of
-tests/bench/run."""
+"""A step of si-adam by basis-paths between two files and between two pipes, beside `cp` of as many
+bytes: a part of tests/bench/run."""
 
 import os
 import statistics
@@ -38,8 +38,12 @@ def measure(tool, length, runs):
         folder = Path(name)
         environment = {**os.environ, "TMPDIR": name}
         _write_bundle(tool, length, folder)
-        step = f"cat in.h5 | '{tool}' {' '.join(STEP)} | cat > out.h5"
-        commands = {"basis-paths": step, "cp": "cp copied copy", "cat | cat": "cat copied | cat > copy"}
+        step = f"'{tool}' {' '.join(STEP)}"
+        # A tool between pipes receives its whole input before it sends its whole output.
+        commands = {"files": f"{step} in.h5 -o out.h5 --force",
+                    "pipes": f"cat in.h5 | {step} | cat > out.h5",
+                    "cp": "cp copied copy",
+                    "pipes only": "cat in.h5 | cat > copy && cat made | cat > out.h5"}
 
         def seconds(command):
             begun = time.perf_counter()
@@ -47,12 +51,13 @@ def measure(tool, length, runs):
                            env=environment)
             return time.perf_counter() - begun
 
-        seconds(step)
+        seconds(commands["files"])
         read, written = ((folder / file).stat().st_size for file in ("in.h5", "out.h5"))
-        # As many bytes are read and written in all.
-        with open(folder / "copied", "wb") as file:
-            for _ in range(0, (read + written) // 2, 2**20):
-                file.write(bytes(2**20))
+        # `cp` reads and writes as many bytes in all.
+        for name, size in (("copied", (read + written) // 2), ("made", written)):
+            with open(folder / name, "wb") as file:
+                for _ in range(0, size, 2**20):
+                    file.write(bytes(2**20))
         times = {name: [] for name in commands}
         for turn in range(runs + 1):
             for name, command in commands.items():

@@ -138,8 +138,9 @@ def startup(figures):
 
 def pipe(figure):
     medians = figure["median"]
-    commands = {"basis-paths": "`cat IN \\| basis-paths step … \\| cat > OUT`", "cp": "`cp`",
-                "cat | cat": "`cat IN \\| cat > OUT`"}
+    commands = {"files": "`basis-paths step … IN -o OUT`",
+                "pipes": "`cat IN \\| basis-paths step … \\| cat > OUT`", "cp": "`cp`",
+                "pipes only": "`cat IN \\| cat > COPY; cat MADE \\| cat > OUT`"}
     return [[commands[name], seconds, seconds / medians["cp"]] for name, seconds in medians.items()]
 
 

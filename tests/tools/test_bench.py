@@ -133,13 +133,13 @@ class Page(unittest.TestCase):
         forward = [{"scheme": "unas", "shape": [12, 512, 64, 512], "of_sgemm": 0.987654,
                     "gflops": {"attnkit": 300.4, "tool": 250.6, "NumPy": 100.2, "sgemm": 304},
                     "speedup": {"attnkit": 1, "tool": 1.2, "NumPy": 2.998, "sgemm": 9}}]
-        pipe = {"median": {"basis-paths": 1.5, "cp": 0.5, "cat | cat": 0.76543}}
+        pipe = {"median": {"files": 1.5, "cp": 0.5, "pipes": 0.76543}}
         done = self.page(self.figures(forward=forward, pipe=pipe))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         text = self.text()
         self.assertIn("| unas | 12 × 512 | 300 | 0.99 | 251 | 100 (3.00) | | |\n<!-- end of table -->", text)
         self.assertIn("*A CPU, AVX2, 3 threads, OpenBLAS' kernels of the peers: Zen; 2030-01-02*", text)
-        self.assertIn("| `cat IN \\| cat > OUT` | 0.765 | 1.53 |", text)
+        self.assertIn("| `cat IN \\| basis-paths step … \\| cat > OUT` | 0.765 | 1.53 |", text)
         # The others are kept.
         kept = json.loads((self.folder / "figures.json").read_text(encoding="utf-8"))
         before = json.loads((BENCH / "figures.json").read_text(encoding="utf-8"))
