@@ -69,7 +69,7 @@ RowSelection own_queries(const RowSelection& chosen, const TileRange& own) {
   return RowSelection(std::move(ranges), own.rows);
 }
 
-// Results of the own queries and keys become those of all.
+// Results of the own queries and keys become those of all, but for the output.
 template <class T>
 void spread(const ComputeOptions& options, const AttentionInput& input, Index problem,
             HeadResult<T>& result) {
@@ -84,7 +84,6 @@ void spread(const ComputeOptions& options, const AttentionInput& input, Index pr
   by_query(potentials.row, 1, minus_infinity);
   by_key(potentials.col, minus_infinity);
   if (options.emits("unas_row_potential")) by_query(potentials.unas_row, 1, minus_infinity);
-  if (options.needs_out() && result.out.size() > 0) by_query(result.out, input.v_head_dim, T{0});
   if (options.emits("col_sum")) by_key(result.col_sum, 0);
   if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
   if (options.emits("centre")) by_query(result.centre, input.depth, 0.0);
@@ -203,6 +202,9 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
                  own_queries(*options.queries, head.part.range), {&*weights}, threads);
   }
   spread(options, input, head.problem, result);
+  if (options.needs_out()) {
+    spread_rows(result.out, head.part.range.row0, input.queries, input.v_head_dim, T{0});
+  }
   if (!options.queries) return result;
   if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), head.v().cols);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
