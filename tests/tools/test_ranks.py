@@ -474,10 +474,6 @@ class Alone(ToolTest):
         self.run_tool("tensor-info", "in.h5", environment=self.RANK)
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 class Memory(RankTest):
     """Heads that do not fit the memory of a rank: each has some queries, and reads the keys by blocks, or under dnas the
     other way round."""
@@ -578,3 +574,7 @@ class Memory(RankTest):
                 ranks = self.read_json("report.json")["runtime"]["ranks"]
                 sent = sum(rank["sent_bytes"] for rank in ranks) / count
                 self.assertAlmostEqual(sent, expected, delta=0.01 * expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
