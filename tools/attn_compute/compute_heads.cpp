@@ -222,14 +222,19 @@ std::optional<DividedWants> divided_wants(const ComputeOptions& options) {
                       options.emits("row_entropy")};
 }
 
-// Padding is 0.
+// Padding is 0. It is written in pieces, as no whole output need fit into memory.
 template <class T>
 void write_padding(const AttentionInput& input, Index problem, HeadOutputs& outputs) {
   const TileRange& own = input.part(problem).range;
-  const std::vector<T> zeros(static_cast<std::size_t>(input.v_head_dim), T{0});
-  for (Index i = 0; i < input.queries; ++i) {
-    const bool padded = i < own.row0 || i >= own.row0 + own.rows;
-    if (padded) outputs.write_lines("out", problem, i, 1, zeros.data());
+  const Index row_bytes = std::max<Index>(1, input.v_head_dim * static_cast<Index>(sizeof(T)));
+  const Index at_once = std::clamp<Index>(divided_piece_bytes / row_bytes, 1, input.queries);
+  const std::vector<T> zeros(static_cast<std::size_t>(at_once * input.v_head_dim), T{0});
+  for (const RowRange& padding :
+       {RowRange{0, own.row0}, RowRange{own.row0 + own.rows, input.queries}}) {
+    for (Index first = padding.first; first < padding.last; first += at_once) {
+      const Index count = std::min(at_once, padding.last - first);
+      outputs.write_lines("out", problem, first, count, zeros.data());
+    }
   }
 }
 
