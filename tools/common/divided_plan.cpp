@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
+#include "common/bundles.hpp"
 #include "energy/table.hpp"
 #include "kernel/ranks.hpp"
 #include "pass/key_blocks.hpp"
@@ -38,6 +38,38 @@ bool has_divided_scores(const AttentionInput& input, Scheme scheme) {
   // Also those of bfloat16.
   return input.energy().name() == dot_energy().name() ||
          input.energy().name() == scaled_dot_energy().name();
+}
+
+// The most that a rank has of any head.
+struct Part {
+  Index lines = 0;
+  Index slots = 0;
+  Index panel = 0;  // lines of a panel
+};
+
+Part largest_part(const AttentionInput& input, const DividedWants& wants, std::size_t element_size,
+                  Index ranks) {
+  const ScoreRecipe recipe = input.recipe(wants.scheme);
+  Part most;
+  const OwnPart* last = nullptr;
+  for (Index n = 0; n < input.own_problems(); ++n) {
+    const OwnPart& part = input.part(input.own_problem(n));
+    // Heads of one sequence are alike.
+    const bool known = last != nullptr && last->queries() == part.queries() &&
+                       last->keys() == part.keys() && last->offset == part.offset;
+    last = &part;
+    if (known) continue;
+    const Partition partition = divided_partition(wants, part.queries(), part.keys(), element_size);
+    const BandRule rule{recipe.causal, recipe.window, part.offset};
+    Index first = 0;
+    for (const Index end : cut_slots(partition, rule, ranks)) {
+      most.lines = std::max(most.lines, partition.first_line(end) - partition.first_line(first));
+      most.slots = std::max(most.slots, end - first);
+      first = end;
+    }
+    most.panel = std::max(most.panel, partition.panel);
+  }
+  return most;
 }
 
 }  // namespace
@@ -83,53 +115,49 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   if (ranks == nullptr || ranks->count() < 2 || !has_divided_scores(input, wants.scheme)) return {};
   const bool by_key = wants.scheme == Scheme::dnas;
   if (by_key && (wants.col_sum || wants.row_entropy)) return {};
+  const Index lines = by_key ? input.keys : input.queries;
+  if (lines < fewest_lines * ranks->count()) return {};
   DividedPlan plan;
   plan.memory = memory;
   plan.whole_bytes = least_bytes(input, element_size, needs);
-  const Partition partition = divided_partition(wants, input.queries, input.keys, element_size);
-  // Without causality, which depends on the offset of each head.
-  Index slots = 0;
-  Index first = 0;
-  for (const Index end : cut_slots(partition, {}, ranks->count())) {
-    slots = std::max(slots, end - std::exchange(first, end));
-  }
-  const Index lines = by_key ? input.keys : input.queries;
   const Index length = by_key ? input.queries : input.keys;
-  const Index own =
-      std::min(lines, (slots * partition.panels / std::max<Index>(1, partition.slots) + 1) *
-                          partition.panel);
+  const Part most = largest_part(input, wants, element_size, ranks->count());
   const auto element = static_cast<std::int64_t>(element_size);
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // q and out of a query, or k and v of a key.
   const std::int64_t line_bytes = (input.depth + input.v_head_dim) * element;
   const std::int64_t in_block =
-      std::max(number, by_key ? (1 + slots) * (number + line_bytes) : line_bytes);
+      std::max(number, by_key ? (1 + most.slots) * (number + line_bytes) : line_bytes);
   plan.threads = threads;
   plan.dense_limit = memory / 8;
   plan.block = std::min(block_bytes, memory / block_part) / in_block / block_step * block_step;
   plan.block = std::max(plan.block, block_step);
-  if (length <= plan.block || lines < fewest_lines * ranks->count()) return {};
+  if (length <= plan.block) return {};
+  for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
 
   EnergySizes sizes = input.sizes();
-  sizes.queries = by_key ? plan.block : own;
-  sizes.keys = by_key ? own : plan.block;
+  sizes.queries = by_key ? plan.block : most.lines;
+  sizes.keys = by_key ? most.lines : plan.block;
   const auto bytes = [&] {
     const std::int64_t energy =
         input.q ? input.recipe(wants.scheme).energy->bytes(sizes, element_size) : 0;
     const bool f64 = element_size == sizeof(double);
     const std::int64_t work =
         by_key ? (f64 ? QueryBlocks<double>::bytes : QueryBlocks<float>::bytes)(
-                     plan.block, own, slots, partition.panel, input.v_head_dim, plan.threads)
+                     plan.block, most.lines, most.slots, most.panel, input.v_head_dim, plan.threads)
                : (f64 ? KeyBlocks<double>::bytes : KeyBlocks<float>::bytes)(
-                     own, plan.block, slots, input.v_head_dim, wants.col_sum, plan.threads);
+                     most.lines, plan.block, most.slots, input.v_head_dim, wants.col_sum,
+                     plan.threads);
     // A block, the next while it is read, and a piece of the output of another rank.
-    return own * line_bytes + 2 * plan.block * line_bytes + divided_piece_bytes + energy + work +
-           line_numbers * (input.queries + input.keys) * number +
+    return most.lines * line_bytes + 2 * plan.block * line_bytes + divided_piece_bytes + energy +
+           work + line_numbers * (input.queries + input.keys) * number +
            input.matrix_bytes(element_size, plan.dense_limit);
   };
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
+  // Two blocks may be more than a head that is hardly longer than one.
+  if (plan.bytes > memory && plan.whole_bytes <= memory) return {};
   require_memory(
       fmt::format("one head of {} and {} on {}", cli::counted(input.queries, "query", "queries"),
                   cli::counted(input.keys, "key"), cli::counted(ranks->count(), "rank")),

@@ -32,11 +32,15 @@ struct DividedPlan {
   std::int64_t memory = 0;       ///< the limit
 };
 
-/// Nothing if heads are to be read whole. They are divided if this process is a rank; if scores are
-/// made of q and k, as they are read, under the energies dot and scaled-dot, or read themselves; if
-/// there are at least 96 lines for each rank, and more than one block; and if there is a softmax,
-/// or dnas without column sums and entropies. `needs` are those of a whole head. Throws
-/// Error(memory) that states the bytes needed if `memory` is too small for a part.
+/// Nothing if heads are to be read whole. They are divided if all of this holds:
+/// - this process is a rank;
+/// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
+///   themselves;
+/// - there is a softmax, or dnas without column sums and entropies;
+/// - there are at least 96 lines for each rank, and more than one block;
+/// - a part fits into `memory`, or a whole head does not either.
+/// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`
+/// is too small for a part, and the errors of require_readable.
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
                                         int threads, std::int64_t memory);
