@@ -117,9 +117,11 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   if (by_key && (wants.col_sum || wants.row_entropy)) return {};
   const Index lines = by_key ? input.keys : input.queries;
   if (lines < fewest_lines * ranks->count()) return {};
+  // Parts read more, and compute scores more often.
+  if (least_bytes(input, element_size, needs, threads) <= memory) return {};
   DividedPlan plan;
   plan.memory = memory;
-  plan.whole_bytes = least_bytes(input, element_size, needs);
+  plan.whole_bytes = least_bytes(input, element_size, needs, 1);
   const Index length = by_key ? input.queries : input.keys;
   const Part most = largest_part(input, wants, element_size, ranks->count());
   const auto element = static_cast<std::int64_t>(element_size);

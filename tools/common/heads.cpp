@@ -41,9 +41,9 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
 }
 
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
-                         const HeadNeeds& needs) {
+                         const HeadNeeds& needs, int threads) {
   return input.head_bytes(element_size, 0) + needs.result_bytes + needs.kept_bytes +
-         needs.work_bytes(1, 0);
+         needs.work_bytes(threads, 0);
 }
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,

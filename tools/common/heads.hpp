@@ -38,9 +38,9 @@ struct MemoryPlan {
   std::int64_t spare_bytes = 0;   ///< what is left
 };
 
-/// The bytes that one head needs at least, with one thread and matrices read by tiles.
+/// The bytes that one head needs at least, with matrices read by tiles.
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
-                         const HeadNeeds& needs);
+                         const HeadNeeds& needs, int threads);
 
 /// Fits the work into `memory` bytes: first without useful_bytes, then with fewer heads at a time,
 /// then with masks by tiles, then with fewer threads. Throws Error(memory) that states the bytes
