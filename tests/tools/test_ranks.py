@@ -554,6 +554,17 @@ class Memory(RankTest):
         self.on_ranks(3, "attn-compute", "--scheme=dnas", "--memory=8M", "--threads=2", "in.h5", "-o", "out.h5")
         self.assert_same_bits(self.read("out.h5"), self.compute("--scheme=dnas", "in.h5"), ["out", "row_potential"])
 
+    def test_the_memory_that_an_error_asks_for(self):
+        """It suffices, also for keys in one block and with causality, where some ranks have more queries than others."""
+        shapes = {"q": (30000, 64), "k": (700, 64), "v": (700, 64)}
+        self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()})
+        command = ["attn-compute", "--causal=top-left", "in.h5", "-o", "out.h5"]
+        hint = self.on_ranks(3, *command, "--memory=1M", status=6).err.split()[-1]
+        self.run_tool(*command, f"--memory={hint}", status=6)
+        self.on_ranks(3, *command, f"--memory={hint}")
+        self.assert_same_bits(self.read("out.h5"), self.compute("--causal=top-left", "in.h5"),
+                              ["out", "row_potential"])
+
     def test_statistics(self):
         data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
         self.check(0, data, "7M", "explain-away-stats", "--scheme=unas")

@@ -133,14 +133,14 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   plan.threads = threads;
   plan.dense_limit = memory / 8;
   plan.block = std::min(block_bytes, memory / block_part) / in_block / block_step * block_step;
-  plan.block = std::max(plan.block, block_step);
-  if (length <= plan.block) return {};
+  const Index all = (length + block_step - 1) / block_step * block_step;
+  plan.block = std::clamp(plan.block, block_step, std::max(block_step, all));
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
 
-  EnergySizes sizes = input.sizes();
-  sizes.queries = by_key ? plan.block : most.lines;
-  sizes.keys = by_key ? most.lines : plan.block;
   const auto bytes = [&] {
+    EnergySizes sizes = input.sizes();
+    sizes.queries = by_key ? plan.block : most.lines;
+    sizes.keys = by_key ? most.lines : plan.block;
     const std::int64_t energy =
         input.q ? input.recipe(wants.scheme).energy->bytes(sizes, element_size) : 0;
     const bool f64 = element_size == sizeof(double);
@@ -156,6 +156,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
            input.matrix_bytes(element_size, plan.dense_limit);
   };
   if (bytes() > memory) plan.dense_limit = 0;
+  while (bytes() > memory && plan.block > block_step) plan.block -= block_step;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
   // Two blocks may be more than a head that is hardly longer than one.

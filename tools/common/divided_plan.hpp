@@ -37,7 +37,7 @@ struct DividedPlan {
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
 /// - there is a softmax, or dnas without column sums and entropies;
-/// - there are at least 96 lines for each rank, and more than one block;
+/// - there are at least 96 lines for each rank;
 /// - a whole head does not fit into `memory` with all threads; and if it does with one thread, a
 ///   part does as well.
 /// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`
