@@ -117,8 +117,6 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   if (by_key && (wants.col_sum || wants.row_entropy)) return {};
   const Index lines = by_key ? input.keys : input.queries;
   if (lines < fewest_lines * ranks->count()) return {};
-  // Parts read more, and compute scores more often.
-  if (least_bytes(input, element_size, needs, threads) <= memory) return {};
   DividedPlan plan;
   plan.memory = memory;
   plan.whole_bytes = least_bytes(input, element_size, needs, 1);
@@ -133,6 +131,9 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   plan.threads = threads;
   plan.dense_limit = memory / 8;
   plan.block = std::min(block_bytes, memory / block_part) / in_block / block_step * block_step;
+  // A softmax is as fast in parts (lib/mpi/README.md); dnas would make scores again for nothing.
+  const bool fits = least_bytes(input, element_size, needs, threads) <= memory;
+  if (fits && (by_key || length <= plan.block)) return {};
   const Index all = (length + block_step - 1) / block_step * block_step;
   plan.block = std::clamp(plan.block, block_step, std::max(block_step, all));
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);

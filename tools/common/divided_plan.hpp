@@ -38,8 +38,8 @@ struct DividedPlan {
 ///   themselves;
 /// - there is a softmax, or dnas without column sums and entropies;
 /// - there are at least 96 lines for each rank;
-/// - a whole head does not fit into `memory` with all threads; and if it does with one thread, a
-///   part does as well.
+/// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
+///   fit one block of up to 16 MiB; and if it fits with one thread, a part does as well.
 /// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`
 /// is too small for a part, and the errors of require_readable.
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
