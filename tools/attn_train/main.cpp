@@ -59,7 +59,8 @@ cli::Declaration declare() {
       "allow-leak",
       "Allows dnas, hnas and sinkhorn in causal attention, where later tokens change the weights "
       "of earlier ones.");
-  declare_ranks(d, {"the sequences of each batch", "A rank's part of a batch may take longer."});
+  declare_ranks(d, {.divided = "the sequences of each batch",
+                    .longest = "A rank's part of a batch may take longer."});
   d.result("LAYER/wq, wk, wv", "(H, D, d)", "projections of an attention")
       .result("LAYER/wo", "(H*d, D)", "the output projection")
       .result("LAYER/hybrid", "() or (H)", "u of hnas, by attention or by head, float64")
