@@ -114,9 +114,13 @@ Widened<T> larger(Widened<T> a, const Widened<T>& b) {
   return a;
 }
 
-// Masked loads and stores of these do not touch the lanes that are left out.
+// Masked loads and stores of these do not touch the lanes that are left out. This file is read once
+// for each instruction set.
+#undef ATTN_HAS_MASKED_ACCESS
 #if HWY_TARGET <= HWY_AVX2  // lower is better
 #define ATTN_HAS_MASKED_ACCESS 1
+#else
+#define ATTN_HAS_MASKED_ACCESS 0
 #endif
 
 // The last, incomplete vector of a row goes through separate memory: masked loads may fault on the
@@ -148,7 +152,7 @@ void store_first(Vec<T> v, T* p, Index n) {
   const Tag<T> d;
   hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, p);
 #else
-  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)] = {};
   hn::Store(v, Tag<T>(), lane);
   for (Index i = 0; i < n; ++i) p[i] = lane[i];
 #endif

@@ -240,7 +240,7 @@ void write_padding(const AttentionInput& input, Index problem, HeadOutputs& outp
 
 template <class T>
 HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& input, Index problem,
-                        DividedHead head) {
+                        DividedHead&& head) {
   HeadResult<T> result;
   result.attention = std::move(head.attention);
   result.col_sum = std::move(head.col_sum);
@@ -274,7 +274,7 @@ double compute_divided(const ComputeOptions& options, const AttentionInput& inpu
     if (head) {
       look(head->least_bias);
       if (wants.out) write_padding<T>(input, problem, outputs);
-      result = result_of<T>(options, input, problem, *std::move(head));
+      result = result_of<T>(options, input, problem, std::move(*head));
     } else {
       result = compute_whole(problem);
       outputs.write("out", problem, result.out.data());

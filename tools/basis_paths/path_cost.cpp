@@ -51,13 +51,13 @@ void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli
   const auto size = static_cast<double>(task.f64 ? sizeof(double) : sizeof(float));
   const auto index_size = static_cast<double>(sizeof(std::int32_t));
   const double bytes = heads * (head.floating * size + head.int32 * index_size);
-  const BlockPlan plan =
-      task.makes_paths() ? plan_paths(arguments, task) : plan_panels(arguments, task);
+  const std::int64_t memory =
+      task.makes_paths() ? plan_paths(arguments, task).bytes : plan_panels(arguments, task).bytes;
   report_path_shape(task, report);
   const Shape shape = join(task.input.leading, {task.input.rows, task.input.columns});
-  report_run_cost({fmt::format("{} of {}", task.verb, times(shape)), plan.bytes, bytes,
-                   arguments.compress > 0, ""},
-                  report);
+  report_run_cost(
+      {fmt::format("{} of {}", task.verb, times(shape)), memory, bytes, arguments.compress > 0, ""},
+      report);
 }
 
 }  // namespace attn::tools
