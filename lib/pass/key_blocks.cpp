@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernel/online_softmax.hpp"
-#include "kernel/parallel.hpp"
+#include "pass/own_panels.hpp"
 
 namespace attn {
 
@@ -35,17 +35,11 @@ RowRange KeyBlocks<T>::own_lines(Index panel) const {
 template <class T>
 template <class Body>
 void KeyBlocks<T>::for_panels(int threads, const Body& body) const {
-  const Partition& partition = options_.partition;
-  auto workspaces = workspaces_for<Work>(threads);
-  const Index slots = options_.last_slot - options_.first_slot;
-  kernel::parallel_for(slots, threads, [&](Index n, int worker) {
-    const Index slot = options_.first_slot + n;
-    for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-      kernel::stop_if_asked();
-      body(slot, p, static_cast<std::size_t>(p - first_panel_),
-           workspaces[static_cast<std::size_t>(worker)]);
-    }
-  });
+  for_panels_of_slots<Work>(options_.partition, options_.first_slot, options_.last_slot, threads,
+                            [&](Index slot, Index panel, Work& work) {
+                              body(slot, panel, static_cast<std::size_t>(panel - first_panel_),
+                                   work);
+                            });
 }
 
 // The tiles of run_rows with something allowed.

@@ -5,9 +5,9 @@
 
 #include "kernel/online_softmax.hpp"
 #include "kernel/packed.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
+#include "pass/own_panels.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -36,20 +36,16 @@ QueryBlocks<T>::QueryBlocks(const Options& options) : options_(options) {
   sum_.assign(count, 0.0);
 }
 
-// Calls body(slot, lines of a panel, scratch) for the own panels, those of a slot in order.
+// Calls body(slot, lines of a panel, scratch) for the own panels; the slot is counted from the
+// first own one.
 template <class T>
 template <class Body>
 void QueryBlocks<T>::for_panels(int threads, const Body& body) const {
-  const Partition& partition = options_.partition;
-  auto workspaces = workspaces_for<Work>(threads);
-  const Index slots = options_.last_slot - options_.first_slot;
-  kernel::parallel_for(slots, threads, [&](Index n, int worker) {
-    const Index slot = options_.first_slot + n;
-    for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-      kernel::stop_if_asked();
-      body(n, partition.lines(p), workspaces[static_cast<std::size_t>(worker)]);
-    }
-  });
+  for_panels_of_slots<Work>(options_.partition, options_.first_slot, options_.last_slot, threads,
+                            [&](Index slot, Index panel, Work& work) {
+                              body(slot - options_.first_slot, options_.partition.lines(panel),
+                                   work);
+                            });
 }
 
 // The tiles of one_pass_columns.

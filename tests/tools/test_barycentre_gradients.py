@@ -6,18 +6,7 @@ import warnings
 import numpy as np
 
 from attn import ToolTest
-from test_solution_gradients import distances
-
-try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import ot
-        import torch
-except ImportError:
-    ot = None
-
-EXACTLY = ("--tolerance", 1e-14, "--iterations", 50000)
-STEP = 1e-4
+from test_solution_gradients import EXACTLY, STEP, distances, ot, torch
 
 
 class BarycentreGradientTest(ToolTest):

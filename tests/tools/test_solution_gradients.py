@@ -13,7 +13,7 @@ try:
         import ot
         import torch
 except ImportError:
-    ot = None
+    ot = torch = None
 
 EXACTLY = ("--tolerance", 1e-14, "--iterations", 50000)
 STEP = 1e-4

@@ -1,0 +1,126 @@
+"""Heads whose memory ranks divide: the bits are those of one process."""
+
+import os
+import unittest
+
+import numpy as np
+
+from attn import LONG, sample
+from test_ranks import THREADS, RankTest
+
+
+class Memory(RankTest):
+    """Heads that do not fit the memory of a rank: each has some queries, and reads the keys by blocks, or under dnas the
+    other way round."""
+
+    ALL = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
+
+    def setUp(self):
+        super().setUp()
+        self.random = np.random.default_rng(25)
+
+    def data(self, queries=500, keys=9000, width=48, spread=1.0, kind="f4"):
+        shapes = {"q": (2, queries, width), "k": (2, keys, width), "v": (2, keys, width + 40)}
+        return {name: (spread * self.random.normal(size=shape)).astype(kind) for name, shape in shapes.items()}
+
+    def check(self, place, data, memory, tool, *arguments):
+        """A whole head does not fit `memory`; parts have its bits."""
+        self.write("in.h5", **data)
+        self.run_tool(tool, *arguments, f"--memory={memory}", "in.h5", "-o", "alone.h5", status=6)
+        counts = (2, 3, 5) if LONG else [(3, 2, 5)[place % 3]]
+        threads = THREADS if LONG else [(1, 2)[place % 2]]
+        alone = self.run_tool(tool, *arguments, "in.h5", "-o", "alone.h5", "--threads=1")
+        for count in counts:
+            for number in threads:
+                with self.subTest(arguments=arguments, ranks=count, threads=number):
+                    ranked = self.on_ranks(count, tool, *arguments, f"--memory={memory}", "in.h5", "-o", "ranked.h5",
+                                           f"--threads={number}", "--force")
+                    self.assert_same_bits(self.read("alone.h5"), self.read("ranked.h5"), list(self.read("alone.h5")))
+                    self.assertEqual((ranked.out, ranked.err), (alone.out, alone.err))
+        os.remove(self.folder / "alone.h5")
+
+    def test_softmax(self):
+        shift = {"bias": self.random.normal(size=(500, 9000)), "sink": self.random.normal(size=2)}
+        mask = {"mask": self.random.random(size=(500, 9000)) < 0.5}
+        mask["mask"][:, 0] = False
+        mask["mask"][3] = False
+        padded = {"key_length": np.array([8000, 100]), "query_length": np.array([450, 33]),
+                  "gate": self.random.normal(size=(2, 500, 88))}
+        cases = [
+            ({}, [self.ALL]),
+            (self.data(spread=3), ["--emit=out"]),
+            (shift, [self.ALL, "--causal=bottom-right"]),
+            (mask, [self.ALL, "--window=900", "--precision=f64"]),
+            (padded, [self.ALL]),
+            ({}, ["--emit=out,col_sum", "--precision=bf16"]),
+            ({"preference": self.random.random(size=(500, 1))}, ["--scheme=fenchel", "--alpha=0.5", self.ALL]),
+            (self.data(kind="f8"), [self.ALL, "--relative-bias=alibi", "--energy=dot"]),
+        ]
+        for place, (more, arguments) in enumerate(sample(cases, 3)):
+            data = self.data() | more
+            if "--precision=bf16" in arguments:
+                data = {name: (x.view("u4") & 0xffff0000).view("f4") for name, x in data.items()}
+            f64 = "--precision=f64" in arguments or data["q"].dtype == np.float64
+            self.check(place, data, "12M" if f64 else "7M", "attn-compute", *arguments)
+
+    def test_dnas(self):
+        swapped = {name: self.random.normal(size=(2, length, 64)).astype("f4")
+                   for name, length in (("q", 10400), ("k", 1100), ("v", 1100))}
+        mask = {"mask": self.random.random(size=(10400, 1)) < 0.9, "sink": np.zeros(2)}
+        cases = [
+            ({}, []),
+            ({"q": 4 * swapped["q"]}, ["--causal=bottom-right"]),
+            (mask, ["--precision=f64"]),
+            ({"query_length": np.array([10000, 700]), "key_start": np.array([3, 7]),
+              "gate": self.random.normal(size=(2, 10400, 64))}, []),
+        ]
+        for place, (more, arguments) in enumerate(sample(cases, 2)):
+            memory = "18M" if "--precision=f64" in arguments else "10M"
+            self.check(place, swapped | more, memory, "attn-compute", "--scheme=dnas", *arguments)
+
+    def test_query_that_no_key_prefers(self):
+        one = {name: self.random.normal(size=(3000, 48)).astype("f4") for name in "qkv"}
+        one["k"] = abs(one["k"])
+        one["q"][1234] = -12
+        self.write("in.h5", **one)
+        done = self.on_ranks(3, "attn-compute", "--scheme=dnas", "--memory=6M", "in.h5", "-o", "out.h5", status=6)
+        self.assertIn("for query 1234, which no key prefers, a whole head needs ", done.err)
+        self.assertEqual(os.listdir(self.folder), ["in.h5"])
+        self.on_ranks(3, "attn-compute", "--scheme=dnas", "--memory=8M", "--threads=2", "in.h5", "-o", "out.h5")
+        self.assert_same_bits(self.read("out.h5"), self.compute("--scheme=dnas", "in.h5"), ["out", "row_potential"])
+
+    def test_the_memory_that_an_error_asks_for(self):
+        """It suffices, also for keys in one block and with causality, where some ranks have more queries than others."""
+        shapes = {"q": (30000, 64), "k": (700, 64), "v": (700, 64)}
+        self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()})
+        command = ["attn-compute", "--causal=top-left", "in.h5", "-o", "out.h5"]
+        hint = self.on_ranks(3, *command, "--memory=1M", status=6).err.split()[-1]
+        self.run_tool(*command, f"--memory={hint}", status=6)
+        self.on_ranks(3, *command, f"--memory={hint}")
+        self.assert_same_bits(self.read("out.h5"), self.compute("--causal=top-left", "in.h5"),
+                              ["out", "row_potential"])
+
+    def test_statistics(self):
+        data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
+        self.check(0, data, "7M", "explain-away-stats", "--scheme=unas")
+
+    def test_bytes(self):
+        """MATHEMATICS.md §10, for the mean over the ranks; the first messages are some dozen bytes."""
+        lq, lk, d, dv, e, count = 2000, 9000, 48, 40, 4, 3
+        one = {"q": (lq, d), "k": (lk, d), "v": (lk, dv)}
+        self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in one.items()})
+        part, turns = 1 - 1 / count, 2 - 2 / count
+        counts = turns * 8 * (lq + lk)
+        for arguments, expected in (
+                ([self.ALL], counts + part * (16 * lq + e * lq * dv / count) + turns * 8 * lk),
+                (["--scheme=dnas"], counts + part * 8 * lk + turns * (8 * lq + e * lq * dv))):
+            with self.subTest(arguments=arguments):
+                self.on_ranks(count, "attn-compute", *arguments, "--memory=9M", "--threads=1", "in.h5", "-o", "out.h5",
+                              "--force", "--json=report.json")
+                ranks = self.read_json("report.json")["runtime"]["ranks"]
+                sent = sum(rank["sent_bytes"] for rank in ranks) / count
+                self.assertAlmostEqual(sent, expected, delta=0.01 * expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
