@@ -192,9 +192,7 @@ class BarycentrePlan<T>::Impl {
     const SinkhornSummary& summary = found.summary;
     const double unit = source_.unit();
     BarycentreResult result;
-    result.status = summary.status == SolveStatus::done        ? TransportStatus::done
-                    : summary.status == SolveStatus::converged ? TransportStatus::converged
-                                                               : TransportStatus::not_converged;
+    result.status = plan::transport_status(summary.status);
     result.iterations = summary.iterations;
     result.convergence = summary.convergence;
     result.row_error = summary.row_error;

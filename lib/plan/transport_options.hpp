@@ -5,6 +5,7 @@
 
 #include "attnkit/error.hpp"
 #include "attnkit/stopping.hpp"
+#include "attnkit/transport.hpp"
 
 namespace attn::plan {
 
@@ -17,5 +18,17 @@ template <class Value>
 /// Throws Error(usage) unless ε > 0, iterations ≥ 1, the tolerance > 0 and kept_bytes ≥ 0, where
 /// given, and all are finite.
 void require_entropic(double epsilon, const Stopping& solver, std::int64_t kept_bytes);
+
+/// How iterations that ended so are called in the result of a plan.
+constexpr TransportStatus transport_status(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::done:
+      return TransportStatus::done;
+    case SolveStatus::converged:
+      return TransportStatus::converged;
+    default:
+      return TransportStatus::not_converged;
+  }
+}
 
 }  // namespace attn::plan

@@ -12,6 +12,7 @@
 #include "pass/column_sums.hpp"
 #include "plan/dense_weights.hpp"
 #include "plan/operand.hpp"
+#include "plan/transport_options.hpp"
 #include "sinkhorn/divergence.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
@@ -214,9 +215,7 @@ class TransportSolver {
 
   void take(SinkhornSolution& solution, TransportProblem& found) const {
     const SinkhornSummary& summary = solution.summary;
-    found.status = summary.status == SolveStatus::done        ? TransportStatus::done
-                   : summary.status == SolveStatus::converged ? TransportStatus::converged
-                                                              : TransportStatus::not_converged;
+    found.status = plan::transport_status(summary.status);
     found.iterations = summary.iterations;
     found.convergence = summary.convergence;
     found.row_error = summary.row_error;
