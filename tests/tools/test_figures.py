@@ -29,7 +29,7 @@ class Figures(FigureTest):
         self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}", *chosen))
         # If an input of one figure changes, only that figure is drawn again; so is a deleted one.
         (out / "evidence.png").unlink()
-        self.assertEqual(self.make("figures.mk", f"OUT={out}", *chosen).count("-o"), 1)
+        self.assertEqual(self.make("figures.mk", f"OUT={out}", *chosen).count(" -o "), 1)
         (out / "data/curves.h5").unlink()
         again = self.make("figures.mk", f"OUT={out}", *chosen)
         self.assertEqual(again.count("scripts/attn-plot"), 1)
