@@ -22,11 +22,11 @@ namespace {
 
 using namespace fenchel;
 
-// Queries of a block: fixed by the shape, so that nothing depends on the threads.
+// Queries of a block, of all that there are: fixed by the shape, so that nothing depends on the
+// threads. Parts have whole blocks if all queries have more than one part.
 Index block_rows(Index queries) {
   constexpr Index least = 8;
-  constexpr Index most = 48;
-  return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, most));
+  return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, dual_part_step));
 }
 
 // Steps of a query, in addition to those in its block, before it is solved for smaller α first.
@@ -63,13 +63,14 @@ class DualSolver {
 
  private:
   Index queries() const { return problem_.evidence.rows; }
+  Index of_all() const { return problem_.all_queries > 0 ? problem_.all_queries : queries(); }
 
   void solve_blocks(const Space& space, bool small) {
     const Templates& templates = space.templates();
     std::unique_ptr<StepFinder> finder;
     if (small) {
       finder = std::make_unique<MomentSteps>(templates, problem_.alpha);
-    } else if (GramSteps::pays(templates, problem_.alpha, queries())) {
+    } else if (GramSteps::pays(templates, problem_.alpha, of_all())) {
       finder = std::make_unique<GramSteps>(templates, problem_.alpha, threads_);
     } else {
       finder = std::make_unique<ConjugateSteps>(templates, problem_.alpha, threads_);
@@ -87,7 +88,7 @@ class DualSolver {
       block.lambda = lambda.view();
       block.mean = mean.view();
     }
-    const Index rows = block_rows(queries());
+    const Index rows = block_rows(of_all());
     const Index blocks = (queries() + rows - 1) / rows;
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
     const kernel::RankShare share(blocks, kernel::Ranks::current(), kernel::LoopRecord::current());

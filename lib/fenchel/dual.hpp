@@ -34,7 +34,15 @@ struct DualProblem {
   MatrixView<const double> preference;
   double alpha = 1;                                       ///< > 0
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
+
+  /// How many queries there are in all, if these are a part of them; 0: these are all. The results
+  /// have the bits of a run with all queries if these are at least 4 dual_part_step, and the part
+  /// begins at a multiple of dual_part_step and ends at one or with them.
+  Index all_queries = 0;
+  Index first_query = 0;  ///< the number of the first of these, for messages
 };
+
+inline constexpr Index dual_part_step = 48;
 
 /// Where results go, each of Q rows. A result whose view has no rows is not returned.
 struct DualResults {

@@ -289,8 +289,8 @@ class RadiusSolver {
     const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
     space_.project(evidence, {query.evidence(), 1, space_.depth()});
     Rows<double> apart = orthogonal_part(evidence, query.evidence());
-    const DualSummary summary =
-        query.solve(kernel::dot(apart.row(0), apart.row(0), all_.depth()), q);
+    const DualSummary summary = query.solve(kernel::dot(apart.row(0), apart.row(0), all_.depth()),
+                                            problem_.first_query + q);
     write(query, summary.alpha, apart, q);
     return summary;
   }

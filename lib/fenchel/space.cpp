@@ -16,12 +16,12 @@ std::string shape_text(MatrixView<const double> matrix) {
   return to_string({matrix.rows, matrix.cols});
 }
 
-double largest_norm(MatrixView<const double> rows, const char* what) {
+double largest_norm(MatrixView<const double> rows, Index first, const char* what) {
   double largest = 0;
   for (Index i = 0; i < rows.rows; ++i) {
     const double norm = std::sqrt(kernel::dot(rows.row(i), rows.row(i), rows.cols));
     if (!std::isfinite(norm)) {
-      throw Error(Failure::input, std::string(what) + " " + std::to_string(i) +
+      throw Error(Failure::input, std::string(what) + " " + std::to_string(first + i) +
                                       " has a component that is not finite, or too large");
     }
     largest = std::max(largest, norm);
@@ -50,7 +50,7 @@ void require_shapes(const DualProblem& problem) {
 }
 
 void require_range(const DualProblem& problem, const Templates& templates) {
-  const double z = largest_norm(problem.evidence, "evidence");
+  const double z = largest_norm(problem.evidence, problem.first_query, "evidence");
   const double reach = templates.largest_norm();
   const double lambda = problem.alpha * (z + 2 * reach);
   constexpr double limit = 1e150;
@@ -68,7 +68,12 @@ Space::Space(const Templates& all, bool reduce) : templates_(&all) {
 
 void Space::project(MatrixView<const double> rows, MatrixView<double> out) const {
   if (is_reduced()) {
-    kernel::multiply_transposed(1.0, rows, basis_.read(), out);
+    // By pieces, so that parts of the rows have the same bits.
+    for (Index first = 0; first < rows.rows; first += dual_part_step) {
+      const Index count = std::min(dual_part_step, rows.rows - first);
+      kernel::multiply_transposed(1.0, rows.row_range(first, count), basis_.read(),
+                                  out.row_range(first, count));
+    }
     return;
   }
   for (Index i = 0; i < rows.rows; ++i) std::copy_n(rows.row(i), rows.cols, out.row(i));

@@ -373,6 +373,36 @@ class LambdaSolve(ToolTest):
         for options in (["--threads=3"], ["--threads=2", "--memory=3M"]):
             self.assert_same_bits(self.solve("in.h5", "-q", *options), expected)
 
+    def test_few_queries_at_a_time(self):
+        """Where a head does not fit the memory, its queries are solved some at a time, to the same bits and report."""
+        random = np.random.default_rng(14)
+        data = {name: random.normal(size=(2, length, width)).astype("f4")
+                for name, length, width in (("q", 700, 24), ("k", 200, 24), ("v", 200, 7))}
+        mask = random.random(size=(700, 200)) < 0.7
+        self.write("in.h5", **data, mask=mask, query_length=np.array([700, 520]), key_start=np.array([0, 9]))
+        results = ("lambda,h,gap,gradient_norm,iterations,relative_deviation,h_first_order,h_second_order,out,"
+                   "out_deviation,p")
+        for options in ([], ["--causal=top-left", "--precision=f64"], ["--radius=60", "--gradient-tolerance=1e-6"]):
+            command = [*options, "--emit", results + (",alpha" if "--radius=60" in options else "")]
+            whole = self.run_tool("lambda-solve", "in.h5", *command, "-o", "whole.h5", "--force", "--json=whole.json")
+            for memory in ("3500K", "5M"):
+                with self.subTest(options=options, memory=memory):
+                    planned = self.run_tool("lambda-solve", "in.h5", *command, "--memory", memory, "--dry-run", "--json")
+                    self.assertLess(planned.json()["result"]["working_bytes"], 1024 * int(memory[:-1]) *
+                                    (1 if memory.endswith("K") else 1024))
+                    run = self.run_tool("lambda-solve", "in.h5", *command, "-o", "parts.h5", "--force", "--json=parts.json",
+                                        "--memory", memory)
+                    self.assert_same_bits(self.read("parts.h5"), self.read("whole.h5"))
+                    self.assertEqual(run.err, whole.err)
+                    self.assertEqual(self.read_json("parts.json")["result"], self.read_json("whole.json")["result"])
+        self.refused("lambda-solve", "in.h5", "--memory=3500K", "--checkpoint=ck", status=6,
+                     says=["one head of 700 queries"])
+        # Messages count the queries of the head.
+        data["q"][1, 610] = 1e3
+        self.write("far.h5", **data)
+        for options in ([], ["--memory=3500K"]):
+            self.refused("lambda-solve", "far.h5", "--radius=80", *options, status=4, says=["query 610"])
+
     def test_refused(self):
         random = np.random.default_rng(12)
         t, z = random.normal(size=(4, 3)), random.normal(size=(2, 3))

@@ -206,6 +206,40 @@ TEST_CASE("the result of a query depends neither on other queries nor on threads
   }
 }
 
+TEST_CASE("parts of the queries have the bits of a run with all of them") {
+  Random random(29);
+  // By second moments, by the Gram matrix, by conjugate gradients, in a basis of the templates.
+  const std::vector<DualShape> shapes = {
+      {.count = 40, .depth = 5, .queries = 341},
+      {.count = 60, .depth = 80, .queries = 400, .norm = 8},
+      {.count = 90, .depth = 33, .queries = 300, .by_query = true},
+      {.count = 12, .depth = 30, .queries = 250}};
+  for (const DualShape& shape : shapes) {
+    CAPTURE(shape.count);
+    const OwnedDual owned(shape, random);
+    const DualProblem all = owned.problem();
+    const SolvedDual whole(all, {});
+    for (const Index part : {dual_part_step, 4 * dual_part_step}) {
+      for (Index first = 0; first < shape.queries; first += part) {
+        const Index count = std::min(part, shape.queries - first);
+        DualProblem some = all;
+        some.evidence = all.evidence.row_range(first, count);
+        if (shape.by_query) some.preference = all.preference.row_range(first, count);
+        some.all_queries = shape.queries;
+        const SolvedDual found(some, {});
+        const auto same = [&](const std::vector<double>& values,
+                              const std::vector<double>& of_all) {
+          const auto width = static_cast<Index>(of_all.size()) / shape.queries;
+          return std::equal(values.begin(), values.end(), of_all.begin() + first * width);
+        };
+        CHECK(same(found.lambdas, whole.lambdas));
+        CHECK(same(found.hs, whole.hs));
+        CHECK(same(found.ps, whole.ps));
+      }
+    }
+  }
+}
+
 TEST_CASE("gradient_tolerance is met, or the status reports that it is not") {
   Random random(407);
   DualShape shape;

@@ -305,9 +305,15 @@ std::string AttentionInput::place(Index problem) const {
   return problem_place(text, leading, problem);
 }
 
-std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit) const {
+std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit,
+                                        std::optional<Index> part) const {
   const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
+  EnergySizes held = sizes();
+  if (part) {
+    bytes -= (queries - *part) * depth * element;
+    held.queries = *part;
+  }
   for (const auto* vectors : {&q, &k, &v, &grad_out}) {
     if (!*vectors) continue;
     const Vectors& made = **vectors;
@@ -316,8 +322,8 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
   }
   if (q) {
     const bool two = with_plain && with_preference;
-    bytes += energy().bytes(sizes(), element_size);
-    if (two) bytes += recipe(Scheme::fenchel).energy->bytes(sizes(), element_size);
+    bytes += energy().bytes(held, element_size);
+    if (two) bytes += recipe(Scheme::fenchel).energy->bytes(held, element_size);
   }
   return bytes + matrix_bytes(element_size, dense_limit);
 }

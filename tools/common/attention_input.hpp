@@ -141,8 +141,9 @@ struct AttentionInput {
   std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit) const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
-  /// bytes are held in memory, larger ones are read by tiles.
-  std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit) const;
+  /// bytes are held in memory, larger ones are read by tiles. `part`: with so many of its queries.
+  std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
+                          std::optional<Index> part = std::nullopt) const;
 
  private:
   void take_ready_made(const io::InputBundle& bundle);

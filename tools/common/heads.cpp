@@ -42,8 +42,26 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
 
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads) {
-  return input.head_bytes(element_size, 0) + needs.result_bytes + needs.kept_bytes +
+  return input.head_bytes(element_size, 0, needs.queries) + needs.result_bytes + needs.kept_bytes +
          needs.work_bytes(threads, 0);
+}
+
+std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan) {
+  std::vector<HeadPart> parts;
+  for (Index n = 0; n < input.own_problems(); ++n) {
+    const Index problem = input.own_problem(n);
+    const OwnPart& own = input.part(problem);
+    if (!plan.queries || own.queries() <= *plan.queries) {
+      parts.push_back({.problem = problem, .pairs = std::nullopt});
+      continue;
+    }
+    for (Index first = 0; first < own.queries(); first += *plan.queries) {
+      const Index count = std::min(*plan.queries, own.queries() - first);
+      parts.push_back({problem, TileRange{first, count, 0, own.keys()},
+                       static_cast<double>(count) / static_cast<double>(own.queries())});
+    }
+  }
+  return parts;
 }
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
@@ -51,23 +69,30 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto bytes = [&] {
-    return input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes +
+    return input.head_bytes(element_size, plan.dense_limit, needs.queries) + needs.result_bytes +
            needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
   };
   plan.threads = threads;
+  plan.queries = needs.queries;
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
   require_memory(
-      fmt::format("one head of {} and {}", cli::counted(input.queries, "query", "queries"),
+      fmt::format("one head of {}{} and {}", cli::counted(input.queries, "query", "queries"),
+                  needs.queries ? fmt::format(", {} of them at a time,", *needs.queries) : "",
                   cli::counted(input.keys, "key")),
       plan.bytes, memory);
+  if (needs.queries) {
+    // More heads at a time would leave no room for as many queries.
+    plan.spare_bytes = memory - plan.bytes;
+    return plan;
+  }
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;
   const std::int64_t per_head =
-      input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes;
+      input.head_bytes(element_size, plan.dense_limit, needs.queries) + needs.result_bytes;
   const std::int64_t held = std::min(memory - plan.bytes, batch_bytes);
   const Index affordable =
       std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),

@@ -26,6 +26,9 @@ struct HeadNeeds {
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
   /// Further bytes that save time while a head is computed. A head gets only memory that is left.
   std::int64_t useful_bytes = 0;
+  /// Queries in memory at a time, which the other members are for; absent: all of a head. Only for
+  /// q and k that are read as they are.
+  std::optional<Index> queries = std::nullopt;
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.
@@ -36,6 +39,7 @@ struct MemoryPlan {
   std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
   std::int64_t bytes = 0;         ///< the expected use of memory
   std::int64_t spare_bytes = 0;   ///< what is left
+  std::optional<Index> queries;   ///< HeadNeeds::queries
 };
 
 /// The bytes that one head needs at least, with matrices read by tiles.
@@ -86,12 +90,21 @@ enum class WithinHead {
   other,  ///< what `compute` keeps itself, or nothing
 };
 
-/// Reads the heads to compute, shows the least bias of each to `look`, computes a Result from each,
-/// and hands the results to `keep` in order, on the calling thread; returns the seconds spent
-/// computing. With a checkpoint, which needs a function archive(Archive&, Result&), the heads that
-/// it holds are not read and computed again. Throws kernel::Stopped if the thread's StopFlag is
-/// set, or as Checkpoint::stop_if_asked does; the heads that are done by then are in the
-/// checkpoint.
+/// The heads to compute, or, if the plan has only some queries in memory at a time, parts of these:
+/// all keys, and neighbouring queries that are not padding.
+struct HeadPart {
+  Index problem = 0;
+  std::optional<TileRange> pairs;  ///< of the own part of the head; absent: all
+  double share = 1;                ///< of the head's queries
+};
+std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan);
+
+/// Reads the heads to compute, or parts of them, shows the least bias of each to `look`, computes a
+/// Result from each, and hands the results to `keep` in order, on the calling thread; returns the
+/// seconds spent computing. With a checkpoint, which needs a function archive(Archive&, Result&),
+/// the heads that it holds are not read and computed again. Throws kernel::Stopped if the thread's
+/// StopFlag is set, or as Checkpoint::stop_if_asked does; the heads that are done by then are in
+/// the checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(double least_bias)>& look,
@@ -109,8 +122,10 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   const auto stop_if_asked = [&] {
     checkpoint != nullptr ? checkpoint->stop_if_asked() : kernel::stop_if_asked();
   };
+  const std::vector<HeadPart> parts = parts_of_heads(input, plan);
+  const auto part = [&](Index n) -> const HeadPart& { return parts[static_cast<std::size_t>(n)]; };
   Index first = 0;
-  for (; checkpoint != nullptr && checkpoint->has_unit() && first < input.own_problems(); ++first) {
+  for (; checkpoint != nullptr && checkpoint->has_unit() && first < std::ssize(parts); ++first) {
     stop_if_asked();
     Found found;
     checkpoint->take_unit([&](LoadingArchive& from) {
@@ -118,18 +133,19 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       archive(from, found.result);
     });
     look(found.least_bias);
-    keep(input.own_problem(first), found.result);
-    progress.advance(1);
+    keep(part(first).problem, found.result);
+    progress.advance(part(first).share);
   }
   HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
-  for (; first < input.own_problems(); first += plan.batch) {
-    const Index count = std::min(plan.batch, input.own_problems() - first);
+  for (; first < std::ssize(parts); first += plan.batch) {
+    const Index count = std::min(plan.batch, std::ssize(parts) - first);
     std::vector<std::shared_ptr<Head<T>>> heads;
     std::vector<Found> found(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
       stop_if_asked();
-      heads.push_back(reader.read(input.own_problem(first + n)));
+      const auto& [problem, pairs, share] = part(first + n);
+      heads.push_back(pairs ? reader.read(problem, *pairs, std::nullopt) : reader.read(problem));
       found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
       look(heads.back()->least_bias());
     }
@@ -144,7 +160,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
           checkpoint != nullptr && checkpoint->takes_states() && within == WithinHead::loops;
       one.result = recorded ? HeadRecord(*checkpoint, plan.spare_bytes, threads).run(find) : find();
       one.done = true;
-      progress.advance(1);
+      progress.advance(part(first + n).share);
       if (!in_turn || checkpoint == nullptr) return;
       store(one);
       checkpoint->write_if_due();
@@ -166,7 +182,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     for (Index n = 0; n < count; ++n) {
       Found& one = found[static_cast<std::size_t>(n)];
       if (!in_turn) store(one);
-      keep(input.own_problem(first + n), one.result);
+      keep(part(first + n).problem, one.result);
     }
     if (checkpoint != nullptr) checkpoint->write_if_due();
   }

@@ -18,7 +18,9 @@
 namespace attn::tools {
 namespace {
 
+// Of a head, or of some of its queries.
 struct HeadResult {
+  RowRange queries;  // counted from the first that is not padding
   Buffer<double> lambda, h, p, h_first_order, h_second_order, out;
   std::vector<double> gap, gradient_norm, relative_deviation, out_deviation;
   std::vector<double> alpha;           // of each query, with a radius
@@ -33,6 +35,8 @@ void archive(Archive& with, HeadResult& result) {
                                         &result.h_second_order, &result.out}) {
     archive(with, *numbers);
   }
+  archive(with, result.queries.first);
+  archive(with, result.queries.last);
   archive(with, result.gap);
   archive(with, result.gradient_norm);
   archive(with, result.relative_deviation);
@@ -125,6 +129,8 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
   made.problem.templates = {made.templates.data(), keys, task.axes()};
   made.problem.evidence = {made.evidence.data(), queries, task.axes()};
   made.problem.alpha = task.options.alpha;
+  made.problem.all_queries = input.part(head.problem).queries();
+  made.problem.first_query = head.part.range.row0 - input.part(head.problem).range.row0;
   if (task.options.gamma) {
     made.problem.transport =
         TransportCost{by_pair(MatrixView<const double>(task.cost.data(), input.keys, input.keys),
@@ -205,9 +211,15 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
   const Index queries = head.part.queries();
   const Index keys = head.part.keys();
   const Index width = head.v().cols;
+  // By pieces, so that parts of the queries have the same bits.
   const auto mean_of_values = [&](const Buffer<double>& p, double* out) {
-    std::fill_n(out, queries * width, 0.0);
-    kernel::multiply_add({p.data(), queries, keys}, head.v(), {out, queries, width});
+    kernel::parallel_for((queries + dual_part_step - 1) / dual_part_step, threads,
+                         [&](Index n, int) {
+                           const Index first = n * dual_part_step;
+                           const Index count = std::min(dual_part_step, queries - first);
+                           kernel::multiply({p.data() + first * keys, count, keys}, head.v(),
+                                            {out + first * width, count, width});
+                         });
   };
   result.out = Buffer<double>(queries * width);
   mean_of_values(result.p, result.out.data());
@@ -226,6 +238,8 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
 HeadResult solve_head(const DualTask& task, const Head<double>& head, int threads) {
   HeadResult result;
   const Index queries = head.part.queries();
+  result.queries.first = head.part.range.row0 - task.input.part(head.problem).range.row0;
+  result.queries.last = result.queries.first + queries;
   if (queries == 0 || head.part.keys() == 0) {
     result.figures.queries = result.figures.empty = queries;
     return result;
@@ -267,14 +281,18 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   return result;
 }
 
-// Padding has results of 0.
+// Padding has results of 0. It is written with the first of its head's queries.
 void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOutputs& outputs) {
   const AttentionInput& input = task.input;
   const TileRange& own = input.part(problem).range;
+  const auto [first, last] = result.queries;
+  const RowRange lines = {first == 0 ? 0 : own.row0 + first,
+                          last == own.rows ? input.queries : own.row0 + last};
   const auto write = [&]<class Values>(const char* name, Values& values, const Shape& each) {
     if (!task.options.emits(name)) return;
-    spread_rows(values, own.row0, input.queries, element_count(each), 0);
-    outputs.write(name, problem, values.data());
+    spread_rows(values, own.row0 + first - lines.first, lines.last - lines.first,
+                element_count(each), 0);
+    outputs.write_lines(name, problem, lines.first, lines.last - lines.first, values.data());
   };
   const Shape by_axis = {task.axes()};
   write("lambda", result.lambda, by_axis);
@@ -292,8 +310,10 @@ void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOut
   }
   write("alpha", result.alpha, {});
   if (!task.options.emits("p")) return;
-  spread_pairs(result.p, own, input.all_pairs());
-  outputs.write("p", problem, result.p.data());
+  const Index count = lines.last - lines.first;
+  spread_pairs(result.p, {own.row0 + first - lines.first, last - first, own.col0, own.cols},
+               {0, count, 0, input.keys});
+  outputs.write_lines("p", problem, lines.first, count, result.p.data());
 }
 
 // Uses names of its own: attributes without "dual" describe attn-compute's results, which the
@@ -344,8 +364,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
     outputs->create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
   }
-  const MemoryPlan plan =
-      plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
+  const MemoryPlan plan = task.plan(arguments);
   std::vector<DualHead> heads;
   bool converged = true;
   const double seconds = for_each_head<double, HeadResult>(
@@ -355,9 +374,14 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
       },
       [&](Index problem, HeadResult& result) {
         const OwnPart& part = input.part(problem);
-        result.figures.padding = {input.queries - part.queries(), input.keys - part.keys()};
         converged = converged && result.figures.converged == result.figures.problems();
-        heads.push_back(std::move(result.figures));
+        if (result.queries.first == 0) {
+          heads.emplace_back();
+          heads.back().padding = {input.queries - part.queries(), input.keys - part.keys()};
+        }
+        heads.back().add(result.figures);
+        heads.back().by_query.insert(heads.back().by_query.end(), result.figures.by_query.begin(),
+                                     result.figures.by_query.end());
         if (outputs) write_head(task, problem, result, *outputs);
       },
       checkpoint);

@@ -11,6 +11,7 @@
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
+#include "common/restart.hpp"
 #include "common/score_source.hpp"
 
 namespace attn::tools {
@@ -243,16 +244,34 @@ Shape DualTask::own_shape(const DualResultKind& kind) const {
   return shape;
 }
 
-HeadNeeds DualTask::needs() const {
+MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
+  constexpr std::size_t element = sizeof(double);
+  // As fast as a whole head.
+  constexpr Index least = 4 * dual_part_step;
+  Index part = input.queries;
+  const auto fits = [&] {
+    return least_bytes(input, element, needs(part), arguments.threads) <= arguments.memory;
+  };
+  // The units of a checkpoint must not depend on the memory.
+  const bool divides = input.q && !input.q->weights && !checkpoints(arguments);
+  while (divides && part > least && !fits()) {
+    part = std::max(least, part / 2 / dual_part_step * dual_part_step);
+  }
+  HeadNeeds wanted = needs(part);
+  if (part < input.queries) wanted.queries = part;
+  return plan_memory(input, element, wanted, arguments.threads, arguments.memory);
+}
+
+HeadNeeds DualTask::needs(Index queries) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
-  const Index q = input.queries;
+  const Index q = queries;
   const Index n = input.keys;
   const Index d = axes();
   // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 7 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
-  needs.kept_bytes = cost.size() * number + input.own_problems() * q * 5 * number;
+  needs.kept_bytes = cost.size() * number + input.own_problems() * input.queries * 5 * number;
   const bool transport = options.gamma.has_value();
   // A basis of the templates of a face, for each thread.
   const std::int64_t face =
@@ -269,8 +288,7 @@ HeadNeeds DualTask::needs() const {
 
 void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli::Report& report) {
   const AttentionInput& input = task.input;
-  const MemoryPlan plan =
-      plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
+  const MemoryPlan plan = task.plan(arguments);
   const auto heads = static_cast<double>(input.own_problems());
   double bytes = 0;
   for (const DualResultKind& kind : dual_result_kinds()) {

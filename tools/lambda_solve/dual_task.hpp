@@ -53,7 +53,10 @@ struct DualTask {
   /// Axes of templates and evidence: d, or D for projections.
   Index axes() const;
   Shape own_shape(const DualResultKind& kind) const;
-  HeadNeeds needs() const;
+
+  /// Heads, or some queries of a head at a time if memory is short, q is read as it is, and there
+  /// is no checkpoint. Throws what plan_memory does.
+  MemoryPlan plan(const cli::Arguments& arguments) const;
 
   io::InputBundle bundle;
   DualTaskOptions options;
@@ -65,6 +68,7 @@ struct DualTask {
 
  private:
   void read_cost();
+  HeadNeeds needs(Index queries) const;
 };
 
 /// Reports shapes, bytes and flops for --dry-run.
