@@ -3,127 +3,145 @@
 #include <algorithm>
 
 #include "kernel/online_softmax.hpp"
+#include "kernel/tile.hpp"
+#include "pass/entropy_rounding.hpp"
 #include "pass/own_panels.hpp"
+#include "pass/pass_blocks.hpp"
+#include "pass/running_blocks.hpp"
 
 namespace attn {
 
 template <class T>
-KeyBlocks<T>::KeyBlocks(const Options& options)
-    : options_(options), first_panel_(options.partition.first_panel(options.first_slot)) {
-  const Partition& partition = options_.partition;
-  const Index end = partition.first_panel(options_.last_slot);
-  queries_ = {partition.first_line(options.first_slot), partition.first_line(options.last_slot)};
-  count_ = end - first_panel_;
+std::unique_ptr<KeyBlocks<T>> KeyBlocks<T>::make(const Options& options) {
+  if (options.near_zero) return std::make_unique<RunningBlocks<T>>(options);
+  return std::make_unique<PassBlocks<T>>(options);
 }
 
 template <class T>
-void KeyBlocks<T>::start(PooledVector<RunningRows<T>>& panels, bool near_zero) const {
-  panels.resize(static_cast<std::size_t>(count_));
-  for (Index n = 0; n < count_; ++n) {
-    const RowRange lines = own_lines(first_panel_ + n);
-    panels[static_cast<std::size_t>(n)].start(lines.last - lines.first, near_zero);
-  }
+KeyBlocks<T>::KeyBlocks(const Options& options, Index tile_cols, bool trimmed)
+    : options_(options),
+      queries_{options.partition.first_line(options.first_slot),
+               options.partition.first_line(options.last_slot)},
+      first_panel_(options.partition.first_panel(options.first_slot)),
+      panels_(options.partition.first_panel(options.last_slot) - first_panel_),
+      tile_cols_(tile_cols),
+      trimmed_(trimmed) {
+  if (options.entropies) entropy_.assign(static_cast<std::size_t>(own_queries()), 0.0);
 }
 
 template <class T>
 RowRange KeyBlocks<T>::own_lines(Index panel) const {
-  const RowRange lines = options_.partition.lines(panel);
+  const RowRange lines = options_.partition.lines(first_panel_ + panel);
   return {lines.first - queries_.first, lines.last - queries_.first};
 }
 
-// Calls body(slot, panel, its place among the own ones, scratch).
+// Calls body(tile, scratch) for the tiles with something allowed: those of a slot in order.
 template <class T>
 template <class Body>
-void KeyBlocks<T>::for_panels(int threads, const Body& body) const {
-  for_panels_of_slots<Work>(options_.partition, options_.first_slot, options_.last_slot, threads,
-                            [&](Index slot, Index panel, Work& work) {
-                              body(slot, panel, static_cast<std::size_t>(panel - first_panel_),
-                                   work);
-                            });
-}
-
-// The tiles of run_rows with something allowed.
-template <class T>
-template <class Body>
-void KeyBlocks<T>::for_tiles(const Scores<T>& scores, RowRange lines, Work& work,
+void KeyBlocks<T>::for_tiles(Index key, const Scores<T>& scores, int threads,
                              const Body& body) const {
-  TileRange range{lines.first, lines.last - lines.first, 0, 0};
-  work.tile.reserve(range.rows * std::min(row_tile_cols, scores.cols()));
-  for (range.col0 = 0; range.col0 < scores.cols(); range.col0 += row_tile_cols) {
-    range.cols = std::min(row_tile_cols, scores.cols() - range.col0);
-    const Index used = scores.cols_in_use(range);
-    range.cols = std::min(range.cols, (used + row_tile_step - 1) / row_tile_step * row_tile_step);
-    if (!scores.empty(range)) body(range, MatrixView<T>(work.tile.data(), range.rows, range.cols));
-  }
+  const auto run_panel = [&](Index slot, Index panel, Work& work) {
+    const RowRange lines = own_lines(panel - first_panel_);
+    TileRange range{lines.first, lines.last - lines.first, 0, 0};
+    work.tile.reserve(range.rows * std::min(tile_cols_, scores.cols()));
+    for (range.col0 = 0; range.col0 < scores.cols(); range.col0 += tile_cols_) {
+      range.cols = std::min(tile_cols_, scores.cols() - range.col0);
+      if (trimmed_) {
+        const Index used = scores.cols_in_use(range);
+        range.cols =
+            std::min(range.cols, (used + row_tile_step - 1) / row_tile_step * row_tile_step);
+      }
+      if (scores.empty(range)) continue;
+      body(Tile{scores, range, key + range.col0, panel - first_panel_, slot,
+                MatrixView<T>(work.tile.data(), range.rows, range.cols)},
+           work);
+    }
+  };
+  for_panels_of_slots<Work>(options_.partition, options_.first_slot, options_.last_slot, threads,
+                            run_panel);
 }
 
 template <class T>
-void KeyBlocks<T>::add(const Scores<T>& scores, MatrixView<const T> values, int threads) {
-  if (panels_.empty()) start(panels_, takes_plain_exponentials(scores));
+void KeyBlocks<T>::take_values(MatrixView<const T> values) {
   if (output_) {
     output_->go_on(values);
   } else if (options_.out.data != nullptr) {
     output_.emplace(values, options_.out, options_.largest_value);
     output_->start(options_.partition);
   }
-  for_panels(threads, [&](Index slot, Index panel, std::size_t place, Work& work) {
-    RunningRows<T>& rows = panels_[place];
-    for_tiles(scores, own_lines(panel), work, [&](const TileRange& range, MatrixView<T> tile) {
-      const bool grown = rows.add(scores, range, tile, work.scratch, options_.entropies);
-      if (!output_) return;
-      if (grown) output_->scale_rows(range.row0, range.rows, rows.factor.data(), slot);
-      output_->observe(WeightTile<T>{range, tile}, slot);
-    });
-  });
 }
 
 template <class T>
-void KeyBlocks<T>::complete(std::span<double> row, std::span<double> entropy) {
-  for (std::size_t place = 0; place < panels_.size(); ++place) {
-    RunningRows<T>& rows = panels_[place];
-    const Index first = own_lines(first_panel_ + static_cast<Index>(place)).first;
-    const auto count = static_cast<Index>(rows.sum.size());
-    rows.complete(options_.sink, row.data() + first);
-    if (output_) output_->scale_rows(first, count, rows.factor.data(), 0);
-    if (!options_.entropies) continue;
-    rows.find_entropies(options_.sink, row.data() + first);
-    std::copy(rows.product.begin(), rows.product.end(), entropy.begin() + first);
+void KeyBlocks<T>::add(int round, Index key, const Scores<T>& scores, MatrixView<const T> values,
+                       int threads) {
+  if (round == next_round_) start_round(next_round_++, scores);
+  if (!gathers_weights()) take_values(values);
+  for_tiles(key, scores, threads,
+            [&](const Tile& tile, Work& work) { add_tile(round, tile, work); });
+}
+
+template <class T>
+void KeyBlocks<T>::complete(std::span<double> row) {
+  if (next_round_ == 0) return;
+  for (Index panel = 0; panel < panels_; ++panel) {
+    complete_panel(panel, row.data() + own_lines(panel).first);
   }
-  if (output_) output_->finish();
 }
 
 template <class T>
-Buffer<double> KeyBlocks<T>::column_sums(const Scores<T>& scores, int threads) {
+Buffer<double> KeyBlocks<T>::show(Index key, const Scores<T>& scores, MatrixView<const T> values,
+                                  int threads) {
+  if (rounds() == next_round_) start_round(next_round_++, scores);
+  if (gathers_weights()) take_values(values);
   const Index cols = scores.cols();
-  Buffer<double> sums((options_.last_slot - options_.first_slot) * cols);
+  Buffer<double> sums(options_.column_sums ? (options_.last_slot - options_.first_slot) * cols : 0);
   std::fill(sums.begin(), sums.end(), 0.0);
-  if (again_.empty()) start(again_, takes_plain_exponentials(scores));
-  for_panels(threads, [&](Index slot, Index panel, std::size_t place, Work& work) {
-    const RunningRows<T>& whole = panels_[place];
-    RunningRows<T>& rows = again_[place];
-    double* const of_slot = sums.data() + (slot - options_.first_slot) * cols;
-    work.factor.resize(rows.sum.size());
-    for_tiles(scores, own_lines(panel), work, [&](const TileRange& range, MatrixView<T> tile) {
-      rows.add(scores, range, tile, work.scratch, false);
-      for (std::size_t i = 0; i < work.factor.size(); ++i) {
-        work.factor[i] = whole.factor_since(i, rows.max[i]);
+  for_tiles(key, scores, threads, [&](const Tile& tile, Work& work) {
+    const MatrixView<T> weights = tile.view;
+    const T* const factor = fill_weights(tile, work);
+    if (options_.column_sums) {
+      double* const of_slot =
+          sums.data() + (tile.slot - options_.first_slot) * cols + tile.range.col0;
+      if (factor != nullptr) {
+        kernel::add_scaled_columns(weights, factor, of_slot);
+      } else {
+        kernel::add_columns(weights, of_slot);
       }
-      kernel::add_scaled_columns(tile, work.factor.data(), of_slot + range.col0);
-    });
+    }
+    if (gathers_weights() && output_) {
+      output_->observe(WeightTile<T>{tile.range, weights, nullptr, factor}, tile.slot);
+    }
+    if (!sums_entropies()) return;
+    for (Index i = 0; i < weights.rows; ++i) {
+      if (factor != nullptr) {
+        kernel::scale_row(weights.row(i), weights.cols, static_cast<double>(factor[i]));
+      }
+      entropy_[static_cast<std::size_t>(tile.range.row0 + i)] +=
+          kernel::entropy_row(weights.row(i), weights.cols);
+    }
   });
   return sums;
 }
 
 template <class T>
-std::int64_t KeyBlocks<T>::bytes(Index queries, Index keys, Index slots, Index v_head_dim,
-                                 bool column_sums, int threads) {
+void KeyBlocks<T>::finish(std::span<double> entropy) {
+  if (output_) output_->finish();
+  round_entropies<T>(entropy_);
+  std::copy(entropy_.begin(), entropy_.end(), entropy.begin());
+}
+
+template <class T>
+std::int64_t KeyBlocks<T>::bytes(const Sizes& sizes, int threads) {
   const auto element = static_cast<std::int64_t>(sizeof(T));
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  const std::int64_t rows = queries * 2 * (element + number);
+  // Maxima, factors, sums and products, and once more where they are found again; entropies.
+  const std::int64_t line = (sizes.shows_weights ? 2 : 1) * 2 * (element + number) + number;
+  const std::int64_t sums = sizes.column_sums ? sizes.slots * sizes.keys * number : 0;
   // Exponentials; bias, preference and mask of a tile.
-  const std::int64_t tile = row_tile_partition(queries, keys).panel * row_tile_cols;
-  return (column_sums ? 2 * rows + slots * keys * number : rows) +
-         kernel::Packed<T>::bytes(keys, v_head_dim) + threads * tile * (3 * element + 1);
+  const Index tile_cols = sizes.near_zero ? row_tile_cols : pass_tile_length;
+  const std::int64_t tile = sizes.panel * tile_cols * (3 * element + 1);
+  return sizes.queries * line + sums + sizes.all_keys * number +
+         kernel::Packed<T>::bytes(sizes.keys, sizes.v_head_dim) + threads * tile;
 }
 
 template class KeyBlocks<float>;

@@ -1,77 +1,133 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "pass/output.hpp"
-#include "pass/running_rows.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-/// Softmax of some queries whose keys come block by block, so that neither all keys nor all queries
-/// need be in memory: MATHEMATICS.md §2 with g = 0. The results have the bits of run_rows over all
-/// queries and keys, whatever the blocks. They begin at multiples of row_tile_cols, and the bounds
-/// of their scores (Scores::Terms::bounds) are those of all queries and keys.
+/// Attention of some queries whose keys come block by block, so that neither all keys nor all
+/// queries need be in memory: f_i = LSE_j(s_ij − g_j) for a given g, and the weights exp((s_ij −
+/// g_j) − f_i). The results have the bits of a pass over all queries and keys, whatever the blocks:
+/// of run_rows without a g or near zero, else of run. Blocks begin at multiples of
+/// pass_tile_length, and the bounds of their scores (Scores::Terms::bounds) are those of all
+/// queries and keys.
 ///
-/// A first round of all blocks, in order, completes the rows. A second one, of the same blocks,
-/// finds the column sums, which need complete rows.
+/// All blocks come, in order, once for each of rounds(): then the rows can be completed. If
+/// shows_weights(), another round finds what needs complete rows.
 template <class T>
-class KeyBlocks {
+class KeyBlocks : public FromPool {
  public:
   struct Options {
-    Partition
-        partition;  ///< of all queries: row_tile_partition, for column sums row_pass_partition
-    Index first_slot =
-        0;                ///< of those whose queries these are: at least 24, unless there are fewer
-    Index last_slot = 0;  ///< one past the last
+    Partition partition;    ///< of all queries: that of the pass, row_pass_partition if run_rows
+                            ///< has observers that are not by_row
+    Index first_slot = 0;   ///< the queries are those of these slots: at least 24, unless there are
+    Index last_slot = 0;    ///< fewer
+    bool near_zero = true;  ///< with a g: the scores, and is_near_zero(g)
+    std::span<const double> col = {};  ///< g of all keys, −inf masks one; empty: all 0
+    bool column_sums = false;
     bool entropies = false;
     double sink = no_sink;
     MatrixView<T> out = {};  ///< (own queries, dv), written; without data no output is wanted
     T largest_value = 0;     ///< the largest magnitude of all values
   };
-  explicit KeyBlocks(const Options& options);
+
+  /// What `options` refer to must outlive it.
+  static std::unique_ptr<KeyBlocks> make(const Options& options);
+  virtual ~KeyBlocks() = default;
+  KeyBlocks(const KeyBlocks&) = delete;
+  KeyBlocks& operator=(const KeyBlocks&) = delete;
 
   /// The queries of the slots: scores of a block are of these and of its keys.
   RowRange queries() const { return queries_; }
 
-  /// First round: the next block of keys, and its values if an output is wanted.
-  void add(const Scores<T>& scores, MatrixView<const T> values, int threads);
+  virtual int rounds() const = 0;
 
-  /// After the first round; does nothing if there were no keys. Writes f_i = LSE_j s_ij, −inf for a
-  /// query with nothing allowed, and, if they are wanted, the entropies −Σ_j π_ij log π_ij, of the
-  /// own queries.
-  void complete(std::span<double> row, std::span<double> entropy);
+  /// The next block of a round, whose first key is number `key` of all.
+  void add(int round, Index key, const Scores<T>& scores, MatrixView<const T> values, int threads);
 
-  /// Second round: the sums Σ_i π_ij over the queries of each slot, (slots, keys of the block).
-  Buffer<double> column_sums(const Scores<T>& scores, int threads);
+  /// After the rounds; does nothing if there were no keys. Writes f of the own queries, −inf for
+  /// one with nothing allowed.
+  void complete(std::span<double> row);
 
-  /// Bytes that it takes for `queries` own queries and blocks of `keys` keys.
-  static std::int64_t bytes(Index queries, Index keys, Index slots, Index v_head_dim,
-                            bool column_sums, int threads);
+  virtual bool shows_weights() const = 0;
 
- private:
+  /// The next block of the round after these. Returns the sums Σ_i π_ij over the queries of each
+  /// slot, (slots, keys of the block), if they are wanted.
+  Buffer<double> show(Index key, const Scores<T>& scores, MatrixView<const T> values, int threads);
+
+  /// At the end: completes the output. Writes the entropies −Σ_j π_ij log π_ij of the own queries
+  /// if they are wanted.
+  void finish(std::span<double> entropy);
+
+  struct Sizes {
+    Index queries = 0;   ///< own ones
+    Index slots = 0;     ///< of these
+    Index panel = 0;     ///< queries of a panel
+    Index keys = 0;      ///< of a block
+    Index all_keys = 0;  ///< with a g, else 0
+    Index v_head_dim = 0;
+    bool near_zero = true;
+    bool shows_weights = false;
+    bool column_sums = false;
+  };
+  /// Bytes that it takes.
+  static std::int64_t bytes(const Sizes& sizes, int threads);
+
+ protected:
   struct Work {
     Buffer<T> tile;
     typename Scores<T>::Scratch scratch;
     PooledVector<T> factor;
   };
+  /// A tile of the queries of a panel.
+  struct Tile {
+    const Scores<T>& scores;
+    TileRange range;  ///< in these scores
+    Index key;        ///< number of the first one
+    Index panel;      ///< counted from the first own one
+    Index slot;
+    MatrixView<T> view;
+  };
 
-  /// The queries of a panel, counted from the first own one.
+  /// `trimmed`: tiles end where causality and window allow nothing more.
+  KeyBlocks(const Options& options, Index tile_cols, bool trimmed);
+
+  Index panels() const { return panels_; }
+  Index own_queries() const { return queries_.last - queries_.first; }
+  /// The queries of an own panel, counted from the first own one.
   RowRange own_lines(Index panel) const;
-  void start(PooledVector<RunningRows<T>>& panels, bool near_zero) const;
-  template <class Body>
-  void for_panels(int threads, const Body& body) const;
-  template <class Body>
-  void for_tiles(const Scores<T>& scores, RowRange lines, Work& work, const Body& body) const;
 
-  Options options_;
-  Index first_panel_;
-  Index count_;  // of panels
-  RowRange queries_;
-  PooledVector<RunningRows<T>> panels_;
-  PooledVector<RunningRows<T>> again_;  // in the second round
+  /// Called before the first tile of a round; the last one shows weights.
+  virtual void start_round(int round, const Scores<T>& scores) = 0;
+  virtual void add_tile(int round, const Tile& tile, Work& work) = 0;
+  virtual void complete_panel(Index panel, double* row) = 0;
+  /// Fills a tile with weights, and returns null, or what its rows must still be multiplied by.
+  virtual const T* fill_weights(const Tile& tile, Work& work) = 0;
+  /// Whether the output is made of these weights, and not by add_tile.
+  virtual bool gathers_weights() const = 0;
+
+  const Options options_;
   std::optional<Output<T>> output_;
+  PooledVector<double> entropy_;
+
+ private:
+  template <class Body>
+  void for_tiles(Index key, const Scores<T>& scores, int threads, const Body& body) const;
+  void take_values(MatrixView<const T> values);
+  // A softmax has them from its first round.
+  bool sums_entropies() const { return options_.entropies && !options_.col.empty(); }
+
+  RowRange queries_;
+  Index first_panel_;
+  Index panels_;
+  Index tile_cols_;
+  bool trimmed_;
+  int next_round_ = 0;  // to be started
 };
 
 }  // namespace attn

@@ -44,6 +44,13 @@ struct RowPass {
   double hybrid = 1;
 };
 
+/// Whether every g_j but −inf is so close to 0 that exp(−g_j) times exp(s) of scores near zero lies
+/// well inside float32.
+bool is_near_zero(std::span<const double> col);
+
+/// exp(−g_j), 0 for −inf.
+PooledVector<double> key_factors(std::span<const double> col);
+
 /// Whether run_rows can run the pass: there is no g, or scores and g are close enough to 0 for
 /// exp(s) and exp(−g) to be computed separately.
 template <class T>

@@ -33,7 +33,8 @@ class RowRun {
   explicit RowRun(const RowPass<T>& pass)
       : pass_(pass),
         near_zero_(pass.col.empty() ? takes_plain_exponentials(*pass.scores)
-                                    : pass.scores->near_zero()) {
+                                    : pass.scores->near_zero()),
+        key_factor_(key_factors(pass.col)) {
     for (Observer<T>* observer : pass.observers) {
       list_of(*observer).push_back(observer);
       show_empty_ = show_empty_ || observer->wants_empty_tiles();
@@ -43,7 +44,6 @@ class RowRun {
     partition_ = others_.empty() && pass.exponentials == nullptr
                      ? row_tile_partition(rows, cols)
                      : row_pass_partition(rows, cols, sizeof(T));
-    for (const double g : pass.col) key_factor_.push_back(g == minus_infinity ? 0 : std::exp(-g));
   }
 
   void run(int threads) {
@@ -202,12 +202,12 @@ class RowRun {
 
   const RowPass<T>& pass_;
   const bool near_zero_;
+  const PooledVector<double> key_factor_;
   PooledVector<Observer<T>*> by_row_;
   PooledVector<Observer<T>*> entropy_observers_;
   PooledVector<Observer<T>*> others_;
   bool show_empty_ = false;
   Partition partition_;
-  PooledVector<double> key_factor_;
 };
 
 }  // namespace
@@ -218,12 +218,22 @@ bool all_by_row(const PooledVector<Observer<T>*>& observers) {
                      [](const Observer<T>* observer) { return observer->by_row(); });
 }
 
+bool is_near_zero(std::span<const double> col) {
+  return std::all_of(col.begin(), col.end(), [](double g) {
+    return g == minus_infinity || std::abs(g) <= largest_potential;
+  });
+}
+
+PooledVector<double> key_factors(std::span<const double> col) {
+  PooledVector<double> factors(col.size());
+  std::transform(col.begin(), col.end(), factors.begin(),
+                 [](double g) { return g == minus_infinity ? 0 : std::exp(-g); });
+  return factors;
+}
+
 template <class T>
 bool can_run_rows(const RowPass<T>& pass) {
-  return pass.col.empty() ||
-         (pass.scores->near_zero() && std::all_of(pass.col.begin(), pass.col.end(), [](double g) {
-            return g == minus_infinity || std::abs(g) <= largest_potential;
-          }));
+  return pass.col.empty() || (pass.scores->near_zero() && is_near_zero(pass.col));
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
+#include "pass/completed_row.hpp"
 #include "pass/potentials.hpp"
 #include "pass/selected_rows.hpp"
 #include "tensor/infinity.hpp"
@@ -204,18 +205,11 @@ class PanelRunner {
       for (Index i = 0; i < rows; ++i) {
         const auto at = static_cast<std::size_t>(i);
         const Index row = panel.panel.row0 + i;
-        const double log_marginal = marginal(row);
-        const bool empty = workspace.sum[at] == 0 || log_marginal == minus_infinity;
-        double& f = pass_.components[c].row[static_cast<std::size_t>(row)];
-        f = empty ? minus_infinity
-                  : workspace.shift[at] + std::log(workspace.sum[at]) - log_marginal;
-        double& factor = workspace.factor[c * static_cast<std::size_t>(rows) + at];
-        factor = empty
-                     ? 0.0
-                     : pass_.components[c].coefficient * std::exp(log_marginal) / workspace.sum[at];
-        if (pass_.sink == no_sink || empty) continue;
-        f = with_sink(f, pass_.sink);
-        factor = pass_.components[c].coefficient * std::exp(workspace.shift[at] - f);
+        const CompletedRow completed =
+            completed_row(workspace.shift[at], workspace.sum[at], pass_.sink, marginal(row),
+                          pass_.components[c].coefficient);
+        pass_.components[c].row[static_cast<std::size_t>(row)] = completed.f;
+        workspace.factor[c * static_cast<std::size_t>(rows) + at] = completed.factor;
       }
     }
   }

@@ -1,10 +1,10 @@
 #include "stats/observers.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
+#include "pass/entropy_rounding.hpp"
 
 namespace attn {
 
@@ -39,13 +39,9 @@ void RowEntropy<T>::row_entropies(Index first, Index count, const double* entrop
   std::copy_n(entropies, count, this->values_.begin() + first);
 }
 
-// A weight of 1 may be rounded up. A larger excess is an invalid weight and stays visible.
 template <class T>
 void RowEntropy<T>::finish() {
-  constexpr double rounding = 16.0 * std::numeric_limits<T>::epsilon();
-  for (double& entropy : this->values_) {
-    if (entropy < 0 && entropy >= -rounding) entropy = 0;
-  }
+  round_entropies<T>(this->values_);
 }
 
 template class RowObserver<float>;

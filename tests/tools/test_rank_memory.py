@@ -23,6 +23,10 @@ class Memory(RankTest):
         shapes = {"q": (2, queries, width), "k": (2, keys, width), "v": (2, keys, width + 40)}
         return {name: (spread * self.random.normal(size=shape)).astype(kind) for name, shape in shapes.items()}
 
+    def many_queries(self):
+        return {name: self.random.normal(size=(2, length, 64)).astype("f4")
+                for name, length in (("q", 10400), ("k", 1100), ("v", 1100))}
+
     def check(self, place, data, memory, tool, *arguments):
         """A whole head does not fit `memory`; parts have its bits."""
         self.write("in.h5", **data)
@@ -64,8 +68,7 @@ class Memory(RankTest):
             self.check(place, data, "12M" if f64 else "7M", "attn-compute", *arguments)
 
     def test_dnas(self):
-        swapped = {name: self.random.normal(size=(2, length, 64)).astype("f4")
-                   for name, length in (("q", 10400), ("k", 1100), ("v", 1100))}
+        swapped = self.many_queries()
         mask = {"mask": self.random.random(size=(10400, 1)) < 0.9, "sink": np.zeros(2)}
         cases = [
             ({}, []),
@@ -77,6 +80,26 @@ class Memory(RankTest):
         for place, (more, arguments) in enumerate(sample(cases, 2)):
             memory = "18M" if "--precision=f64" in arguments else "10M"
             self.check(place, swapped | more, memory, "attn-compute", "--scheme=dnas", *arguments)
+
+    def test_dnas_with_what_needs_weights(self):
+        """The keys are divided for g, and the queries for the rest."""
+        mask = {"mask": self.random.random(size=(500, 9000)) < 0.5, "sink": np.zeros(2)}
+        mask["mask"][:, 17] = False
+        mask["mask"][3] = False
+        padded = {"key_length": np.array([8000, 1100]), "query_start": np.array([2, 400]),
+                  "gate": self.random.normal(size=(2, 500, 88)).astype("f4")}
+        sink = {"sink": np.array([3, -20], dtype="f4")}
+        cases = [
+            ("8M", {}, ["--emit=out,row_entropy", "--relative-bias=alibi"]),
+            ("8M", self.data(spread=3), [self.ALL]),
+            ("8M", padded, [self.ALL]),
+            ("10M", self.many_queries() | sink, [self.ALL, "--causal=bottom-right"]),
+            ("13M", mask, [self.ALL, "--precision=f64"]),
+            ("8M", self.data(spread=3) | padded, [self.ALL, "--window=8900"]),
+            ("8M", {"bias": 40 * self.random.normal(size=(1, 9000)).astype("f4")}, ["--emit=out,col_sum"]),
+        ]
+        for place, (memory, more, arguments) in enumerate(sample(cases, 3)):
+            self.check(place, self.data() | more, memory, "attn-compute", "--scheme=dnas", *arguments)
 
     def test_query_that_no_key_prefers(self):
         one = {name: self.random.normal(size=(3000, 48)).astype("f4") for name in "qkv"}
@@ -102,7 +125,8 @@ class Memory(RankTest):
 
     def test_statistics(self):
         data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
-        self.check(0, data, "7M", "explain-away-stats", "--scheme=unas")
+        for place, (scheme, memory) in enumerate((("unas", "7M"), ("dnas", "8M"))):
+            self.check(place, data, memory, "explain-away-stats", f"--scheme={scheme}")
 
     def test_bytes(self):
         """MATHEMATICS.md §10, for the mean over the ranks; the first messages are some dozen bytes."""

@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "energy/table.hpp"
 #include "infinity.hpp"
+#include "pass/one_pass.hpp"
 #include "plan/head.hpp"
 #include "random_problem.hpp"
 #include "scheme/scheme.hpp"
@@ -65,16 +68,20 @@ class BlockedProblem {
     if (of.alibi) recipe_.relative = RelativePositions::alibi;
   }
 
-  BlockedResult<T> at_once() const {
+  BlockedResult<T> at_once(Scheme scheme) const {
     const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
     BlockedResult<T> found = room(case_.queries);
     Output<T> output(part.arrays.v, out_of(found));
     ColumnSums<T> sums;
     RowEntropy<T> entropy;
     SchemeOptions options;
+    options.scheme = scheme;
     options.sink = case_.sink;
     const Attention attention =
         attend<T>(part.scores->scores(), options, {&output, &sums, &entropy}, 2);
+    if (scheme == Scheme::dnas) {
+      found.col.assign(attention.potentials.col.begin(), attention.potentials.col.end());
+    }
     found.row.assign(attention.potentials.row.begin(), attention.potentials.row.end());
     found.entropy.assign(entropy.values().begin(), entropy.values().end());
     found.col_sum.assign(sums.values().begin(), sums.values().end());
@@ -96,16 +103,16 @@ class BlockedProblem {
   }
 
   // Every process has the keys of neighbouring slots, and all take the queries by blocks of `step`.
-  BlockedResult<T> in_query_blocks(Index processes, Index step) const {
+  // The processes with complete columns, and g.
+  std::pair<std::vector<QueryBlocks<T>>, std::vector<double>> columns_in_query_blocks(
+      Index processes, Index step, bool sums_rows) const {
     typename QueryBlocks<T>::Options options;
-    options.partition = one_pass_columns_partition(case_.queries, case_.keys, sizeof(T));
+    options.partition = one_pass_columns_partition(case_.queries, case_.keys, sizeof(T), sums_rows);
     options.largest_value = largest_value();
     options.sink = case_.sink;
-    const ScoreBounds bounds =
-        bounds_of_blocks(row_tile_partition(case_.queries, case_.keys), 4096);
+    const ScoreBounds bounds = bounds_of_whole();
     std::vector<QueryBlocks<T>> all;
-    BlockedResult<T> found = room(case_.queries);
-    found.entropy.clear();
+    std::vector<double> g;
     for (Index p = 0; p < processes; ++p) {
       options.first_slot = p * options.partition.slots / processes;
       options.last_slot = (p + 1) * options.partition.slots / processes;
@@ -118,8 +125,17 @@ class BlockedProblem {
       }
       std::vector<double> col(static_cast<std::size_t>(own.own_keys().last - own.own_keys().first));
       own.complete_columns(col);
-      found.col.insert(found.col.end(), col.begin(), col.end());
+      g.insert(g.end(), col.begin(), col.end());
     }
+    return {std::move(all), std::move(g)};
+  }
+
+  BlockedResult<T> in_query_blocks(Index processes, Index step) const {
+    BlockedResult<T> found = room(case_.queries);
+    found.entropy.clear();
+    std::vector<QueryBlocks<T>> all;
+    std::tie(all, found.col) = columns_in_query_blocks(processes, step, true);
+    const ScoreBounds bounds = bounds_of_whole();
     for (Index row = 0; row < case_.queries; row += step) {
       const Index rows = std::min(step, case_.queries - row);
       // Each process has sums of its own, which go from one to the next.
@@ -153,36 +169,28 @@ class BlockedProblem {
   }
 
   // Every process has neighbouring slots, and blocks of `step` keys.
-  BlockedResult<T> in_blocks(Index processes, Index step) const {
-    const Partition partition = row_pass_partition(case_.queries, case_.keys, sizeof(T));
+  BlockedResult<T> in_key_blocks(Scheme scheme, Index processes, Index step) const {
     BlockedResult<T> all;
     all.col_sum.assign(static_cast<std::size_t>(case_.keys), 0.0);
-    const ScoreBounds bounds = bounds_of_blocks(partition, step);
+    typename KeyBlocks<T>::Options options;
+    options.partition = row_pass_partition(case_.queries, case_.keys, sizeof(T));
+    if (scheme == Scheme::dnas) {
+      auto columns = columns_in_query_blocks(processes, step, false);
+      all.col = std::move(columns.second);
+      options.col = all.col;
+      options.near_zero = columns.first.front().column_rounds() == 1 && is_near_zero(all.col);
+    }
+    if (!options.near_zero) {
+      options.partition = partition_of(Order::row_panels, case_.queries, case_.keys, sizeof(T));
+    }
+    options.largest_value = largest_value();
+    options.entropies = true;
+    options.column_sums = true;
+    options.sink = case_.sink;
     for (Index p = 0; p < processes; ++p) {
-      typename KeyBlocks<T>::Options options;
-      options.partition = partition;
-      options.first_slot = p * partition.slots / processes;
-      options.last_slot = (p + 1) * partition.slots / processes;
-      const RowRange own = KeyBlocks<T>(options).queries();
-      BlockedResult<T> found = room(own.last - own.first);
-      options.out = out_of(found);
-      options.largest_value = largest_value();
-      options.entropies = true;
-      options.sink = case_.sink;
-      KeyBlocks<T> blocks(options);
-      each_block(own, step, bounds, [&](const Part& part) {
-        blocks.add(part.scores->scores(), part.arrays.v, 1 + static_cast<int>(p % 2));
-      });
-      blocks.complete(found.row, found.entropy);
-      std::replace(found.row.begin(), found.row.end(), -infinity, of_nothing());
-      each_block(own, step, bounds, [&](const Part& part) {
-        const Buffer<double> sums = blocks.column_sums(part.scores->scores(), 2);
-        double* const total = all.col_sum.data() + part.range.col0;
-        for (Index n = 0; n < sums.size(); ++n) total[n % part.range.cols] += sums[n];
-      });
-      all.out.insert(all.out.end(), found.out.begin(), found.out.end());
-      all.row.insert(all.row.end(), found.row.begin(), found.row.end());
-      all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
+      options.first_slot = p * options.partition.slots / processes;
+      options.last_slot = (p + 1) * options.partition.slots / processes;
+      add_in_key_blocks(options, step, 1 + static_cast<int>(p % 2), all);
     }
     return all;
   }
@@ -228,6 +236,34 @@ class BlockedProblem {
     std::optional<HeadScores<T>> scores;
   };
 
+  void add_in_key_blocks(typename KeyBlocks<T>::Options options, Index step, int threads,
+                         BlockedResult<T>& all) const {
+    const RowRange own{options.partition.first_line(options.first_slot),
+                       options.partition.first_line(options.last_slot)};
+    BlockedResult<T> found = room(own.last - own.first);
+    options.out = out_of(found);
+    const auto blocks = KeyBlocks<T>::make(options);
+    const ScoreBounds bounds = bounds_of_whole();
+    for (int round = 0; round < blocks->rounds(); ++round) {
+      each_block(own, step, bounds, [&](const Part& part) {
+        blocks->add(round, part.range.col0, part.scores->scores(), part.arrays.v, threads);
+      });
+    }
+    blocks->complete(found.row);
+    std::replace(found.row.begin(), found.row.end(), -infinity, case_.sink);
+    CHECK(blocks->shows_weights());
+    each_block(own, step, bounds, [&](const Part& part) {
+      const Buffer<double> sums =
+          blocks->show(part.range.col0, part.scores->scores(), part.arrays.v, threads);
+      double* const total = all.col_sum.data() + part.range.col0;
+      for (Index n = 0; n < sums.size(); ++n) total[n % part.range.cols] += sums[n];
+    });
+    blocks->finish(found.entropy);
+    all.out.insert(all.out.end(), found.out.begin(), found.out.end());
+    all.row.insert(all.row.end(), found.row.begin(), found.row.end());
+    all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
+  }
+
   template <class Body>
   void each_block(RowRange own, Index step, const std::optional<ScoreBounds>& bounds,
                   const Body& body) const {
@@ -236,9 +272,6 @@ class BlockedProblem {
       body(Part(*this, {own.first, own.last - own.first, col, cols}, bounds));
     }
   }
-
-  // attend leaves the sink to queries with nothing else.
-  double of_nothing() const { return case_.sink; }
 
   Part part_of(const QueryBlocks<T>& blocks, Index row, Index step,
                const ScoreBounds& bounds) const {
@@ -253,10 +286,12 @@ class BlockedProblem {
                                       [](T a, T b) { return std::abs(a) < std::abs(b); }));
   }
 
-  ScoreBounds bounds_of_blocks(const Partition& partition, Index step) const {
+  // Joined from those of parts.
+  ScoreBounds bounds_of_whole() const {
+    const Partition partition = row_tile_partition(case_.queries, case_.keys);
     ScoreBounds bounds;
     for (Index p = 0; p < partition.panels; ++p) {
-      each_block(partition.lines(p), step, std::nullopt,
+      each_block(partition.lines(p), 256, std::nullopt,
                  [&](const Part& part) { bounds = bounds.joined(part.scores->scores().bounds()); });
     }
     return bounds;
@@ -289,16 +324,20 @@ class BlockedProblem {
 template <class T>
 void check_blocks(const BlockedShape& of, Random& random) {
   const BlockedProblem<T> problem(of, random);
-  const BlockedResult<T> want = problem.at_once();
-  for (const Index processes : {1, 2, 5}) {
-    for (const Index step : {256, 512, 4096}) {
-      CAPTURE(processes);
-      CAPTURE(step);
-      const BlockedResult<T> got = problem.in_blocks(processes, step);
-      CHECK(got.out == want.out);
-      CHECK(got.row == want.row);
-      CHECK(got.entropy == want.entropy);
-      CHECK(got.col_sum == want.col_sum);
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+    const BlockedResult<T> want = problem.at_once(scheme);
+    for (const Index processes : {1, 2, 5}) {
+      for (const Index step : {512, 1024, 4096}) {
+        CAPTURE(static_cast<int>(scheme));
+        CAPTURE(processes);
+        CAPTURE(step);
+        const BlockedResult<T> got = problem.in_key_blocks(scheme, processes, step);
+        CHECK(got.col == want.col);
+        CHECK(got.row == want.row);
+        CHECK(got.out == want.out);
+        CHECK(got.entropy == want.entropy);
+        CHECK(got.col_sum == want.col_sum);
+      }
     }
   }
 }
@@ -309,7 +348,7 @@ TEST_CASE_TEMPLATE("keys in blocks have the bits of all at once", T, float, doub
   Random random(301);
   for (const double spread : {0.5, 4.0}) {
     CAPTURE(spread);
-    check_blocks<T>({.spread = spread}, random);
+    check_blocks<T>({.keys = 1300, .spread = spread}, random);
     check_blocks<T>({.queries = 241, .keys = 1, .spread = spread}, random);
     check_blocks<T>({.queries = 7, .keys = 900, .spread = spread, .values = 1e9}, random);
     check_blocks<T>({.queries = 289, .keys = 513, .spread = spread, .values = 1e9}, random);

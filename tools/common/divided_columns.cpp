@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "common/block_plan.hpp"
-#include "kernel/packed.hpp"
 #include "plan/output_gate.hpp"
 #include "tensor/infinity.hpp"
 
@@ -13,55 +12,16 @@ namespace attn::tools {
 
 template <class T>
 std::optional<DividedHead> DividedColumns<T>::run(const ShowRows<T>& show) {
-  const RowRange own = this->lines(this->ranks_.own());
-  this->look(blocks_of(own));
-  complete_columns();
+  this->find_columns();
   Potentials& potentials = this->found_.attention.potentials;
   potentials.row.assign(static_cast<std::size_t>(this->whole_.queries()), minus_infinity);
-  for (const TileRange& pairs : blocks_of(blocks_->keys())) {
+  for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys())) {
     if (!complete_rows(pairs, show)) return std::nullopt;
   }
   // A query with nothing allowed attends to the sink alone.
   std::replace(potentials.row.begin(), potentials.row.end(), minus_infinity,
                this->input_.sink_of(this->problem_));
   return std::move(this->found_);
-}
-
-// In the order of the queries. None is so short that its products would take another path.
-template <class T>
-std::vector<TileRange> DividedColumns<T>::blocks_of(RowRange keys) const {
-  std::vector<TileRange> blocks;
-  const Index queries = this->whole_.queries();
-  for (Index row = 0; row < queries; row += blocks.back().rows) {
-    const Index left = queries - row;
-    const bool last = !kernel::worth_packing(left - this->plan_.block);
-    blocks.push_back({row, last ? left : this->plan_.block, keys.first, keys.last - keys.first});
-  }
-  return blocks;
-}
-
-template <class T>
-void DividedColumns<T>::complete_columns() {
-  typename QueryBlocks<T>::Options options;
-  options.partition = this->partition_;
-  options.first_slot = this->first_slot(this->ranks_.own());
-  options.last_slot = this->last_slot(this->ranks_.own());
-  options.largest_value = this->largest_value_;
-  options.sink = this->input_.sink_of(this->problem_);
-  blocks_.emplace(options);
-  for (int round = 0; round < blocks_->column_rounds(); ++round) {
-    for (const TileRange& pairs : blocks_of(blocks_->keys())) {
-      this->with_part(pairs, [&](const Head<T>& part) {
-        blocks_->add(round, part.scores(this->wants_.scheme), this->plan_.threads);
-      });
-    }
-    blocks_->end_round(round);
-  }
-  PooledVector<double>& col = this->found_.attention.potentials.col;
-  col.assign(static_cast<std::size_t>(this->whole_.keys()), minus_infinity);
-  blocks_->complete_columns(
-      std::span(col).subspan(static_cast<std::size_t>(blocks_->own_keys().first)));
-  this->complete_lines(col);
 }
 
 template <class T>
@@ -71,14 +31,14 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
   const MatrixView<T> out(this->wants_.out ? rows.data() : nullptr, pairs.rows, width);
   typename QueryBlocks<T>::Sums sums(pairs.rows, out);
   this->with_part(pairs, [&](const Head<T>& part) {
-    blocks_->gather(part.scores(this->wants_.scheme), part.v(), sums, this->plan_.threads);
+    this->columns_->gather(part.scores(this->wants_.scheme), part.v(), sums, this->plan_.threads);
   });
   this->add_up([&](const kernel::RankShare::Visit& visit) { sums.visit(visit); },
-               [&] { blocks_->add(sums); });
+               [&] { this->columns_->add(sums); });
   Attention& attention = this->found_.attention;
   const auto first = static_cast<std::size_t>(pairs.row0);
   for (const Index i :
-       blocks_->complete_rows(sums, std::span(attention.potentials.row).subspan(first))) {
+       this->columns_->complete_rows(sums, std::span(attention.potentials.row).subspan(first))) {
     if (attention.allowed.keys_of_query[first + static_cast<std::size_t>(i)] == 0) continue;
     require_whole(pairs.row0 + i);
     return false;

@@ -1,7 +1,7 @@
 #include "common/divided_head.hpp"
 
 #include "common/divided_columns.hpp"
-#include "common/divided_softmax.hpp"
+#include "common/divided_rows.hpp"
 
 namespace attn::tools {
 
@@ -17,10 +17,10 @@ std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShowRow
     seconds_ += run.seconds();
     return found;
   };
-  if (wants_.scheme == Scheme::dnas) {
+  if (divided_steps(wants_).back() == DividedStep::columns) {
     return find(DividedColumns<T>(input_, wants_, plan_, reader_, problem));
   }
-  return find(DividedSoftmax<T>(input_, wants_, plan_, reader_, problem));
+  return find(DividedRows<T>(input_, wants_, plan_, reader_, problem));
 }
 
 template class HeadDivision<float>;

@@ -47,8 +47,8 @@ struct Part {
   Index panel = 0;  // lines of a panel
 };
 
-Part largest_part(const AttentionInput& input, const DividedWants& wants, std::size_t element_size,
-                  Index ranks) {
+Part largest_part(const AttentionInput& input, const DividedWants& wants, DividedStep step,
+                  std::size_t element_size, Index ranks) {
   const ScoreRecipe recipe = input.recipe(wants.scheme);
   Part most;
   const OwnPart* last = nullptr;
@@ -59,7 +59,8 @@ Part largest_part(const AttentionInput& input, const DividedWants& wants, std::s
                        last->keys() == part.keys() && last->offset == part.offset;
     last = &part;
     if (known) continue;
-    const Partition partition = divided_partition(wants, part.queries(), part.keys(), element_size);
+    const Partition partition =
+        divided_partition(wants, step, part.queries(), part.keys(), element_size);
     const BandRule rule{recipe.causal, recipe.window, part.offset};
     Index first = 0;
     for (const Index end : cut_slots(partition, rule, ranks)) {
@@ -72,13 +73,76 @@ Part largest_part(const AttentionInput& input, const DividedWants& wants, std::s
   return most;
 }
 
+// q and out of a query, or k and v of a key.
+std::int64_t line_bytes(const AttentionInput& input, std::size_t element_size) {
+  return (input.depth + input.v_head_dim) * static_cast<std::int64_t>(element_size);
+}
+
+bool sees_weights(const DividedWants& wants) { return wants.col_sum || wants.row_entropy; }
+
+// What a line of a block takes.
+std::int64_t block_line_bytes(const AttentionInput& input, const DividedWants& wants,
+                              const Part& most, std::size_t element_size) {
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  const std::int64_t line = line_bytes(input, element_size);
+  const bool sums_rows = divided_steps(wants).back() == DividedStep::columns;
+  return std::max(number, sums_rows ? (1 + most.slots) * (number + line) : line);
+}
+
+// What a rank takes in one step.
+template <class T>
+std::int64_t step_bytes(const AttentionInput& input, const DividedWants& wants,
+                        const DividedPlan& plan, DividedStep step, const Part& most) {
+  const bool by_key = step == DividedStep::columns;
+  EnergySizes sizes = input.sizes();
+  sizes.queries = by_key ? plan.block : most.lines;
+  sizes.keys = by_key ? most.lines : plan.block;
+  const std::int64_t energy =
+      input.q ? input.recipe(wants.scheme).energy->bytes(sizes, sizeof(T)) : 0;
+  // A block, and the next while it is read.
+  const std::int64_t read = (most.lines + 2 * plan.block) * line_bytes(input, sizeof(T));
+  if (!by_key) {
+    const bool softmax = is_softmax(wants.scheme);
+    const typename KeyBlocks<T>::Sizes of_blocks{
+        .queries = most.lines,
+        .slots = most.slots,
+        .panel = most.panel,
+        .keys = plan.block,
+        .all_keys = softmax ? 0 : input.keys,
+        .v_head_dim = input.v_head_dim,
+        .near_zero = step == DividedStep::rows,
+        .shows_weights = softmax ? wants.col_sum : sees_weights(wants),
+        .column_sums = wants.col_sum};
+    return read + energy + KeyBlocks<T>::bytes(of_blocks, plan.threads);
+  }
+  // For g alone there are no sums by query.
+  const bool sums_rows = !sees_weights(wants);
+  return read + energy +
+         QueryBlocks<T>::bytes(plan.block, most.lines, sums_rows ? most.slots : 0, most.panel,
+                               sums_rows ? input.v_head_dim : 0, plan.threads);
+}
+
 }  // namespace
 
-Partition divided_partition(const DividedWants& wants, Index queries, Index keys,
+std::vector<DividedStep> divided_steps(const DividedWants& wants) {
+  if (is_softmax(wants.scheme)) return {DividedStep::rows};
+  if (!sees_weights(wants)) return {DividedStep::columns};
+  return {DividedStep::columns, DividedStep::rows, DividedStep::far_rows};
+}
+
+Partition divided_partition(const DividedWants& wants, DividedStep step, Index queries, Index keys,
                             std::size_t element_size) {
-  if (wants.scheme == Scheme::dnas) return one_pass_columns_partition(queries, keys, element_size);
-  return wants.col_sum ? row_pass_partition(queries, keys, element_size)
-                       : row_tile_partition(queries, keys);
+  switch (step) {
+    case DividedStep::columns:
+      return one_pass_columns_partition(queries, keys, element_size, !sees_weights(wants));
+    case DividedStep::far_rows:
+      return partition_of(Order::row_panels, queries, keys, element_size);
+    case DividedStep::rows:
+      break;
+  }
+  return is_softmax(wants.scheme) && !wants.col_sum
+             ? row_tile_partition(queries, keys)
+             : row_pass_partition(queries, keys, element_size);
 }
 
 std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, Index ranks) {
@@ -113,47 +177,40 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
                                         int threads, std::int64_t memory) {
   const kernel::Ranks* const ranks = kernel::Ranks::current();
   if (ranks == nullptr || ranks->count() < 2 || !has_divided_scores(input, wants.scheme)) return {};
-  const bool by_key = wants.scheme == Scheme::dnas;
-  if (by_key && (wants.col_sum || wants.row_entropy)) return {};
-  const Index lines = by_key ? input.keys : input.queries;
-  if (lines < fewest_lines * ranks->count()) return {};
+  const std::vector<DividedStep> steps = divided_steps(wants);
+  const bool by_key = steps.front() == DividedStep::columns;
+  if ((by_key ? input.keys : input.queries) < fewest_lines * ranks->count()) return {};
+  std::vector<Part> most;
+  for (const DividedStep step : steps) {
+    most.push_back(largest_part(input, wants, step, element_size, ranks->count()));
+  }
   DividedPlan plan;
   plan.memory = memory;
   plan.whole_bytes = least_bytes(input, element_size, needs, 1);
-  const Index length = by_key ? input.queries : input.keys;
-  const Part most = largest_part(input, wants, element_size, ranks->count());
-  const auto element = static_cast<std::int64_t>(element_size);
-  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  // q and out of a query, or k and v of a key.
-  const std::int64_t line_bytes = (input.depth + input.v_head_dim) * element;
-  const std::int64_t in_block =
-      std::max(number, by_key ? (1 + most.slots) * (number + line_bytes) : line_bytes);
   plan.threads = threads;
   plan.dense_limit = memory / 8;
-  plan.block = std::min(block_bytes, memory / block_part) / in_block / block_step * block_step;
+  plan.block = std::min(block_bytes, memory / block_part) /
+               block_line_bytes(input, wants, most.front(), element_size) / block_step * block_step;
   // A softmax is as fast in parts (lib/mpi/README.md); dnas would make scores again for nothing.
   const bool fits = least_bytes(input, element_size, needs, threads) <= memory;
-  if (fits && (by_key || length <= plan.block)) return {};
+  if (fits && (by_key || input.keys <= plan.block)) return {};
+  const Index length =
+      std::max(by_key ? input.queries : 0, steps.back() == DividedStep::columns ? 0 : input.keys);
   const Index all = (length + block_step - 1) / block_step * block_step;
   plan.block = std::clamp(plan.block, block_step, std::max(block_step, all));
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
 
   const auto bytes = [&] {
-    EnergySizes sizes = input.sizes();
-    sizes.queries = by_key ? plan.block : most.lines;
-    sizes.keys = by_key ? most.lines : plan.block;
-    const std::int64_t energy =
-        input.q ? input.recipe(wants.scheme).energy->bytes(sizes, element_size) : 0;
-    const bool f64 = element_size == sizeof(double);
-    const std::int64_t work =
-        by_key ? (f64 ? QueryBlocks<double>::bytes : QueryBlocks<float>::bytes)(
-                     plan.block, most.lines, most.slots, most.panel, input.v_head_dim, plan.threads)
-               : (f64 ? KeyBlocks<double>::bytes : KeyBlocks<float>::bytes)(
-                     most.lines, plan.block, most.slots, input.v_head_dim, wants.col_sum,
-                     plan.threads);
-    // A block, the next while it is read, and a piece of the output of another rank.
-    return most.lines * line_bytes + 2 * plan.block * line_bytes + divided_piece_bytes + energy +
-           work + line_numbers * (input.queries + input.keys) * number +
+    std::int64_t of_steps = 0;
+    for (std::size_t n = 0; n < steps.size(); ++n) {
+      of_steps =
+          std::max(of_steps, (element_size == sizeof(double)
+                                  ? step_bytes<double>
+                                  : step_bytes<float>)(input, wants, plan, steps[n], most[n]));
+    }
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    // With a piece of the output of another rank.
+    return of_steps + divided_piece_bytes + line_numbers * (input.queries + input.keys) * number +
            input.matrix_bytes(element_size, plan.dense_limit);
   };
   if (bytes() > memory) plan.dense_limit = 0;

@@ -11,7 +11,8 @@
 /// Ranks that divide the memory of long heads. Under a softmax each rank has neighbouring queries
 /// and their output, and reads all keys and values by blocks, in the order of the keys. Under dnas
 /// each has neighbouring keys and values, and reads all queries by blocks; the sums of a block go
-/// from rank to rank. Results have the bits of a head computed at once.
+/// from rank to rank. With column sums or entropies that is so for g alone, and the rest is as
+/// under a softmax. Results have the bits of a head computed at once.
 namespace attn::tools {
 
 /// What is wanted of each head. The potentials are found in any case.
@@ -22,9 +23,19 @@ struct DividedWants {
   bool row_entropy = false;
 };
 
+/// What ranks do one after the other, each of which cuts a head in another way.
+enum class DividedStep {
+  columns,   ///< keys: g of dnas, and without others all the rest
+  rows,      ///< queries: rows as run_rows completes them
+  far_rows,  ///< or, if scores or g are not near zero, as a pass by panels does
+};
+
+/// The steps that may be taken: `far_rows` instead of `rows`.
+std::vector<DividedStep> divided_steps(const DividedWants& wants);
+
 /// How ranks divide the heads of an input.
 struct DividedPlan {
-  Index block = 0;  ///< keys at a time, under dnas queries
+  Index block = 0;  ///< keys or queries at a time
   int threads = 1;
   std::int64_t dense_limit = 0;  ///< see HeadReader
   std::int64_t bytes = 0;        ///< the expected use of memory by one rank
@@ -36,8 +47,8 @@ struct DividedPlan {
 /// - this process is a rank;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
-/// - there is a softmax, or dnas without column sums and entropies;
-/// - there are at least 96 lines for each rank;
+/// - there is a softmax, or dnas;
+/// - there are at least 96 queries, or under dnas keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
 ///   fit one block of up to 16 MiB; and if it fits with one thread, a part does as well.
 /// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`
@@ -50,7 +61,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
 inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;
 
 /// The partition of a head, of which each rank has neighbouring slots.
-Partition divided_partition(const DividedWants& wants, Index queries, Index keys,
+Partition divided_partition(const DividedWants& wants, DividedStep step, Index queries, Index keys,
                             std::size_t element_size);
 
 /// By rank, one past its last slot: ranks get about the same number of allowed pairs, and at least

@@ -10,6 +10,7 @@
 
 #include "common/divided_head.hpp"
 #include "kernel/few_rows.hpp"
+#include "kernel/packed.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
 
@@ -28,17 +29,22 @@ class DividedRun {
         whole_(input.part(problem)),
         ranks_(*kernel::Ranks::current()),
         alone_(nullptr),
-        partition_(divided_partition(wants, whole_.queries(), whole_.keys(), sizeof(T))),
         reader_(reader),
         share_(ranks_.count(), &ranks_) {
-    const ScoreRecipe recipe = input.recipe(wants.scheme);
-    slot_ends_ =
-        cut_slots(partition_, {recipe.causal, recipe.window, whole_.offset}, ranks_.count());
+    cut(divided_steps(wants).front());
   }
 
   double seconds() const { return seconds_; }
 
  protected:
+  /// Ranks have the slots of this step from now on.
+  void cut(DividedStep step) {
+    partition_ = divided_partition(wants_, step, whole_.queries(), whole_.keys(), sizeof(T));
+    const ScoreRecipe recipe = input_.recipe(wants_.scheme);
+    slot_ends_ =
+        cut_slots(partition_, {recipe.causal, recipe.window, whole_.offset}, ranks_.count());
+  }
+
   Index first_slot(int rank) const {
     return rank == 0 ? 0 : slot_ends_[static_cast<std::size_t>(rank - 1)];
   }
@@ -47,6 +53,29 @@ class DividedRun {
   /// The lines of a rank, queries or keys, that follow from its slots.
   RowRange lines(int rank) const {
     return {partition_.first_line(first_slot(rank)), partition_.first_line(last_slot(rank))};
+  }
+
+  /// In the order of the keys.
+  std::vector<TileRange> blocks_of_keys(RowRange queries) const {
+    std::vector<TileRange> blocks;
+    const Index keys = whole_.keys();
+    for (Index key = 0; key < keys; key += plan_.block) {
+      blocks.push_back(
+          {queries.first, queries.last - queries.first, key, std::min(plan_.block, keys - key)});
+    }
+    return blocks;
+  }
+
+  /// In the order of the queries. None is so short that its products would take another path.
+  std::vector<TileRange> blocks_of_queries(RowRange keys) const {
+    std::vector<TileRange> blocks;
+    const Index queries = whole_.queries();
+    for (Index row = 0; row < queries; row += blocks.back().rows) {
+      const Index left = queries - row;
+      const bool last = !kernel::worth_packing(left - plan_.block);
+      blocks.push_back({row, last ? left : plan_.block, keys.first, keys.last - keys.first});
+    }
+    return blocks;
   }
 
   /// Calls body(part), the head that these pairs make; does nothing without pairs.
@@ -109,7 +138,8 @@ class DividedRun {
   const OwnPart whole_;
   kernel::Ranks& ranks_;
   const kernel::Ranks::Use alone_;  ///< the loops of the library are those of this rank alone
-  const Partition partition_;
+  HeadReader<T>& reader_;
+  Partition partition_;
   T largest_value_ = 0;
   DividedHead found_;
 
@@ -155,7 +185,6 @@ class DividedRun {
     return totals;
   }
 
-  HeadReader<T>& reader_;
   const kernel::RankShare share_;
   std::vector<Index> slot_ends_;
   std::optional<ScoreBounds> bounds_;  // of the whole head, once they are known

@@ -93,6 +93,9 @@ class HeadReader {
   std::shared_ptr<Head<T>> read(Index problem, const TileRange& pairs,
                                 const std::optional<ScoreBounds>& bounds);
 
+  /// Drops the keys and values read last, so that others can have their memory.
+  void forget_keys() { last_k_ = last_v_ = nullptr; }
+
  private:
   using Last = std::shared_ptr<Block<T>>;
   Last block(const Operand& operand, Index problem, RowRange rows, Last& last);

@@ -274,7 +274,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   return result;
 }
 
-// The one softmax that ranks find of each head when they divide its memory.
+// The one scheme that ranks find of each head when they divide its memory.
 std::optional<DividedWants> divided_wants(const ColumnTask& task) {
   if (task.points.size() > 1 || task.options().schemes.size() > 1) return std::nullopt;
   const std::optional<Scheme> scheme = scheme_of(task.options().schemes.front());
@@ -291,7 +291,7 @@ double gather_divided(const ColumnTask& task, const DividedWants& wants, const D
   HeadDivision<T> division(input, wants, plan);
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
-    // A softmax is never left to be computed whole.
+    // Not left to be computed whole, as weights are seen.
     DividedHead head = division.compute(problem, {}).value();
     look(head.least_bias);
     const AllowedCounts& allowed = head.attention.allowed;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "pass/key_blocks.hpp"
+
+namespace attn {
+
+/// KeyBlocks with the bits of run (pass.hpp), where a panel completes rows for a given g.
+template <class T>
+class PassBlocks final : public KeyBlocks<T> {
+ public:
+  using typename KeyBlocks<T>::Options;
+  explicit PassBlocks(const Options& options);
+
+  int rounds() const override { return 2; }  ///< for the maxima and for the sums
+  bool shows_weights() const override;
+
+ private:
+  using typename KeyBlocks<T>::Tile;
+  using typename KeyBlocks<T>::Work;
+  void start_round(int round, const Scores<T>& scores) override;
+  void add_tile(int round, const Tile& tile, Work& work) override;
+  void complete_panel(Index panel, double* row) override;
+  const T* fill_weights(const Tile& tile, Work& work) override;
+  bool gathers_weights() const override { return true; }
+
+  PooledVector<double> col_;  // g of all keys, as subtracted
+  // Of the own queries.
+  PooledVector<double> shift_;   // max_j(s_ij − g_j)
+  PooledVector<double> sum_;     // Σ_j exp((s_ij − g_j) − shift_i)
+  PooledVector<double> factor_;  // makes weights of these exponentials
+};
+
+}  // namespace attn

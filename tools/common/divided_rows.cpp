@@ -1,0 +1,159 @@
+#include "common/divided_rows.hpp"
+
+#include <utility>
+
+#include "pass/one_pass.hpp"
+#include "plan/output_gate.hpp"
+#include "tensor/infinity.hpp"
+
+namespace attn::tools {
+
+template <class T>
+DividedHead DividedRows<T>::run(const ShowRows<T>& show) {
+  const bool near_zero = begin();
+  blocks_ = KeyBlocks<T>::make(options(near_zero));
+  complete_rows();
+  if (blocks_->shows_weights()) show_weights();
+  finish();
+  if (this->wants_.out) gather_rows(show);
+  return std::move(this->found_);
+}
+
+// Finds g if there is one. Returns false if exponentials of scores and of g cannot be taken alone.
+template <class T>
+bool DividedRows<T>::begin() {
+  if (divided_steps(this->wants_).front() != DividedStep::columns) {
+    this->look(this->blocks_of_keys(this->lines(this->ranks_.own())));
+    for (const Index of_key : this->found_.attention.allowed.queries_of_key) {
+      this->found_.attention.potentials.col.push_back(of_key == 0 ? minus_infinity : 0.0);
+    }
+    return true;
+  }
+  this->find_columns();
+  bool near_zero = is_near_zero(this->found_.attention.potentials.col);
+  // Ranks without keys have seen no scores.
+  const RowRange keys = this->columns_->own_keys();
+  const char far = keys.first<keys.last&& this->columns_->column_rounds()> 1 ? 1 : 0;
+  for (const char of_rank : kernel::gathered(this->ranks_, far)) {
+    near_zero = near_zero && of_rank == 0;
+  }
+  this->columns_.reset();
+  this->reader_.forget_keys();
+  this->cut(near_zero ? DividedStep::rows : DividedStep::far_rows);
+  return near_zero;
+}
+
+template <class T>
+typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
+  typename KeyBlocks<T>::Options options;
+  options.partition = this->partition_;
+  options.first_slot = this->first_slot(this->ranks_.own());
+  options.last_slot = this->last_slot(this->ranks_.own());
+  if (!is_softmax(this->wants_.scheme)) options.col = this->found_.attention.potentials.col;
+  options.near_zero = near_zero;
+  options.column_sums = this->wants_.col_sum;
+  options.entropies = this->wants_.row_entropy;
+  options.sink = this->input_.sink_of(this->problem_);
+  options.largest_value = this->largest_value_;
+  if (!this->wants_.out) return options;
+  const RowRange own = this->lines(this->ranks_.own());
+  const Index rows = own.last - own.first;
+  out_ = Buffer<T>(rows * this->input_.v_head_dim);
+  std::fill(out_.begin(), out_.end(), T{0});
+  options.out = {out_.data(), rows, this->input_.v_head_dim};
+  return options;
+}
+
+template <class T>
+void DividedRows<T>::complete_rows() {
+  for (int round = 0; round < blocks_->rounds(); ++round) {
+    for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries())) {
+      this->with_part(pairs, [&](const Head<T>& part) {
+        blocks_->add(round, pairs.col0, part.scores(this->wants_.scheme), part.v(),
+                     this->plan_.threads);
+      });
+    }
+  }
+  PooledVector<double>& row = this->found_.attention.potentials.row;
+  row.assign(static_cast<std::size_t>(this->whole_.queries()), minus_infinity);
+  blocks_->complete(std::span(row).subspan(static_cast<std::size_t>(blocks_->queries().first)));
+  this->complete_lines(row);
+  // A query with nothing allowed attends to the sink alone.
+  std::replace(row.begin(), row.end(), minus_infinity, this->input_.sink_of(this->problem_));
+}
+
+template <class T>
+void DividedRows<T>::show_weights() {
+  std::vector<double>& all = this->found_.col_sum;
+  if (this->wants_.col_sum) all.assign(static_cast<std::size_t>(this->whole_.keys()), 0.0);
+  for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries())) {
+    Buffer<double> of_slots;
+    this->with_part(pairs, [&](const Head<T>& part) {
+      of_slots = blocks_->show(pairs.col0, part.scores(this->wants_.scheme), part.v(),
+                               this->plan_.threads);
+    });
+    if (!this->wants_.col_sum) continue;
+    const auto sums = std::span(all).subspan(static_cast<std::size_t>(pairs.col0),
+                                             static_cast<std::size_t>(pairs.cols));
+    this->add_up(
+        [&](const kernel::RankShare::Visit& visit) { visit(std::as_writable_bytes(sums)); },
+        [&] {
+          for (Index n = 0; n < of_slots.size(); ++n) {
+            sums[static_cast<std::size_t>(n % pairs.cols)] += of_slots[n];
+          }
+        });
+  }
+}
+
+template <class T>
+void DividedRows<T>::finish() {
+  const RowRange own = blocks_->queries();
+  std::vector<double>& entropy = this->found_.row_entropy;
+  if (this->wants_.row_entropy) {
+    entropy.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
+  }
+  blocks_->finish(entropy.empty()
+                      ? std::span<double>()
+                      : std::span(entropy).subspan(static_cast<std::size_t>(own.first)));
+  if (!entropy.empty()) this->complete_lines(std::span<double>(entropy));
+  if (!this->wants_.out || !this->input_.gate) return;
+  const Index rows = own.last - own.first;
+  this->with_part({own.first, rows, 0, std::min(this->plan_.block, this->whole_.keys())},
+                  [&](const Head<T>& part) {
+                    apply_gate<T>(*part.arrays().gate,
+                                  MatrixView<T>(out_.data(), rows, this->input_.v_head_dim));
+                  });
+}
+
+// Rank 0 takes the rows of the others in their order.
+template <class T>
+void DividedRows<T>::gather_rows(const ShowRows<T>& show) {
+  kernel::Ranks& ranks = this->ranks_;
+  const Index width = this->input_.v_head_dim;
+  const Index row_bytes = std::max<Index>(1, width * static_cast<Index>(sizeof(T)));
+  const Index at_once = std::max<Index>(1, divided_piece_bytes / row_bytes);
+  Buffer<T> of_other;
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    const RowRange queries = this->lines(rank);
+    const bool own = rank == ranks.own();
+    for (Index first = queries.first; first < queries.last; first += at_once) {
+      const Index count = std::min(at_once, queries.last - first);
+      if (!own && ranks.own() > 0) continue;
+      if (!own) of_other.reserve(count * width);
+      T* const rows = own ? out_.data() + (first - queries.first) * width : of_other.data();
+      const auto bytes =
+          std::as_writable_bytes(std::span(rows, static_cast<std::size_t>(count * width)));
+      if (!own) ranks.receive(rank, bytes);
+      if (ranks.own() > 0) {
+        ranks.send(0, bytes);
+      } else {
+        show(first, count, rows);
+      }
+    }
+  }
+}
+
+template class DividedRows<float>;
+template class DividedRows<double>;
+
+}  // namespace attn::tools

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "common/divided_potential.hpp"
+#include "pass/key_blocks.hpp"
+
+namespace attn::tools {
+
+/// A head with the queries of the own slots and blocks of keys: under a softmax, and under dnas
+/// where g is known and weights must be seen.
+template <class T>
+class DividedRows : public DividedPotential<T> {
+ public:
+  using DividedPotential<T>::DividedPotential;
+
+  DividedHead run(const ShowRows<T>& show);
+
+ private:
+  bool begin();
+  typename KeyBlocks<T>::Options options(bool near_zero);
+  void complete_rows();
+  void show_weights();
+  void finish();
+  void gather_rows(const ShowRows<T>& show);
+
+  std::unique_ptr<KeyBlocks<T>> blocks_;
+  Buffer<T> out_;  // of the own queries
+};
+
+}  // namespace attn::tools
