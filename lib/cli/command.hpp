@@ -200,6 +200,7 @@ class Arguments {
   bool dry_run = false;
   int threads =
       1;  ///< --threads, ATTN_NUM_THREADS, OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, CPUs allowed
+  int ranks = 1;            ///< processes that divide the run; set by the tools
   std::int64_t memory = 0;  ///< --memory in bytes
   std::uint64_t seed = 0;
   std::optional<bool> f64;  ///< --precision; if absent, the tool decides

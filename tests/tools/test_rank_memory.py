@@ -125,8 +125,21 @@ class Memory(RankTest):
 
     def test_statistics(self):
         data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
-        for place, (scheme, memory) in enumerate((("unas", "7M"), ("dnas", "8M"))):
+        for place, (scheme, memory) in enumerate((("unas", "7M"), ("dnas", "8M"), ("unas,dnas", "8M"))):
             self.check(place, data, memory, "explain-away-stats", f"--scheme={scheme}")
+
+    def test_costs_before_a_run(self):
+        """--dry-run on ranks plans for each of them."""
+        self.write("in.h5", **self.data())
+        for tool, arguments in (("attn-compute", [self.ALL]), ("explain-away-stats", [])):
+            with self.subTest(tool=tool):
+                command = [tool, *arguments, "in.h5", "--dry-run", "--threads=1", "--json=costs.json"]
+                self.run_tool(*command)
+                alone = self.read_json("costs.json")["result"]["working_bytes"]
+                self.run_tool(*command, "--memory=7M", status=6)
+                self.on_ranks(3, *command, "--memory=7M")
+                self.assertLess(self.read_json("costs.json")["result"]["working_bytes"], 7 * 2 ** 20)
+                self.assertGreater(alone, 7 * 2 ** 20)
 
     def test_bytes(self):
         """MATHEMATICS.md §10, for the mean over the ranks; the first messages are some dozen bytes."""

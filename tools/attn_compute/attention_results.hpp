@@ -7,6 +7,7 @@
 
 #include "attn_compute/gradient_plan.hpp"
 #include "common/attention_input.hpp"
+#include "common/divided_plan.hpp"
 #include "common/head_outputs.hpp"
 #include "common/heads.hpp"
 #include "common/result_kinds.hpp"
@@ -44,6 +45,11 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
 /// The memory that the computation needs besides its inputs.
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size);
+
+/// What ranks that divide the memory of heads are to find; nothing if they cannot, so that each has
+/// whole heads.
+std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
+                                          const ComputeOptions& options);
 
 /// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
 /// they enlarge the output file (up to some KiB, before compression); the working memory is that of

@@ -1,6 +1,8 @@
 // The costs of a run of attn-compute: memory for the plan, and all costs for --dry-run.
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +14,7 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
+#include "common/restart.hpp"
 #include "pass/output.hpp"
 #include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
@@ -91,12 +94,32 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   return needs;
 }
 
+std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
+                                          const ComputeOptions& options) {
+  // A checkpoint keeps what the loops within a whole head have found.
+  if (checkpoints(arguments)) return std::nullopt;
+  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
+                                         "row_entropy"};
+  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
+                                     options.emitted.end());
+  if (others || options.join || options.queries || options.repetition) return std::nullopt;
+  return DividedWants{.scheme = options.scheme.scheme,
+                      .out = options.emits("out"),
+                      .col_sum = options.emits("col_sum"),
+                      .row_entropy = options.emits("row_entropy")};
+}
+
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report) {
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
-  const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
-                                      arguments.threads, arguments.memory);
+  const HeadNeeds needs = compute_needs(options, input, element);
+  const std::optional<DividedWants> wants = divided_wants(arguments, options);
+  const std::optional<DividedPlan> divided =
+      wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;
+  const std::int64_t working =
+      divided ? divided->bytes
+              : plan_memory(input, element, needs, arguments.threads, arguments.memory).bytes;
   const auto heads = static_cast<double>(input.own_problems());
   const double out =
       options.needs_out() ? 2 * input.pairs() * static_cast<double>(input.v_head_dim) : 0;
@@ -131,7 +154,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   result["shape"] = shape;
   report_run_cost(
       {fmt::format("{} of {} in {}", scheme, times(shape), precision_words(options.scores, f64)),
-       plan.bytes, bytes, arguments.compress > 0,
+       working, bytes, arguments.compress > 0,
        fmt::format("{:.3g} flops{}", flops, description.is_iterated() ? " at most" : "")},
       report);
   result["flops"] = flops;

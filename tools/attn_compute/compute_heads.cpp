@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
@@ -211,17 +210,6 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   return result;
 }
 
-// What ranks that divide the memory of heads can find.
-std::optional<DividedWants> divided_wants(const ComputeOptions& options) {
-  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
-                                         "row_entropy"};
-  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
-                                     options.emitted.end());
-  if (others || options.join || options.queries || options.repetition) return std::nullopt;
-  return DividedWants{options.scheme.scheme, options.emits("out"), options.emits("col_sum"),
-                      options.emits("row_entropy")};
-}
-
 // Padding is 0. It is written in pieces, as no whole output need fit into memory.
 template <class T>
 void write_padding(const AttentionInput& input, Index problem, HeadOutputs& outputs) {
@@ -291,13 +279,10 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                       cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
-  // A checkpoint keeps what the loops within a whole head have found.
-  const std::optional<DividedWants> wants =
-      checkpoint == nullptr ? divided_wants(options) : std::nullopt;
+  const std::optional<DividedWants> wants = divided_wants(arguments, options);
   const HeadNeeds needs = compute_needs(options, input, sizeof(T));
   const std::optional<DividedPlan> divided =
-      wants ? plan_divided(input, *wants, sizeof(T), needs, arguments.threads, arguments.memory)
-            : std::nullopt;
+      wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;
   const MemoryPlan plan =
       divided ? MemoryPlan()
               : plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);

@@ -9,7 +9,6 @@
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
 #include "energy/table.hpp"
-#include "kernel/ranks.hpp"
 #include "pass/key_blocks.hpp"
 #include "pass/query_blocks.hpp"
 #include "scheme/scheme_description.hpp"
@@ -174,25 +173,26 @@ std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, I
 
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
-                                        int threads, std::int64_t memory) {
-  const kernel::Ranks* const ranks = kernel::Ranks::current();
-  if (ranks == nullptr || ranks->count() < 2 || !has_divided_scores(input, wants.scheme)) return {};
+                                        const cli::Arguments& arguments) {
+  const Index ranks = arguments.ranks;
+  const std::int64_t memory = arguments.memory;
+  if (ranks < 2 || !has_divided_scores(input, wants.scheme)) return {};
   const std::vector<DividedStep> steps = divided_steps(wants);
   const bool by_key = steps.front() == DividedStep::columns;
-  if ((by_key ? input.keys : input.queries) < fewest_lines * ranks->count()) return {};
+  if ((by_key ? input.keys : input.queries) < fewest_lines * ranks) return {};
   std::vector<Part> most;
   for (const DividedStep step : steps) {
-    most.push_back(largest_part(input, wants, step, element_size, ranks->count()));
+    most.push_back(largest_part(input, wants, step, element_size, ranks));
   }
   DividedPlan plan;
   plan.memory = memory;
   plan.whole_bytes = least_bytes(input, element_size, needs, 1);
-  plan.threads = threads;
+  plan.threads = arguments.threads;
   plan.dense_limit = memory / 8;
   plan.block = std::min(block_bytes, memory / block_part) /
                block_line_bytes(input, wants, most.front(), element_size) / block_step * block_step;
   // A softmax is as fast in parts (lib/mpi/README.md); dnas would make scores again for nothing.
-  const bool fits = least_bytes(input, element_size, needs, threads) <= memory;
+  const bool fits = least_bytes(input, element_size, needs, arguments.threads) <= memory;
   if (fits && (by_key || input.keys <= plan.block)) return {};
   const Index length =
       std::max(by_key ? input.queries : 0, steps.back() == DividedStep::columns ? 0 : input.keys);
@@ -210,7 +210,8 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
     }
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     // With a piece of the output of another rank.
-    return of_steps + divided_piece_bytes + line_numbers * (input.queries + input.keys) * number +
+    return of_steps + wants.kept_bytes + divided_piece_bytes +
+           line_numbers * (input.queries + input.keys) * number +
            input.matrix_bytes(element_size, plan.dense_limit);
   };
   if (bytes() > memory) plan.dense_limit = 0;
@@ -221,7 +222,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   if (plan.bytes > memory && plan.whole_bytes <= memory) return {};
   require_memory(
       fmt::format("one head of {} and {} on {}", cli::counted(input.queries, "query", "queries"),
-                  cli::counted(input.keys, "key"), cli::counted(ranks->count(), "rank")),
+                  cli::counted(input.keys, "key"), cli::counted(ranks, "rank")),
       plan.bytes, memory);
   return plan;
 }

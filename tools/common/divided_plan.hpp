@@ -21,6 +21,7 @@ struct DividedWants {
   bool out = false;
   bool col_sum = false;
   bool row_entropy = false;
+  std::int64_t kept_bytes = 0;  ///< of other results, which are kept meanwhile
 };
 
 /// What ranks do one after the other, each of which cuts a head in another way.
@@ -44,7 +45,7 @@ struct DividedPlan {
 };
 
 /// Nothing if heads are to be read whole. They are divided if all of this holds:
-/// - this process is a rank;
+/// - there are several ranks;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
 /// - there is a softmax, or dnas;
@@ -55,7 +56,7 @@ struct DividedPlan {
 /// is too small for a part, and the errors of require_readable.
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
-                                        int threads, std::int64_t memory);
+                                        const cli::Arguments& arguments);
 
 /// The most bytes of one message when the output is gathered.
 inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;

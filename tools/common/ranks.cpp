@@ -163,10 +163,14 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
                             const std::function<cli::Outcome(const cli::Arguments&)>& run) {
   if (refused_) throw Error(*refused_);
   if (!launched_) return run(arguments);
-  if (arguments.dry_run) return silent() ? cli::Outcome{} : run(arguments);
+  cli::Arguments own = arguments;
+  if (arguments.dry_run) {
+    own.ranks = static_cast<int>(launched_->count.value_or(1));
+    return silent() ? cli::Outcome{} : run(own);
+  }
   require_file_inputs(arguments);
   start(arguments);
-  cli::Arguments own = arguments;
+  own.ranks = ranks_->count();
   own.threads = agree(arguments, libraries);
   if (silent()) {
     own.only = true;

@@ -8,6 +8,7 @@
 #include "attnkit/error.hpp"
 #include "common/divided_head.hpp"
 #include "common/own_rows.hpp"
+#include "common/restart.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
@@ -274,42 +275,46 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   return result;
 }
 
-// The one scheme that ranks find of each head when they divide its memory.
-std::optional<DividedWants> divided_wants(const ColumnTask& task) {
-  if (task.points.size() > 1 || task.options().schemes.size() > 1) return std::nullopt;
-  const std::optional<Scheme> scheme = scheme_of(task.options().schemes.front());
-  if (!scheme) return std::nullopt;
-  return DividedWants{.scheme = *scheme, .col_sum = true, .row_entropy = true};
+// Adds what ranks that divide the memory of a head have found for a scheme.
+void add_divided(const ColumnTask& task, Scheme scheme, Index problem, DividedHead head,
+                 HeadResult& result) {
+  const AllowedCounts& allowed = head.attention.allowed;
+  if (result.points.empty()) {
+    result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
+    result.points = {point_of(allowed)};
+  }
+  PointResult& at = result.points.front();
+  SchemeOptions made = task.options().scheme_options(scheme, problem);
+  made.sink = task.input.sink_of(problem);
+  at.schemes.push_back(
+      result_of(head.attention, made, {std::move(head.col_sum), std::move(head.row_entropy)}));
+  complete(task.options(), task.input, problem, allowed, scheme, at.empty_queries,
+           at.schemes.back());
 }
 
 // Heads whose memory ranks divide. Returns the seconds.
 template <class T>
-double gather_divided(const ColumnTask& task, const DividedWants& wants, const DividedPlan& plan,
+double gather_divided(const ColumnTask& task, const std::vector<DividedScheme>& schemes,
                       cli::Progress& progress, const std::function<void(double least_bias)>& look,
                       const std::function<void(Index problem, HeadResult& result)>& keep) {
   const AttentionInput& input = task.input;
-  HeadDivision<T> division(input, wants, plan);
+  double seconds = 0;
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
-    // Not left to be computed whole, as weights are seen.
-    DividedHead head = division.compute(problem, {}).value();
-    look(head.least_bias);
-    const AllowedCounts& allowed = head.attention.allowed;
     HeadResult result;
-    result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
-    result.points = {point_of(allowed)};
-    PointResult& at = result.points.front();
-    SchemeOptions made = task.options().scheme_options(wants.scheme, problem);
-    made.sink = input.sink_of(problem);
-    at.schemes = {
-        result_of(head.attention, made, {std::move(head.col_sum), std::move(head.row_entropy)})};
-    complete(task.options(), input, problem, allowed, wants.scheme, at.empty_queries,
-             at.schemes.front());
+    for (const auto& [wants, plan] : schemes) {
+      HeadDivision<T> division(input, wants, plan);
+      // Not left to be computed whole, as weights are seen.
+      DividedHead head = division.compute(problem, {}).value();
+      seconds += division.seconds();
+      look(head.least_bias);
+      add_divided(task, wants.scheme, problem, std::move(head), result);
+    }
     spread(input, input.part(problem), result);
     keep(problem, result);
     progress.advance(1);
   }
-  return division.seconds();
+  return seconds;
 }
 
 ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptions& options,
@@ -360,15 +365,10 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
     statistics.push_back(empty_statistics(task.input, point.options, bound_slack(sizeof(T))));
   }
   const ColumnOptions& options = task.options();
-  const std::optional<DividedWants> wants =
-      checkpoint == nullptr ? divided_wants(task) : std::nullopt;
-  const std::optional<DividedPlan> divided =
-      wants ? plan_divided(task.input, *wants, sizeof(T), column_needs(task), arguments.threads,
-                           arguments.memory)
-            : std::nullopt;
-  const MemoryPlan plan = divided ? MemoryPlan()
-                                  : plan_memory(task.input, sizeof(T), column_needs(task),
-                                                arguments.threads, arguments.memory);
+  const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
+  const MemoryPlan plan = divided.empty() ? plan_memory(task.input, sizeof(T), column_needs(task),
+                                                        arguments.threads, arguments.memory)
+                                          : MemoryPlan();
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
@@ -384,19 +384,40 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
       add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
     }
   };
-  const double seconds =
-      divided ? gather_divided<T>(task, *wants, *divided, progress, look, keep)
-              : for_each_head<T, HeadResult>(
-                    task.input, plan, progress, look,
-                    [&](const Head<T>& head, int threads) {
-                      return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
-                    },
-                    keep, checkpoint);
+  const double seconds = divided.empty() ? for_each_head<T, HeadResult>(
+                                               task.input, plan, progress, look,
+                                               [&](const Head<T>& head, int threads) {
+                                                 return compute_head<T>(task, in_bundle, head,
+                                                                        plan.useful_bytes, threads);
+                                               },
+                                               keep, checkpoint)
+                                         : gather_divided<T>(task, divided, progress, look, keep);
   report.add_compute_seconds(seconds);
   return statistics;
 }
 
 }  // namespace
+
+std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
+                                           const ColumnTask& task) {
+  if (task.points.size() > 1 || checkpoints(arguments)) return {};
+  const HeadNeeds needs = column_needs(task);
+  std::vector<DividedScheme> all;
+  for (const std::string& name : task.options().schemes) {
+    const std::optional<Scheme> scheme = scheme_of(name);
+    if (!scheme) return {};
+    const DividedWants wants{.scheme = *scheme,
+                             .col_sum = true,
+                             .row_entropy = true,
+                             .kept_bytes = needs.kept_bytes + needs.result_bytes};
+    const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
+    const std::optional<DividedPlan> plan =
+        plan_divided(task.input, wants, element, needs, arguments);
+    if (!plan) return {};
+    all.push_back({wants, *plan});
+  }
+  return all;
+}
 
 HeadNeeds column_needs(const ColumnTask& task) {
   const ColumnOptions& options = task.options();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "common/divided_plan.hpp"
 #include "common/heads.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_statistics.hpp"
@@ -13,6 +14,15 @@ namespace attn::tools {
 
 /// The memory that gathering needs, in float32 or float64. The task must outlive it.
 HeadNeeds column_needs(const ColumnTask& task);
+
+/// A scheme under which ranks divide the memory of each head.
+struct DividedScheme {
+  DividedWants wants;
+  DividedPlan plan;
+};
+
+/// All schemes, if ranks divide the memory under each of them; else none. Errors as plan_divided.
+std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments, const ColumnTask& task);
 
 /// Receives the result of one head under one scheme, at the first point of a sweep; called for the
 /// heads in order.

@@ -1,5 +1,6 @@
 #include "explain_away_stats/column_task.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -94,8 +95,14 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                         cli::Report& report) {
   const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
-                                      column_needs(task), arguments.threads, arguments.memory);
+  std::int64_t working = 0;
+  const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
+  for (const DividedScheme& scheme : divided) working = std::max(working, scheme.plan.bytes);
+  if (divided.empty()) {
+    working = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
+                          column_needs(task), arguments.threads, arguments.memory)
+                  .bytes;
+  }
   const Shape shape = join(input.leading, {input.queries, input.keys});
   const auto heads = static_cast<double>(input.own_problems());
   double flops = 0;
@@ -116,7 +123,7 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
   report.result()["shape"] = shape;
   report_run_cost({fmt::format("column sums of {} in {}", times(shape),
                                precision_words(task.options().scores, task.options().f64)),
-                   plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops", flops)},
+                   working, bytes, arguments.compress > 0, fmt::format("{:.3g} flops", flops)},
                   report);
   report.result()["flops"] = flops;
 }
