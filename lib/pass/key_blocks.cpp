@@ -81,10 +81,11 @@ void KeyBlocks<T>::add(int round, Index key, const Scores<T>& scores, MatrixView
 }
 
 template <class T>
-void KeyBlocks<T>::complete(std::span<double> row) {
+void KeyBlocks<T>::complete(std::span<double> row, std::span<double> unas_row) {
   if (next_round_ == 0) return;
   for (Index panel = 0; panel < panels_; ++panel) {
-    complete_panel(panel, row.data() + own_lines(panel).first);
+    const Index first = own_lines(panel).first;
+    complete_panel(panel, row.data() + first, is_mixture() ? unas_row.data() + first : nullptr);
   }
 }
 
@@ -139,8 +140,8 @@ std::int64_t KeyBlocks<T>::bytes(const Sizes& sizes, int threads) {
   const std::int64_t sums = sizes.column_sums ? sizes.slots * sizes.keys * number : 0;
   // Exponentials; bias, preference and mask of a tile.
   const Index tile_cols = sizes.near_zero ? row_tile_cols : pass_tile_length;
-  const std::int64_t tile = sizes.panel * tile_cols * (3 * element + 1);
-  return sizes.queries * line + sums + sizes.all_keys * number +
+  const std::int64_t tile = sizes.panel * tile_cols * ((2 + sizes.parts) * element + 1);
+  return sizes.parts * sizes.queries * line + sums + sizes.all_keys * number +
          kernel::Packed<T>::bytes(sizes.keys, sizes.v_head_dim) + threads * tile;
 }
 

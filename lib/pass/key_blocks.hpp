@@ -29,6 +29,7 @@ class KeyBlocks : public FromPool {
     Index last_slot = 0;    ///< fewer
     bool near_zero = true;  ///< with a g: the scores, and is_near_zero(g)
     std::span<const double> col = {};  ///< g of all keys, −inf masks one; empty: all 0
+    double hybrid = 1;  ///< with a g: u of hnas, 0 < u < 1, the mixture with a softmax
     bool column_sums = false;
     bool entropies = false;
     double sink = no_sink;
@@ -51,8 +52,8 @@ class KeyBlocks : public FromPool {
   void add(int round, Index key, const Scores<T>& scores, MatrixView<const T> values, int threads);
 
   /// After the rounds; does nothing if there were no keys. Writes f of the own queries, −inf for
-  /// one with nothing allowed.
-  void complete(std::span<double> row);
+  /// one with nothing allowed, and for hnas that of the softmax.
+  void complete(std::span<double> row, std::span<double> unas_row = {});
 
   virtual bool shows_weights() const = 0;
 
@@ -72,6 +73,7 @@ class KeyBlocks : public FromPool {
     Index all_keys = 0;  ///< with a g, else 0
     Index v_head_dim = 0;
     bool near_zero = true;
+    Index parts = 1;  ///< 2 for hnas
     bool shows_weights = false;
     bool column_sums = false;
   };
@@ -83,6 +85,7 @@ class KeyBlocks : public FromPool {
     Buffer<T> tile;
     typename Scores<T>::Scratch scratch;
     PooledVector<T> factor;
+    Buffer<T> second;
   };
   /// A tile of the queries of a panel.
   struct Tile {
@@ -97,6 +100,7 @@ class KeyBlocks : public FromPool {
   /// `trimmed`: tiles end where causality and window allow nothing more.
   KeyBlocks(const Options& options, Index tile_cols, bool trimmed);
 
+  bool is_mixture() const { return options_.hybrid != 1; }
   Index panels() const { return panels_; }
   Index own_queries() const { return queries_.last - queries_.first; }
   /// The queries of an own panel, counted from the first own one.
@@ -105,7 +109,8 @@ class KeyBlocks : public FromPool {
   /// Called before the first tile of a round; the last one shows weights.
   virtual void start_round(int round, const Scores<T>& scores) = 0;
   virtual void add_tile(int round, const Tile& tile, Work& work) = 0;
-  virtual void complete_panel(Index panel, double* row) = 0;
+  /// Writes the potentials of a panel's rows; `unas_row` is null without a mixture.
+  virtual void complete_panel(Index panel, double* row, double* unas_row) = 0;
   /// Fills a tile with weights, and returns null, or what its rows must still be multiplied by.
   virtual const T* fill_weights(const Tile& tile, Work& work) = 0;
   /// Whether the output is made of these weights, and not by add_tile.

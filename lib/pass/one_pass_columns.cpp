@@ -2,9 +2,10 @@
 #include <cmath>
 
 #include "kernel/in_order.hpp"
-#include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"
+#include "pass/completed_row.hpp"
 #include "pass/one_pass.hpp"
+#include "pass/scaled_sums.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -27,47 +28,13 @@ struct ColumnScratch {
   PooledVector<T> rescale;
 };
 
-// Sums by row of one scheme's weights: exp(−level) times their true value.
-struct RowSums {
-  PooledVector<double> values;
-  double level = 0;
-
-  void clear(double begin) {
-    std::fill(values.begin(), values.end(), 0.0);
-    level = begin;
-  }
-};
-
-// exp(level − to), 0 for sums without an allowed pair.
-double factor_between(double level, double to) {
-  return level == minus_infinity ? 0 : std::exp(level - to);
-}
-
-// The same numbers as one row, if they lie side by side.
-template <class T>
-MatrixView<T> as_row(MatrixView<T> matrix) {
-  return {matrix.data, 1, matrix.rows * matrix.cols};
-}
-
-// to = to · kept + from · added
-template <class T>
-void add_scaled(MatrixView<const T> from, double added, MatrixView<T> to, double kept = 1) {
-  if (to.rows > 1 && from.row_stride == from.cols && to.row_stride == to.cols) {
-    return add_scaled(as_row(from), added, as_row(to), kept);
-  }
-  for (Index i = 0; i < to.rows; ++i) {
-    if (kept != 1) kernel::scale_row(to.row(i), to.cols, kept);
-    kernel::add_scaled_row(to.row(i), from.row(i), to.cols, added);
-  }
-}
-
 // One scheme's share of the weights.
 struct Part {
   double coefficient = 1;
   std::span<double> row;  // f, written
   double begin = 0;       // the level of sums of nothing
-  RowSums total = {};
-  PooledVector<RowSums> lanes = {};
+  ScaledSums total = {};
+  PooledVector<ScaledSums> lanes = {};
 };
 
 template <class T>
@@ -151,7 +118,7 @@ class ColumnsRun {
       part.total.values.resize(rows);
       part.total.clear(part.begin);
       part.lanes.resize(static_cast<std::size_t>(lanes));
-      for (RowSums& sums : part.lanes) sums.values.resize(rows);
+      for (ScaledSums& sums : part.lanes) sums.values.resize(rows);
     }
   }
 
@@ -164,7 +131,7 @@ class ColumnsRun {
     }
   }
 
-  RowSums& sums_of(std::size_t part, Index lane) {
+  ScaledSums& sums_of(std::size_t part, Index lane) {
     return parts_[part].lanes[static_cast<std::size_t>(lane)];
   }
 
@@ -174,25 +141,17 @@ class ColumnsRun {
 
   // total += the sums of a lane.
   void add_part(std::size_t part, Index lane) {
-    RowSums& total = parts_[part].total;
-    const RowSums& sums = sums_of(part, lane);
-    const double level = std::max(total.level, sums.level);
-    if (level == minus_infinity) return;
-    const double kept = factor_between(total.level, level);
-    const double added = factor_between(sums.level, level);
-    for (std::size_t i = 0; i < sums.values.size(); ++i) {
-      total.values[i] = kept * total.values[i] + added * sums.values[i];
-    }
-    total.level = level;
+    const AddedBy by = add_sums(sums_of(part, lane), parts_[part].total);
+    if (by.added == 0) return;
     for (Observer<T>* observer : observers_) {
-      add_scaled<T>(observer->gathered(place_of_lane(lane, part)), added,
-                    observer->gathered(place_of_total(part)), kept);
+      add_scaled<T>(observer->gathered(place_of_lane(lane, part)),
+                    observer->gathered(place_of_total(part)), by);
     }
   }
 
   void visit_totals(const kernel::RankShare::Visit& visit) {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
-      RowSums& total = parts_[part].total;
+      ScaledSums& total = parts_[part].total;
       visit(std::as_writable_bytes(std::span<double>(&total.level, 1)));
       visit(std::as_writable_bytes(std::span<double>(total.values)));
       for (Observer<T>* observer : observers_) {
@@ -261,37 +220,20 @@ class ColumnsRun {
   // The factors exp(m_j − M) that turn exp(s_ij − m_j) into exp(s_ij − M). M, the largest m_j of
   // the slot, may grow here.
   void find_unas_factors(Index lane, ColumnScratch<T>& work) {
-    RowSums& sums = sums_of(1, lane);
-    double largest = sums.level;
-    for (std::size_t j = 0; j < work.shift.size(); ++j) {
-      if (work.sum[j] != 0) largest = std::max(largest, work.shift[j]);
-    }
-    if (sums.level < largest && sums.level != minus_infinity) {
-      const double by = std::exp(sums.level - largest);
-      for (double& sum : sums.values) sum *= by;
-      work.rescale.assign(sums.values.size(), static_cast<T>(by));
-      for (Observer<T>* observer : observers_) {
-        observer->scale_rows(0, partition_.rows, work.rescale.data(), place_of_lane(lane, 1));
-      }
-    }
-    sums.level = largest;
-    work.unas_factor.assign(work.shift.size(), 0.0);
-    for (std::size_t j = 0; j < work.shift.size(); ++j) {
-      if (work.sum[j] != 0) work.unas_factor[j] = std::exp(work.shift[j] - sums.level);
+    ScaledSums& sums = sums_of(1, lane);
+    const double by = raise_level(work.shift, work.sum, sums, work.unas_factor);
+    if (by == 1) return;
+    work.rescale.assign(sums.values.size(), static_cast<T>(by));
+    for (Observer<T>* observer : observers_) {
+      observer->scale_rows(0, partition_.rows, work.rescale.data(), place_of_lane(lane, 1));
     }
   }
 
   void gather(const TileRange& range, MatrixView<const T> exponentials, Index lane,
               const ColumnScratch<T>& work) {
     const double* const factors[] = {work.dnas_factor.data(), work.unas_factor.data()};
-    const auto sums = [&](std::size_t part) {
-      return sums_of(part, lane).values.data() + range.row0;
-    };
-    if (parts_.size() == 1) {
-      kernel::add_row_products(exponentials, factors[0], sums(0));
-    } else {
-      kernel::add_two_row_products(exponentials, factors, {sums(0), sums(1)});
-    }
+    add_row_sums(exponentials, factors, range.row0, sums_of(0, lane),
+                 parts_.size() > 1 ? &sums_of(1, lane) : nullptr);
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       for (Observer<T>* observer : observers_) {
         observer->observe(WeightTile<T>{range, exponentials, factors[part]},
@@ -309,7 +251,7 @@ class ColumnsRun {
       for (std::size_t i = 0; i < done.size(); ++i) {
         const double sum = part.total.values[i];
         if (!(sum >= smallest_row_sum)) done[i] = false;
-        part.row[i] = with_sink(std::log(sum) + part.total.level, sink_);
+        part.row[i] = completed(part, i).f;
       }
     }
     for (std::size_t i = 0; i < done.size(); ++i) {
@@ -321,20 +263,20 @@ class ColumnsRun {
     }
     if (parts_.size() == 1) return left;
     for (Observer<T>* observer : observers_) {
-      add_scaled<T>(observer->gathered(place_of_total(1)), 1,
-                    observer->gathered(place_of_total(0)));
+      add_scaled<T>(observer->gathered(place_of_total(1)), observer->gathered(place_of_total(0)));
     }
     return left;
+  }
+
+  CompletedRow completed(const Part& part, std::size_t i) const {
+    return completed_row(part.total.level, part.total.values[i], sink_, 0, part.coefficient);
   }
 
   void scale_rows(std::size_t index, const PooledVector<bool>& done) {
     const Part& part = parts_[index];
     PooledVector<T> by(done.size());
     for (std::size_t i = 0; i < done.size(); ++i) {
-      const double of_row = sink_ == no_sink
-                                ? part.coefficient / part.total.values[i]
-                                : part.coefficient * std::exp(part.total.level - part.row[i]);
-      by[i] = done[i] ? static_cast<T>(of_row) : T{0};
+      by[i] = done[i] ? static_cast<T>(completed(part, i).factor) : T{0};
     }
     for (Observer<T>* observer : observers_) {
       observer->scale_rows(0, partition_.rows, by.data(), place_of_total(index));

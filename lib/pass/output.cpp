@@ -7,6 +7,7 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
+#include "pass/scaled_sums.hpp"
 
 namespace attn {
 namespace {
@@ -197,14 +198,7 @@ void Output<T>::scale_back() {
 
 template <class T>
 void Output<T>::scale_rows(Index first, Index count, const T* factors, Index slot) {
-  const MatrixView<T> rows = gathered(slot).row_range(first, count);
-  for (Index i = 0; i < count; ++i) {
-    if (factors[i] == 0) {
-      std::fill_n(rows.row(i), rows.cols, T{0});
-    } else if (factors[i] != 1) {
-      kernel::scale_row(rows.row(i), rows.cols, static_cast<double>(factors[i]));
-    }
-  }
+  multiply_rows(gathered(slot).row_range(first, count), factors);
 }
 
 // The sums by row panels; one_pass_columns shares those of column panels.

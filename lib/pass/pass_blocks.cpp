@@ -10,12 +10,15 @@
 namespace attn {
 
 template <class T>
-PassBlocks<T>::PassBlocks(const Options& options)
-    : KeyBlocks<T>(options, pass_tile_length, false), col_(to_subtract(options.col)) {
+PassBlocks<T>::PassBlocks(const Options& options) : KeyBlocks<T>(options, pass_tile_length, false) {
+  parts_.push_back({options.hybrid, to_subtract(options.col)});
+  if (this->is_mixture()) parts_.push_back({1 - options.hybrid});
   const auto count = static_cast<std::size_t>(this->own_queries());
-  shift_.assign(count, minus_infinity);
-  sum_.assign(count, 0.0);
-  factor_.assign(count, 0.0);
+  for (Part& part : parts_) {
+    part.shift.assign(count, minus_infinity);
+    part.sum.assign(count, 0.0);
+    part.factor.assign(count, 0.0);
+  }
 }
 
 template <class T>
@@ -26,44 +29,79 @@ bool PassBlocks<T>::shows_weights() const {
 
 template <class T>
 void PassBlocks<T>::start_round(int round, const Scores<T>&) {
-  // Of a query with nothing allowed so far, and for ever.
-  if (round == 1) std::replace(shift_.begin(), shift_.end(), minus_infinity, 0.0);
+  if (round != 1) return;
+  // Of a query with nothing allowed.
+  for (Part& part : parts_) {
+    std::replace(part.shift.begin(), part.shift.end(), minus_infinity, 0.0);
+  }
 }
 
 template <class T>
 void PassBlocks<T>::add_tile(int round, const Tile& tile, Work& work) {
-  tile.scores.fill(tile.range, tile.view, work.scratch);
-  const double* const g = col_.data() + tile.key;
-  for (Index i = 0; i < tile.view.rows; ++i) {
+  const MatrixView<T> s = tile.view;
+  tile.scores.fill(tile.range, s, work.scratch);
+  if (round == 1) {
+    // The first part overwrites the scores, so it goes last.
+    const MatrixView<T> second = second_of(tile, work);
+    if (parts_.size() > 1) add_exponentials(parts_[1], tile, second, &parts_[1].sum);
+    add_exponentials(parts_[0], tile, s, &parts_[0].sum);
+    return;
+  }
+  for (Part& part : parts_) {
+    for (Index i = 0; i < s.rows; ++i) {
+      double& shift = part.shift[static_cast<std::size_t>(tile.range.row0 + i)];
+      shift = std::max(shift, kernel::row_max(s.row(i), s.cols, part.col_from(tile.key)));
+    }
+  }
+}
+
+// Room for the exponentials of the second part.
+template <class T>
+MatrixView<T> PassBlocks<T>::second_of(const Tile& tile, Work& work) const {
+  if (parts_.size() == 1) return {};
+  work.second.reserve(tile.view.rows * tile.view.cols);
+  return MatrixView<T>(work.second.data(), tile.view.rows, tile.view.cols);
+}
+
+// out_ij = exp((s_ij − g_j) − shift_i), whose sums by row are added to `sums` if these are wanted.
+template <class T>
+void PassBlocks<T>::add_exponentials(const Part& part, const Tile& tile, MatrixView<T> out,
+                                     PooledVector<double>* sums) {
+  for (Index i = 0; i < out.rows; ++i) {
     const auto at = static_cast<std::size_t>(tile.range.row0 + i);
-    T* const s = tile.view.row(i);
-    if (round == 0) {
-      shift_[at] = std::max(shift_[at], kernel::row_max(s, tile.view.cols, g));
-    } else {
-      sum_[at] += kernel::exp_row(s, s, tile.view.cols, g, shift_[at]);
+    const double sum = kernel::exp_row(out.row(i), tile.view.row(i), out.cols,
+                                       part.col_from(tile.key), part.shift[at]);
+    if (sums != nullptr) (*sums)[at] += sum;
+  }
+}
+
+template <class T>
+void PassBlocks<T>::complete_panel(Index panel, double* row, double* unas_row) {
+  const RowRange lines = this->own_lines(panel);
+  for (Part& part : parts_) {
+    double* const f = &part == parts_.data() ? row : unas_row;
+    for (Index i = lines.first; i < lines.last; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const CompletedRow completed =
+          completed_row(part.shift[at], part.sum[at], this->options_.sink, 0, part.coefficient);
+      f[i - lines.first] = completed.f;
+      part.factor[at] = completed.factor;
     }
   }
 }
 
 template <class T>
-void PassBlocks<T>::complete_panel(Index panel, double* row) {
-  const RowRange lines = this->own_lines(panel);
-  for (Index i = lines.first; i < lines.last; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const CompletedRow completed = completed_row(shift_[at], sum_[at], this->options_.sink);
-    row[i - lines.first] = completed.f;
-    factor_[at] = completed.factor;
-  }
-}
-
-template <class T>
 const T* PassBlocks<T>::fill_weights(const Tile& tile, Work& work) {
-  tile.scores.fill(tile.range, tile.view, work.scratch);
-  for (Index i = 0; i < tile.view.rows; ++i) {
+  const MatrixView<T> weights = tile.view;
+  tile.scores.fill(tile.range, weights, work.scratch);
+  const MatrixView<T> second = second_of(tile, work);
+  if (parts_.size() > 1) add_exponentials(parts_[1], tile, second, nullptr);
+  add_exponentials(parts_[0], tile, weights, nullptr);
+  for (Index i = 0; i < weights.rows; ++i) {
     const auto at = static_cast<std::size_t>(tile.range.row0 + i);
-    T* const s = tile.view.row(i);
-    kernel::exp_row(s, s, tile.view.cols, col_.data() + tile.key, shift_[at]);
-    kernel::scale_row(s, tile.view.cols, factor_[at]);
+    kernel::scale_row(weights.row(i), weights.cols, parts_[0].factor[at]);
+    if (parts_.size() == 1) continue;
+    kernel::add_scaled_row(weights.row(i), second.row(i), weights.cols, parts_[1].factor[at]);
   }
   return nullptr;
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/online_softmax.hpp"
 #include "kernel/packed.hpp"
 #include "kernel/tile.hpp"
+#include "pass/completed_row.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/own_panels.hpp"
 #include "tensor/infinity.hpp"
@@ -13,16 +13,28 @@
 namespace attn {
 
 template <class T>
-QueryBlocks<T>::Sums::Sums(Index queries, MatrixView<T> out)
-    : totals_(static_cast<std::size_t>(queries), 0.0), out_(out) {
-  set_to_zero(out_);
+QueryBlocks<T>::Sums::Sums(const QueryBlocks& blocks, Index queries, MatrixView<T> out)
+    : queries_(queries), second_out_(blocks.parts() > 1 ? out.rows * out.cols : 0) {
+  // Ranks without keys do not know whether scores are near zero, and take totals from others.
+  const double begin = blocks.near_zero_ ? 0.0 : minus_infinity;
+  const auto rows = static_cast<std::size_t>(queries);
+  parts_.push_back({{PooledVector<double>(rows), 0}, out});
+  if (blocks.parts() > 1) {
+    T* const second = out.data == nullptr ? nullptr : second_out_.data();
+    parts_.push_back({{PooledVector<double>(rows), begin}, {second, out.rows, out.cols}});
+  }
+  for (Part& part : parts_) set_to_zero(part.out);
 }
 
 template <class T>
 void QueryBlocks<T>::Sums::visit(const std::function<void(std::span<std::byte> bytes)>& visit) {
-  visit(std::as_writable_bytes(std::span(totals_)));
-  for (Index i = 0; i < out_.rows; ++i) {
-    visit(std::as_writable_bytes(std::span(out_.row(i), static_cast<std::size_t>(out_.cols))));
+  for (Part& part : parts_) {
+    if (parts_.size() > 1) visit(std::as_writable_bytes(std::span(&part.total.level, 1)));
+    visit(std::as_writable_bytes(std::span(part.total.values)));
+    for (Index i = 0; i < part.out.rows; ++i) {
+      const auto cols = static_cast<std::size_t>(part.out.cols);
+      visit(std::as_writable_bytes(std::span(part.out.row(i), cols)));
+    }
   }
 }
 
@@ -101,81 +113,123 @@ void QueryBlocks<T>::complete_columns(std::span<double> col) {
 template <class T>
 void QueryBlocks<T>::gather(const Scores<T>& scores, MatrixView<const T> values, Sums& block,
                             int threads) const {
-  const Index rows = scores.rows();
   const Index slots = options_.last_slot - options_.first_slot;
-  block.of_slots_ = Buffer<double>(slots * rows);
-  std::fill(block.of_slots_.begin(), block.of_slots_.end(), 0.0);
-  if (block.out_.data != nullptr) {
-    block.output_.emplace(values, block.out_, options_.largest_value);
+  for (auto& part : block.parts_) {
+    part.of_slots.resize(static_cast<std::size_t>(slots));
+    for (ScaledSums& sums : part.of_slots) {
+      sums.values.resize(static_cast<std::size_t>(block.queries_));
+      sums.clear(&part == block.parts_.data() || near_zero_ ? 0.0 : minus_infinity);
+    }
+  }
+  if (block.parts_[0].out.data != nullptr) {
+    block.output_.emplace(values, block.parts_[0].out, options_.largest_value);
     Partition places = options_.partition;
-    places.slots = 1 + slots;  // the totals come first
+    places.slots = place_of(slots, 0);  // the totals come first
     block.output_->start(places);
   }
-  for_panels(threads, [&](Index n, RowRange lines, Work& work) {
-    const double* const factor = factor_.data() + place(lines.first);
-    double* const sums = block.of_slots_.data() + n * rows;
-    PooledVector<double> unused(static_cast<std::size_t>(lines.last - lines.first));
-    for_tiles(scores, lines, work, [&](const TileRange& range, MatrixView<T> tile) {
-      if (near_zero_) {
-        scores.fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
-      } else {
-        scores.fill(range, tile, work.scratch);
-        kernel::exp_columns(tile, nullptr, shift_.data() + place(lines.first), unused.data());
-      }
+  for_panels(threads, [&](Index n, RowRange keys, Work& work) {
+    if (parts() > 1) find_unas_factors(n, keys, block, work);
+    const double* const factors[] = {factor_.data() + place(keys.first), work.unas_factor.data()};
+    const auto sums_of = [&](std::size_t part) {
+      return &block.parts_[part].of_slots[static_cast<std::size_t>(n)];
+    };
+    for_tiles(scores, keys, work, [&](const TileRange& range, MatrixView<T> tile) {
+      fill(scores, keys, range, tile, work);
       TileRange piece = range;
       for (Index i = 0; i < range.rows; i += column_piece_rows) {
         piece.row0 = range.row0 + i;
         piece.rows = std::min(column_piece_rows, range.rows - i);
         const MatrixView<const T> part = tile.row_range(i, piece.rows);
-        kernel::add_row_products(part, factor, sums + piece.row0);
-        if (block.output_) block.output_->observe(WeightTile<T>{piece, part, factor}, 1 + n);
+        add_row_sums(part, factors, piece.row0, *sums_of(0), parts() > 1 ? sums_of(1) : nullptr);
+        for (std::size_t c = 0; block.output_ && c < block.parts_.size(); ++c) {
+          block.output_->observe(WeightTile<T>{piece, part, factors[c]}, place_of(n, c));
+        }
       }
     });
   });
 }
 
+// exp(s_ij − m_j)
+template <class T>
+void QueryBlocks<T>::fill(const Scores<T>& scores, RowRange keys, const TileRange& range,
+                          MatrixView<T> tile, Work& work) const {
+  if (near_zero_) {
+    scores.fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
+    return;
+  }
+  PooledVector<double> unused(static_cast<std::size_t>(keys.last - keys.first));
+  scores.fill(range, tile, work.scratch);
+  kernel::exp_columns(tile, nullptr, shift_.data() + place(keys.first), unused.data());
+}
+
+// The factors exp(m_j − M) of the keys of the next panel; M, the largest m_j of the slot so far,
+// may grow here.
+template <class T>
+void QueryBlocks<T>::find_unas_factors(Index slot, RowRange keys, Sums& block, Work& work) const {
+  const auto of_panel = [&](const PooledVector<double>& numbers) {
+    return std::span(numbers).subspan(place(keys.first),
+                                      static_cast<std::size_t>(keys.last - keys.first));
+  };
+  ScaledSums& sums = block.parts_[1].of_slots[static_cast<std::size_t>(slot)];
+  const double by = raise_level(of_panel(shift_), of_panel(sum_), sums, work.unas_factor);
+  if (by == 1 || !block.output_) return;
+  work.rescale.assign(sums.values.size(), static_cast<T>(by));
+  block.output_->scale_rows(0, block.queries_, work.rescale.data(), place_of(slot, 1));
+}
+
 template <class T>
 void QueryBlocks<T>::add(Sums& block) const {
-  const auto rows = static_cast<Index>(block.totals_.size());
-  for (Index n = 0; n < options_.last_slot - options_.first_slot; ++n) {
-    const double* const sums = block.of_slots_.data() + n * rows;
-    for (Index i = 0; i < rows; ++i) block.totals_[static_cast<std::size_t>(i)] += sums[i];
-    if (!block.output_) continue;
-    const MatrixView<T> of_slot = block.output_->gathered(1 + n);
-    for (Index i = 0; i < rows; ++i) {
-      kernel::add_scaled_row(block.out_.row(i), of_slot.row(i), of_slot.cols, 1);
+  for (std::size_t c = 0; c < block.parts_.size(); ++c) {
+    auto& part = block.parts_[c];
+    for (std::size_t n = 0; n < part.of_slots.size(); ++n) {
+      const AddedBy by = add_sums(part.of_slots[n], part.total);
+      if (!block.output_ || by.added == 0) continue;
+      add_scaled<T>(block.output_->gathered(place_of(static_cast<Index>(n), c)), part.out, by);
     }
   }
 }
 
 template <class T>
-PooledVector<Index> QueryBlocks<T>::complete_rows(Sums& block, std::span<double> row) const {
+PooledVector<Index> QueryBlocks<T>::complete_rows(Sums& block, std::span<double> row,
+                                                  std::span<double> unas_row) const {
   PooledVector<Index> left;
-  PooledVector<T> by(block.totals_.size(), T{0});
-  for (std::size_t i = 0; i < by.size(); ++i) {
-    const double sum = block.totals_[i];
-    if (!(sum >= smallest_row_sum)) {
-      row[i] = minus_infinity;
-      left.push_back(static_cast<Index>(i));
-      continue;
-    }
-    row[i] = with_sink(std::log(sum), options_.sink);
-    by[i] = static_cast<T>(options_.sink == no_sink ? 1 / sum : std::exp(-row[i]));
+  for (Index i = 0; i < block.queries_; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const bool done = std::all_of(block.parts_.begin(), block.parts_.end(), [&](const auto& part) {
+      return part.total.values[at] >= smallest_row_sum;
+    });
+    if (!done) left.push_back(i);
   }
-  if (!block.output_) return left;
-  block.output_->scale_rows(0, block.out_.rows, by.data(), 0);
-  block.output_->finish();
+  for (std::size_t c = 0; c < block.parts_.size(); ++c) {
+    const auto& part = block.parts_[c];
+    const std::span<double> f = c == 0 ? row : unas_row;
+    PooledVector<T> by(part.total.values.size());
+    for (std::size_t i = 0; i < by.size(); ++i) {
+      const CompletedRow completed =
+          completed_row(part.total.level, part.total.values[i], options_.sink, 0, coefficient(c));
+      f[i] = completed.f;
+      by[i] = static_cast<T>(completed.factor);
+    }
+    for (const Index i : left) {
+      f[static_cast<std::size_t>(i)] = minus_infinity;
+      by[static_cast<std::size_t>(i)] = 0;
+    }
+    multiply_rows(part.out, by.data());
+  }
+  if (block.parts_.size() > 1) add_scaled<T>(block.parts_[1].out, block.parts_[0].out);
+  if (block.output_) block.output_->finish();
   return left;
 }
 
 template <class T>
-std::int64_t QueryBlocks<T>::bytes(Index queries, Index keys, Index slots, Index panel,
-                                   Index v_head_dim, int threads) {
+std::int64_t QueryBlocks<T>::bytes(const Sizes& sizes, int threads) {
   const auto element = static_cast<std::int64_t>(sizeof(T));
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  return 3 * keys * number + (slots + 1) * queries * (number + v_head_dim * element) +
-         slots * kernel::Packed<T>::bytes(panel, v_head_dim) +
-         threads * pass_tile_length * panel * (3 * element + 1);
+  const Index totals = sizes.slots == 0 ? 0 : 1 + sizes.slots;
+  const std::int64_t packed = sizes.slots * kernel::Packed<T>::bytes(sizes.panel, sizes.v_head_dim);
+  return 3 * sizes.keys * number +
+         sizes.parts * (totals * sizes.queries * (number + sizes.v_head_dim * element) + packed) +
+         threads * pass_tile_length * sizes.panel * (3 * element + 1);
 }
 
 template class QueryBlocks<float>;

@@ -8,14 +8,15 @@
 
 #include "pass/output.hpp"
 #include "pass/pass.hpp"
+#include "pass/scaled_sums.hpp"
 
 namespace attn {
 
-/// dnas of some keys whose queries come block by block, so that neither all keys nor all queries
-/// need be in memory. The results have the bits of one_pass_columns over all queries and keys,
-/// whatever the blocks. They begin at multiples of pass_tile_length and have at least 24 queries,
-/// unless there are fewer; the bounds of their scores (Scores::Terms::bounds) are those of all
-/// queries and keys.
+/// dnas or hnas of some keys whose queries come block by block, so that neither all keys nor all
+/// queries need be in memory. The results have the bits of one_pass_columns or one_pass_hybrid over
+/// all queries and keys, whatever the blocks. They begin at multiples of pass_tile_length and have
+/// at least 24 queries, unless there are fewer; the bounds of their scores (Scores::Terms::bounds)
+/// are those of all queries and keys.
 ///
 /// All blocks come, in order, once for each of column_rounds(): then g is complete. Another round
 /// finds the row sums and the output.
@@ -28,6 +29,7 @@ class QueryBlocks {
     Index last_slot = 0;   ///< one past the last
     T largest_value = 0;   ///< the largest magnitude of all values
     double sink = no_sink;
+    double hybrid = 1;  ///< u, 0 < u < 1, of hnas
   };
   explicit QueryBlocks(const Options& options);
 
@@ -52,16 +54,22 @@ class QueryBlocks {
   class Sums {
    public:
     /// Over no keys. `out` (queries, dv) is written, and without data not wanted.
-    Sums(Index queries, MatrixView<T> out);
+    Sums(const QueryBlocks& blocks, Index queries, MatrixView<T> out);
 
     /// Calls visit for the memory of the sums.
     void visit(const std::function<void(std::span<std::byte> bytes)>& visit);
 
    private:
     friend class QueryBlocks;
-    PooledVector<double> totals_;  // Σ_j exp(s_ij − g_j)
-    MatrixView<T> out_;            // with v_j, up to a power of two
-    Buffer<double> of_slots_;
+    // What belongs to dnas, or in hnas to the softmax.
+    struct Part {
+      ScaledSums total;   // Σ_j exp(s_ij − g_j), or Σ_j exp(s_ij)
+      MatrixView<T> out;  // with v_j, up to a power of two
+      PooledVector<ScaledSums> of_slots = {};
+    };
+    Index queries_;
+    Buffer<T> second_out_;
+    PooledVector<Part> parts_;
     std::optional<Output<T>> output_;
   };
 
@@ -71,25 +79,46 @@ class QueryBlocks {
   /// Adds them, in the order of the slots, to the totals, which are those of the slots before.
   void add(Sums& block) const;
 
-  /// When the totals are those of all keys: writes f_i = log of the sum, joined by the sink, and
-  /// divides the output. Returns the queries whose sum is too small for that (see
-  /// one_pass_columns), in ascending order; they have f_i = −inf and an output of 0.
-  PooledVector<Index> complete_rows(Sums& block, std::span<double> row) const;
+  /// When the totals are those of all keys: writes f_i = log of the sum, joined by the sink, for
+  /// hnas also that of the softmax, and divides the output. Returns the queries with a sum too
+  /// small for that (see one_pass_columns and one_pass_hybrid), in ascending order; they have f_i =
+  /// −inf and an output of 0.
+  PooledVector<Index> complete_rows(Sums& block, std::span<double> row,
+                                    std::span<double> unas_row = {}) const;
 
+  struct Sizes {
+    Index queries = 0;  ///< of a block
+    Index keys = 0;     ///< own ones
+    Index panel = 0;    ///< keys of a panel
+    Index slots = 0;    ///< of the own keys; 0 if only g is wanted
+    Index parts = 1;    ///< 2 for hnas
+    Index v_head_dim = 0;
+  };
   /// Bytes that it takes, sums of a block included.
-  static std::int64_t bytes(Index queries, Index keys, Index slots, Index panel, Index v_head_dim,
-                            int threads);
+  static std::int64_t bytes(const Sizes& sizes, int threads);
 
  private:
   struct Work {
     Buffer<T> panel;
     typename Scores<T>::Scratch scratch;
+    PooledVector<double> unas_factor;
+    PooledVector<T> rescale;
   };
 
   template <class Body>
   void for_panels(int threads, const Body& body) const;
   template <class Body>
   void for_tiles(const Scores<T>& scores, RowRange lines, Work& work, const Body& body) const;
+  Index parts() const { return options_.hybrid == 1 ? 1 : 2; }
+  double coefficient(std::size_t part) const {
+    return part == 0 ? options_.hybrid : 1 - options_.hybrid;
+  }
+  Index place_of(Index slot, std::size_t part) const {
+    return 1 + slot * parts() + static_cast<Index>(part);
+  }
+  void find_unas_factors(Index slot, RowRange keys, Sums& block, Work& work) const;
+  void fill(const Scores<T>& scores, RowRange keys, const TileRange& range, MatrixView<T> tile,
+            Work& work) const;
   std::size_t place(Index key) const { return static_cast<std::size_t>(key - own_.first); }
 
   Options options_;

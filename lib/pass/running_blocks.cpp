@@ -13,18 +13,23 @@ RunningBlocks<T>::RunningBlocks(const Options& options)
 
 template <class T>
 bool RunningBlocks<T>::shows_weights() const {
-  return this->options_.column_sums || (this->options_.entropies && !key_factor_.empty());
+  const Options& options = this->options_;
+  return options.column_sums || (options.entropies && !key_factor_.empty()) ||
+         (options.out.data != nullptr && this->is_mixture());
 }
 
 template <class T>
 void RunningBlocks<T>::start_round(int round, const Scores<T>& scores) {
-  PooledVector<RunningRows<T>>& panels = round == 0 ? first_ : again_;
   const bool near_zero = !key_factor_.empty() || takes_plain_exponentials(scores);
-  panels.resize(static_cast<std::size_t>(this->panels()));
-  for (Index panel = 0; panel < this->panels(); ++panel) {
-    const RowRange lines = this->own_lines(panel);
-    rows_of(panels, panel).start(lines.last - lines.first, near_zero);
-  }
+  const auto start = [&](PooledVector<RunningRows<T>>& panels) {
+    panels.resize(static_cast<std::size_t>(this->panels()));
+    for (Index panel = 0; panel < this->panels(); ++panel) {
+      const RowRange lines = this->own_lines(panel);
+      rows_of(panels, panel).start(lines.last - lines.first, near_zero);
+    }
+  };
+  start(round == 0 ? first_ : again_);
+  if (round == 0 && this->is_mixture()) start(softmax_);
 }
 
 // Fills the tile with exponentials, and adds them. Returns true as RunningRows::add does.
@@ -34,15 +39,21 @@ bool RunningBlocks<T>::add_to(RunningRows<T>& rows, const Tile& tile, Work& work
   if (key_factor_.empty()) {
     return rows.add(tile.scores, tile.range, tile.view, work.scratch, with_products);
   }
+  const double* const key_factor = key_factor_.data() + tile.key;
   tile.scores.fill_exponentials(tile.range, tile.view, work.scratch, nullptr, nullptr);
-  kernel::scale_columns_sum_rows(tile.view, key_factor_.data() + tile.key, tile.view,
-                                 rows.sum.data());
+  kernel::scale_columns_sum_rows(tile.view, key_factor, tile.view, rows.sum.data());
   return false;
 }
 
 template <class T>
 void RunningBlocks<T>::add_tile(int, const Tile& tile, Work& work) {
   RunningRows<T>& rows = rows_of(first_, tile.panel);
+  if (this->is_mixture()) {
+    tile.scores.fill_exponentials(tile.range, tile.view, work.scratch,
+                                  rows_of(softmax_, tile.panel).sum.data(), nullptr);
+    kernel::add_row_products(tile.view, key_factor_.data() + tile.key, rows.sum.data());
+    return;
+  }
   const bool with_products = this->options_.entropies && key_factor_.empty();
   const bool grown = add_to(rows, tile, work, with_products);
   auto& output = this->output_;
@@ -54,21 +65,31 @@ void RunningBlocks<T>::add_tile(int, const Tile& tile, Work& work) {
 }
 
 template <class T>
-void RunningBlocks<T>::complete_panel(Index panel, double* row) {
+void RunningBlocks<T>::complete_panel(Index panel, double* row, double* unas_row) {
+  const Options& options = this->options_;
   RunningRows<T>& rows = rows_of(first_, panel);
   const Index first = this->own_lines(panel).first;
-  rows.complete(this->options_.sink, row);
+  rows.complete(options.sink, row, options.hybrid);
+  if (this->is_mixture()) {
+    rows_of(softmax_, panel).complete(options.sink, unas_row, 1 - options.hybrid);
+  }
   if (this->output_) {
     this->output_->scale_rows(first, static_cast<Index>(rows.sum.size()), rows.factor.data(), 0);
   }
-  if (!this->options_.entropies || !key_factor_.empty()) return;
-  rows.find_entropies(this->options_.sink, row);
+  if (!options.entropies || !key_factor_.empty()) return;
+  rows.find_entropies(options.sink, row);
   std::copy(rows.product.begin(), rows.product.end(), this->entropy_.begin() + first);
 }
 
 template <class T>
 const T* RunningBlocks<T>::fill_weights(const Tile& tile, Work& work) {
   const RunningRows<T>& whole = rows_of(first_, tile.panel);
+  if (this->is_mixture()) {
+    tile.scores.fill_exponentials(tile.range, tile.view, work.scratch, nullptr, nullptr);
+    kernel::mix_columns(tile.view, key_factor_.data() + tile.key, whole.factor.data(),
+                        rows_of(softmax_, tile.panel).factor.data());
+    return nullptr;
+  }
   RunningRows<T>& rows = rows_of(again_, tile.panel);
   add_to(rows, tile, work, false);
   work.factor.resize(rows.sum.size());

@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// KeyBlocks with the bits of run_rows: a softmax, or exponentials divided by those of a g.
+/// KeyBlocks with the bits of run_rows: a softmax, exponentials divided by those of a g, or both.
 template <class T>
 class RunningBlocks final : public KeyBlocks<T> {
  public:
@@ -20,9 +20,9 @@ class RunningBlocks final : public KeyBlocks<T> {
   using typename KeyBlocks<T>::Work;
   void start_round(int round, const Scores<T>& scores) override;
   void add_tile(int round, const Tile& tile, Work& work) override;
-  void complete_panel(Index panel, double* row) override;
+  void complete_panel(Index panel, double* row, double* unas_row) override;
   const T* fill_weights(const Tile& tile, Work& work) override;
-  bool gathers_weights() const override { return false; }
+  bool gathers_weights() const override { return this->is_mixture(); }
 
   bool add_to(RunningRows<T>& rows, const Tile& tile, Work& work, bool with_products) const;
   RunningRows<T>& rows_of(PooledVector<RunningRows<T>>& panels, Index panel) const {
@@ -31,7 +31,8 @@ class RunningBlocks final : public KeyBlocks<T> {
 
   PooledVector<double> key_factor_;  // exp(−g) of all keys
   PooledVector<RunningRows<T>> first_;
-  PooledVector<RunningRows<T>> again_;  // in the round that shows weights
+  PooledVector<RunningRows<T>> again_;    // in the round that shows weights
+  PooledVector<RunningRows<T>> softmax_;  // of a mixture: the sums of exponentials alone
 };
 
 }  // namespace attn

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -43,7 +44,7 @@ struct BlockedShape {
 template <class T>
 struct BlockedResult {
   std::vector<T> out;
-  std::vector<double> row, col, entropy, col_sum;
+  std::vector<double> row, unas_row, col, entropy, col_sum;
 
   bool operator==(const BlockedResult&) const = default;
 };
@@ -68,7 +69,8 @@ class BlockedProblem {
     if (of.alibi) recipe_.relative = RelativePositions::alibi;
   }
 
-  BlockedResult<T> at_once(Scheme scheme) const {
+  // Without `weights` nothing is wanted that must see them.
+  BlockedResult<T> at_once(Scheme scheme, bool weights) const {
     const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
     BlockedResult<T> found = room(case_.queries);
     Output<T> output(part.arrays.v, out_of(found));
@@ -76,37 +78,28 @@ class BlockedProblem {
     RowEntropy<T> entropy;
     SchemeOptions options;
     options.scheme = scheme;
+    options.hybrid = hybrid;
     options.sink = case_.sink;
-    const Attention attention =
-        attend<T>(part.scores->scores(), options, {&output, &sums, &entropy}, 2);
-    if (scheme == Scheme::dnas) {
-      found.col.assign(attention.potentials.col.begin(), attention.potentials.col.end());
-    }
-    found.row.assign(attention.potentials.row.begin(), attention.potentials.row.end());
-    found.entropy.assign(entropy.values().begin(), entropy.values().end());
-    found.col_sum.assign(sums.values().begin(), sums.values().end());
-    return found;
-  }
-
-  BlockedResult<T> dnas_at_once() const {
-    const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
-    BlockedResult<T> found = room(case_.queries);
-    found.entropy.clear();
-    Output<T> output(part.arrays.v, out_of(found));
-    SchemeOptions options;
-    options.scheme = Scheme::dnas;
-    options.sink = case_.sink;
-    const Attention attention = attend<T>(part.scores->scores(), options, {&output}, 2);
-    found.row.assign(attention.potentials.row.begin(), attention.potentials.row.end());
-    found.col.assign(attention.potentials.col.begin(), attention.potentials.col.end());
+    ObserverList<T> observers = {&output};
+    if (weights) observers = {&output, &sums, &entropy};
+    const Attention attention = attend<T>(part.scores->scores(), options, observers, 2);
+    const auto copy = [](const PooledVector<double>& from) {
+      return std::vector<double>(from.begin(), from.end());
+    };
+    found.row = copy(attention.potentials.row);
+    found.unas_row = copy(attention.potentials.unas_row);
+    if (scheme != Scheme::unas) found.col = copy(attention.potentials.col);
+    found.entropy = copy(entropy.values());
+    found.col_sum = copy(sums.values());
     return found;
   }
 
   // Every process has the keys of neighbouring slots, and all take the queries by blocks of `step`.
   // The processes with complete columns, and g.
   std::pair<std::vector<QueryBlocks<T>>, std::vector<double>> columns_in_query_blocks(
-      Index processes, Index step, bool sums_rows) const {
+      Scheme scheme, Index processes, Index step, bool sums_rows) const {
     typename QueryBlocks<T>::Options options;
+    if (scheme == Scheme::hnas) options.hybrid = hybrid;
     options.partition = one_pass_columns_partition(case_.queries, case_.keys, sizeof(T), sums_rows);
     options.largest_value = largest_value();
     options.sink = case_.sink;
@@ -130,11 +123,12 @@ class BlockedProblem {
     return {std::move(all), std::move(g)};
   }
 
-  BlockedResult<T> in_query_blocks(Index processes, Index step) const {
+  BlockedResult<T> in_query_blocks(Scheme scheme, Index processes, Index step) const {
     BlockedResult<T> found = room(case_.queries);
     found.entropy.clear();
+    if (scheme == Scheme::hnas) found.unas_row = found.row;
     std::vector<QueryBlocks<T>> all;
-    std::tie(all, found.col) = columns_in_query_blocks(processes, step, true);
+    std::tie(all, found.col) = columns_in_query_blocks(scheme, processes, step, true);
     const ScoreBounds bounds = bounds_of_whole();
     for (Index row = 0; row < case_.queries; row += step) {
       const Index rows = std::min(step, case_.queries - row);
@@ -143,7 +137,7 @@ class BlockedProblem {
       std::vector<std::byte> totals;
       for (Index p = 0; p < processes; ++p) {
         const QueryBlocks<T>& own = all[static_cast<std::size_t>(p)];
-        typename QueryBlocks<T>::Sums sums(rows, {out.data(), rows, case_.v_head_dim});
+        typename QueryBlocks<T>::Sums sums(own, rows, {out.data(), rows, case_.v_head_dim});
         const Part part = part_of(own, row, step, bounds);
         own.gather(part.scores->scores(), part.arrays.v, sums, 2);
         auto from = totals.begin();
@@ -159,8 +153,11 @@ class BlockedProblem {
           totals.insert(totals.end(), bytes.begin(), bytes.end());
         });
         if (p + 1 < processes) continue;
-        const auto left =
-            own.complete_rows(sums, std::span(found.row).subspan(static_cast<std::size_t>(row)));
+        const auto from_row = [&](std::vector<double>& f) {
+          return f.empty() ? std::span<double>()
+                           : std::span(f).subspan(static_cast<std::size_t>(row));
+        };
+        const auto left = own.complete_rows(sums, from_row(found.row), from_row(found.unas_row));
         CHECK(left.empty());
         std::copy(out.begin(), out.end(), found.out.begin() + row * case_.v_head_dim);
       }
@@ -174,8 +171,9 @@ class BlockedProblem {
     all.col_sum.assign(static_cast<std::size_t>(case_.keys), 0.0);
     typename KeyBlocks<T>::Options options;
     options.partition = row_pass_partition(case_.queries, case_.keys, sizeof(T));
-    if (scheme == Scheme::dnas) {
-      auto columns = columns_in_query_blocks(processes, step, false);
+    if (scheme == Scheme::hnas) options.hybrid = hybrid;
+    if (scheme != Scheme::unas) {
+      auto columns = columns_in_query_blocks(scheme, processes, step, false);
       all.col = std::move(columns.second);
       options.col = all.col;
       options.near_zero = columns.first.front().column_rounds() == 1 && is_near_zero(all.col);
@@ -249,8 +247,11 @@ class BlockedProblem {
         blocks->add(round, part.range.col0, part.scores->scores(), part.arrays.v, threads);
       });
     }
-    blocks->complete(found.row);
-    std::replace(found.row.begin(), found.row.end(), -infinity, case_.sink);
+    if (options.hybrid != 1) found.unas_row = found.row;
+    blocks->complete(found.row, found.unas_row);
+    for (auto* row : {&found.row, &found.unas_row}) {
+      std::replace(row->begin(), row->end(), -infinity, case_.sink);
+    }
     CHECK(blocks->shows_weights());
     each_block(own, step, bounds, [&](const Part& part) {
       const Buffer<double> sums =
@@ -261,6 +262,7 @@ class BlockedProblem {
     blocks->finish(found.entropy);
     all.out.insert(all.out.end(), found.out.begin(), found.out.end());
     all.row.insert(all.row.end(), found.row.begin(), found.row.end());
+    all.unas_row.insert(all.unas_row.end(), found.unas_row.begin(), found.unas_row.end());
     all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
   }
 
@@ -315,6 +317,7 @@ class BlockedProblem {
     return values;
   }
 
+  static constexpr double hybrid = 0.3;
   BlockedShape case_;
   ScoreRecipe recipe_;
   std::vector<T> q_, k_, v_, bias_;
@@ -324,8 +327,8 @@ class BlockedProblem {
 template <class T>
 void check_blocks(const BlockedShape& of, Random& random) {
   const BlockedProblem<T> problem(of, random);
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
-    const BlockedResult<T> want = problem.at_once(scheme);
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
+    const BlockedResult<T> want = problem.at_once(scheme, true);
     for (const Index processes : {1, 2, 5}) {
       for (const Index step : {512, 1024, 4096}) {
         CAPTURE(static_cast<int>(scheme));
@@ -334,6 +337,7 @@ void check_blocks(const BlockedShape& of, Random& random) {
         const BlockedResult<T> got = problem.in_key_blocks(scheme, processes, step);
         CHECK(got.col == want.col);
         CHECK(got.row == want.row);
+        CHECK(got.unas_row == want.unas_row);
         CHECK(got.out == want.out);
         CHECK(got.entropy == want.entropy);
         CHECK(got.col_sum == want.col_sum);
@@ -379,17 +383,21 @@ TEST_CASE_TEMPLATE("queries in blocks have the bits of all at once", T, float, d
     for (const double spread : {0.5, 2.5}) {
       shape.spread = spread;
       const BlockedProblem<T> problem(shape, random);
-      const BlockedResult<T> want = problem.dnas_at_once();
-      for (const Index processes : {1, 2, 3}) {
-        for (const Index step : {512, 1024, 4096}) {
-          CAPTURE(shape.queries);
-          CAPTURE(spread);
-          CAPTURE(processes);
-          CAPTURE(step);
-          const BlockedResult<T> got = problem.in_query_blocks(processes, step);
-          CHECK(got.col == want.col);
-          CHECK(got.row == want.row);
-          CHECK(got.out == want.out);
+      for (const Scheme scheme : {Scheme::dnas, Scheme::hnas}) {
+        const BlockedResult<T> want = problem.at_once(scheme, false);
+        for (const Index processes : {1, 2, 3}) {
+          for (const Index step : {512, 1024, 4096}) {
+            CAPTURE(shape.queries);
+            CAPTURE(spread);
+            CAPTURE(static_cast<int>(scheme));
+            CAPTURE(processes);
+            CAPTURE(step);
+            const BlockedResult<T> got = problem.in_query_blocks(scheme, processes, step);
+            CHECK(got.col == want.col);
+            CHECK(got.row == want.row);
+            CHECK(got.unas_row == want.unas_row);
+            CHECK(got.out == want.out);
+          }
         }
       }
     }

@@ -98,15 +98,16 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                                           const ComputeOptions& options) {
   // A checkpoint keeps what the loops within a whole head have found.
   if (checkpoints(arguments)) return std::nullopt;
-  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
-                                         "row_entropy"};
+  const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
+                                         "col_potential", "col_sum",       "row_entropy"};
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   if (others || options.join || options.queries || options.repetition) return std::nullopt;
   return DividedWants{.scheme = options.scheme.scheme,
                       .out = options.emits("out"),
                       .col_sum = options.emits("col_sum"),
-                      .row_entropy = options.emits("row_entropy")};
+                      .row_entropy = options.emits("row_entropy"),
+                      .hybrid = options.hybrid};
 }
 
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,

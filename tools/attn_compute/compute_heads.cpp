@@ -129,6 +129,14 @@ void emit_scores(const ComputeOptions& options, const AttentionInput& input, con
   });
 }
 
+SchemeOptions scheme_of_head(const ComputeOptions& options, const AttentionInput& input,
+                             Index problem) {
+  SchemeOptions scheme = options.scheme;
+  scheme.sink = input.sink_of(problem);
+  if (!options.hybrid.empty()) scheme.hybrid = options.hybrid[static_cast<std::size_t>(problem)];
+  return scheme;
+}
+
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
                            const Head<T>& head, const HeadOutputs& outputs,
@@ -152,12 +160,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
                     head.part.range, options.queries ? &*options.queries : nullptr);
     if (!options.queries) observers.push_back(&*weights);
   }
-  SchemeOptions scheme = options.scheme;
+  SchemeOptions scheme = scheme_of_head(options, input, head.problem);
   scheme.kept_bytes = useful_bytes;
-  scheme.sink = input.sink_of(head.problem);
-  if (!options.hybrid.empty()) {
-    scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
-  }
   const ScoreRecipe recipe = input.recipe(scheme.scheme);
   std::optional<RepeatedScores<T>> repeated;
   naming_head(input, head, [&] {
@@ -234,8 +238,7 @@ HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& inp
   result.col_sum = std::move(head.col_sum);
   result.row_entropy = std::move(head.row_entropy);
   if (options.emits("row_entropy")) {
-    SchemeOptions scheme = options.scheme;
-    scheme.sink = input.sink_of(problem);
+    const SchemeOptions scheme = scheme_of_head(options, input, problem);
     add_sink_entropies(sink_weights(result.attention.potentials, scheme), result.row_entropy);
   }
   spread(options, input, problem, result);

@@ -13,14 +13,11 @@ namespace attn::tools {
 template <class T>
 std::optional<DividedHead> DividedColumns<T>::run(const ShowRows<T>& show) {
   this->find_columns();
-  Potentials& potentials = this->found_.attention.potentials;
-  potentials.row.assign(static_cast<std::size_t>(this->whole_.queries()), minus_infinity);
+  this->start_rows();
   for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys())) {
     if (!complete_rows(pairs, show)) return std::nullopt;
   }
-  // A query with nothing allowed attends to the sink alone.
-  std::replace(potentials.row.begin(), potentials.row.end(), minus_infinity,
-               this->input_.sink_of(this->problem_));
+  this->close_rows();
   return std::move(this->found_);
 }
 
@@ -29,7 +26,7 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
   const Index width = this->wants_.out ? this->input_.v_head_dim : 0;
   const Buffer<T> rows(pairs.rows * width);
   const MatrixView<T> out(this->wants_.out ? rows.data() : nullptr, pairs.rows, width);
-  typename QueryBlocks<T>::Sums sums(pairs.rows, out);
+  typename QueryBlocks<T>::Sums sums(*this->columns_, pairs.rows, out);
   this->with_part(pairs, [&](const Head<T>& part) {
     this->columns_->gather(part.scores(this->wants_.scheme), part.v(), sums, this->plan_.threads);
   });
@@ -37,8 +34,10 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
                [&] { this->columns_->add(sums); });
   Attention& attention = this->found_.attention;
   const auto first = static_cast<std::size_t>(pairs.row0);
+  Potentials& potentials = attention.potentials;
   for (const Index i :
-       this->columns_->complete_rows(sums, std::span(attention.potentials.row).subspan(first))) {
+       this->columns_->complete_rows(sums, this->lines_from(potentials.row, first),
+                                     this->lines_from(potentials.unas_row, first))) {
     if (attention.allowed.keys_of_query[first + static_cast<std::size_t>(i)] == 0) continue;
     require_whole(pairs.row0 + i);
     return false;

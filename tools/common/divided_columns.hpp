@@ -4,7 +4,7 @@
 
 namespace attn::tools {
 
-/// A head under dnas, with the keys of the own slots and blocks of queries.
+/// A head under dnas or hnas, with the keys of the own slots and blocks of queries.
 template <class T>
 class DividedColumns : public DividedPotential<T> {
  public:

@@ -28,8 +28,16 @@ constexpr Index fewest_lines = 96;  // of a rank
 // Potentials, counts of allowed pairs, sums and entropies by query or key, and twice for a moment.
 constexpr Index line_numbers = 5;
 
-bool has_divided_scores(const AttentionInput& input, Scheme scheme) {
-  if (!is_softmax(scheme) && scheme != Scheme::dnas) return false;
+bool is_divided(const AttentionInput& input, const DividedWants& wants) {
+  if (wants.scheme == Scheme::hnas) {
+    // At its ends hnas is another scheme.
+    for (Index n = 0; n < input.own_problems(); ++n) {
+      const double u = wants.hybrid_of(input.own_problem(n));
+      if (u == 0 || u == 1) return false;
+    }
+  } else if (!is_softmax(wants.scheme) && wants.scheme != Scheme::dnas) {
+    return false;
+  }
   for (const auto* vectors : {&input.q, &input.k, &input.v}) {
     if (*vectors && (*vectors)->weights) return false;
   }
@@ -79,13 +87,16 @@ std::int64_t line_bytes(const AttentionInput& input, std::size_t element_size) {
 
 bool sees_weights(const DividedWants& wants) { return wants.col_sum || wants.row_entropy; }
 
+// Of a mixture.
+Index parts_of(const DividedWants& wants) { return wants.scheme == Scheme::hnas ? 2 : 1; }
+
 // What a line of a block takes.
 std::int64_t block_line_bytes(const AttentionInput& input, const DividedWants& wants,
                               const Part& most, std::size_t element_size) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const std::int64_t line = line_bytes(input, element_size);
   const bool sums_rows = divided_steps(wants).back() == DividedStep::columns;
-  return std::max(number, sums_rows ? (1 + most.slots) * (number + line) : line);
+  return std::max(number, sums_rows ? parts_of(wants) * (1 + most.slots) * (number + line) : line);
 }
 
 // What a rank takes in one step.
@@ -110,15 +121,20 @@ std::int64_t step_bytes(const AttentionInput& input, const DividedWants& wants,
         .all_keys = softmax ? 0 : input.keys,
         .v_head_dim = input.v_head_dim,
         .near_zero = step == DividedStep::rows,
+        .parts = parts_of(wants),
         .shows_weights = softmax ? wants.col_sum : sees_weights(wants),
         .column_sums = wants.col_sum};
     return read + energy + KeyBlocks<T>::bytes(of_blocks, plan.threads);
   }
-  // For g alone there are no sums by query.
+  // g alone needs no sums by query.
   const bool sums_rows = !sees_weights(wants);
-  return read + energy +
-         QueryBlocks<T>::bytes(plan.block, most.lines, sums_rows ? most.slots : 0, most.panel,
-                               sums_rows ? input.v_head_dim : 0, plan.threads);
+  const typename QueryBlocks<T>::Sizes of_blocks{.queries = plan.block,
+                                                 .keys = most.lines,
+                                                 .panel = most.panel,
+                                                 .slots = sums_rows ? most.slots : 0,
+                                                 .parts = parts_of(wants),
+                                                 .v_head_dim = input.v_head_dim};
+  return read + energy + QueryBlocks<T>::bytes(of_blocks, plan.threads);
 }
 
 }  // namespace
@@ -176,7 +192,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
                                         const cli::Arguments& arguments) {
   const Index ranks = arguments.ranks;
   const std::int64_t memory = arguments.memory;
-  if (ranks < 2 || !has_divided_scores(input, wants.scheme)) return {};
+  if (ranks < 2 || !is_divided(input, wants)) return {};
   const std::vector<DividedStep> steps = divided_steps(wants);
   const bool by_key = steps.front() == DividedStep::columns;
   if ((by_key ? input.keys : input.queries) < fewest_lines * ranks) return {};

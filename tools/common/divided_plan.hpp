@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/heads.hpp"
@@ -10,9 +11,9 @@
 
 /// Ranks that divide the memory of long heads. Under a softmax each rank has neighbouring queries
 /// and their output, and reads all keys and values by blocks, in the order of the keys. Under dnas
-/// each has neighbouring keys and values, and reads all queries by blocks; the sums of a block go
-/// from rank to rank. With column sums or entropies that is so for g alone, and the rest is as
-/// under a softmax. Results have the bits of a head computed at once.
+/// and hnas each has neighbouring keys and values, and reads all queries by blocks; the sums of a
+/// block go from rank to rank. With column sums or entropies that is so for g alone, and the rest
+/// is as under a softmax. Results have the bits of a head computed at once.
 namespace attn::tools {
 
 /// What is wanted of each head. The potentials are found in any case.
@@ -21,12 +22,17 @@ struct DividedWants {
   bool out = false;
   bool col_sum = false;
   bool row_entropy = false;
-  std::int64_t kept_bytes = 0;  ///< of other results, which are kept meanwhile
+  std::span<const double> hybrid = {};  ///< u by problem, of hnas
+  std::int64_t kept_bytes = 0;          ///< of other results, which are kept meanwhile
+
+  double hybrid_of(Index problem) const {
+    return scheme == Scheme::hnas ? hybrid[static_cast<std::size_t>(problem)] : 1;
+  }
 };
 
 /// What ranks do one after the other, each of which cuts a head in another way.
 enum class DividedStep {
-  columns,   ///< keys: g of dnas, and without others all the rest
+  columns,   ///< keys: g of dnas and hnas, and without others all the rest
   rows,      ///< queries: rows as run_rows completes them
   far_rows,  ///< or, if scores or g are not near zero, as a pass by panels does
 };
@@ -48,8 +54,8 @@ struct DividedPlan {
 /// - there are several ranks;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
-/// - there is a softmax, or dnas;
-/// - there are at least 96 queries, or under dnas keys, for each rank;
+/// - there is a softmax, dnas, or hnas with 0 < u < 1;
+/// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
 ///   fit one block of up to 16 MiB; and if it fits with one thread, a part does as well.
 /// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`

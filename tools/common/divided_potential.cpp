@@ -13,6 +13,7 @@ void DividedPotential<T>::find_columns() {
   options.last_slot = this->last_slot(this->ranks_.own());
   options.largest_value = this->largest_value_;
   options.sink = this->input_.sink_of(this->problem_);
+  options.hybrid = this->wants_.hybrid_of(this->problem_);
   columns_.emplace(options);
   for (int round = 0; round < columns_->column_rounds(); ++round) {
     for (const TileRange& pairs : this->blocks_of_queries(columns_->keys())) {

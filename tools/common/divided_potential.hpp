@@ -5,8 +5,8 @@
 
 namespace attn::tools {
 
-/// A head under dnas: begins with g, for which each rank has the keys of its slots and takes the
-/// queries by blocks.
+/// A head under dnas or hnas: begins with g, for which each rank has the keys of its slots and
+/// takes the queries by blocks.
 template <class T>
 class DividedPotential : public DividedRun<T> {
  public:

@@ -51,6 +51,7 @@ typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
   options.last_slot = this->last_slot(this->ranks_.own());
   if (!is_softmax(this->wants_.scheme)) options.col = this->found_.attention.potentials.col;
   options.near_zero = near_zero;
+  options.hybrid = this->wants_.hybrid_of(this->problem_);
   options.column_sums = this->wants_.col_sum;
   options.entropies = this->wants_.row_entropy;
   options.sink = this->input_.sink_of(this->problem_);
@@ -74,12 +75,14 @@ void DividedRows<T>::complete_rows() {
       });
     }
   }
-  PooledVector<double>& row = this->found_.attention.potentials.row;
-  row.assign(static_cast<std::size_t>(this->whole_.queries()), minus_infinity);
-  blocks_->complete(std::span(row).subspan(static_cast<std::size_t>(blocks_->queries().first)));
-  this->complete_lines(row);
-  // A query with nothing allowed attends to the sink alone.
-  std::replace(row.begin(), row.end(), minus_infinity, this->input_.sink_of(this->problem_));
+  this->start_rows();
+  Potentials& potentials = this->found_.attention.potentials;
+  const auto first = static_cast<std::size_t>(blocks_->queries().first);
+  blocks_->complete(this->lines_from(potentials.row, first),
+                    this->lines_from(potentials.unas_row, first));
+  this->complete_lines(potentials.row);
+  if (!potentials.unas_row.empty()) this->complete_lines(potentials.unas_row);
+  this->close_rows();
 }
 
 template <class T>
@@ -112,9 +115,7 @@ void DividedRows<T>::finish() {
   if (this->wants_.row_entropy) {
     entropy.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
   }
-  blocks_->finish(entropy.empty()
-                      ? std::span<double>()
-                      : std::span(entropy).subspan(static_cast<std::size_t>(own.first)));
+  blocks_->finish(this->lines_from(entropy, static_cast<std::size_t>(own.first)));
   if (!entropy.empty()) this->complete_lines(std::span<double>(entropy));
   if (!this->wants_.out || !this->input_.gate) return;
   const Index rows = own.last - own.first;

@@ -6,7 +6,7 @@
 namespace attn::tools {
 
 /// A head with the queries of the own slots and blocks of keys: under a softmax, and under dnas
-/// where g is known and weights must be seen.
+/// and hnas where g is known and weights must be seen.
 template <class T>
 class DividedRows : public DividedPotential<T> {
  public:

@@ -13,6 +13,7 @@
 #include "kernel/packed.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::tools {
 
@@ -112,6 +113,26 @@ class DividedRun {
     AllowedCounts& allowed = found_.attention.allowed;
     allowed.keys_of_query = sum_of(own.keys_of_query);
     allowed.queries_of_key = sum_of(own.queries_of_key);
+  }
+
+  /// Row potentials of no keys.
+  void start_rows() {
+    Potentials& potentials = found_.attention.potentials;
+    potentials.row.assign(static_cast<std::size_t>(whole_.queries()), minus_infinity);
+    if (wants_.scheme == Scheme::hnas) potentials.unas_row = potentials.row;
+  }
+
+  /// A query with nothing allowed attends to the sink alone.
+  void close_rows() {
+    Potentials& potentials = found_.attention.potentials;
+    for (PooledVector<double>* row : {&potentials.row, &potentials.unas_row}) {
+      std::replace(row->begin(), row->end(), minus_infinity, input_.sink_of(problem_));
+    }
+  }
+
+  /// Those from `first` on; of nothing, nothing.
+  static std::span<double> lines_from(std::span<double> numbers, std::size_t first) {
+    return numbers.empty() ? numbers : numbers.subspan(first);
   }
 
   /// Sums over the ranks in their order: `add` adds what this one has to `totals`, whose memory it

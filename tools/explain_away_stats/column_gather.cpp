@@ -409,6 +409,7 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
     const DividedWants wants{.scheme = *scheme,
                              .col_sum = true,
                              .row_entropy = true,
+                             .hybrid = task.options().hybrid,
                              .kept_bytes = needs.kept_bytes + needs.result_bytes};
     const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
     const std::optional<DividedPlan> plan =
