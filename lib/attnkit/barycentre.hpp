@@ -43,13 +43,16 @@ struct BarycentrePlanOptions {
 /// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y` is
 /// present; `histograms` always is.
 struct BarycentreShapes {
-  std::optional<Shape> cost;             ///< (…, m, n)
-  std::optional<Shape> scores;           ///< (…, m, n)
-  std::optional<Shape> x;                ///< (…, m, d)
-  std::optional<Shape> y;                ///< (…, n, d)
-  std::optional<Shape> histograms;       ///< (…, K, n)
-  std::optional<Shape> weights;          ///< (…, K)
-  std::optional<Shape> grad_barycentre;  ///< (…, m)
+  std::optional<Shape> cost;                     ///< (…, m, n)
+  std::optional<Shape> scores;                   ///< (…, m, n)
+  std::optional<Shape> x;                        ///< (…, m, d)
+  std::optional<Shape> y;                        ///< (…, n, d)
+  std::optional<Shape> histograms;               ///< (…, K, n)
+  std::optional<Shape> weights;                  ///< (…, K)
+  std::optional<Shape> grad_barycentre;          ///< (…, m)
+  std::optional<Shape> grad_plan = {};           ///< broadcasts to (…, m, n)
+  std::optional<Shape> grad_row_potential = {};  ///< (…, K, m)
+  std::optional<Shape> grad_col_potential = {};  ///< (…, K, n)
 };
 
 /// The arrays of one run. A view without data and without axes is absent.
@@ -62,8 +65,15 @@ struct BarycentreInputs {
   TensorView<const double> histograms;  ///< a (…, K, n), finite and ≥ 0, of equal sums
   /// (…, K), finite and ≥ 0, not all 0: divided by their sum. Absent: all the same.
   TensorView<const double> weights;
-  /// h = ∂L/∂p of a number L (…, m), finite, for BarycentreOutputs::through_barycentre.
+  /// Derivatives of a number L by the results, for BarycentreOutputs::through_barycentre: ∂L/∂p (…,
+  /// m), by the mean plan Σ_k w_k P_k, which broadcasts to (…, m, n), and ∂L/∂f (…, K, m) and ∂L/∂g
+  /// (…, K, n); finite, absent ones are 0. Those by f and g are 0 for a weight of 0. Constants t_k
+  /// that f_k gains and g_k loses, with Σ_k w_k t_k = 0, say nothing: L is that of potentials for
+  /// which Σ_i f_ki − Σ_j g_kj over the lines with mass is the same for all k.
   TensorView<const double> grad_barycentre;
+  TensorView<const T> grad_plan = {};
+  TensorView<const double> grad_row_potential = {};
+  TensorView<const double> grad_col_potential = {};
 };
 
 template <class T>
@@ -94,7 +104,8 @@ struct BarycentreOutputs {
   BarycentreGradients<T> optimum = {};
 
   /// Of L, through the barycentre, by the implicit function theorem (MATHEMATICS.md §2). Where a
-  /// mass or a weight is 0, that of an increase.
+  /// mass or a weight is 0, that of an increase: at a mass of 0 with ∂L/∂g ≠ 0 it is infinite, as g
+  /// is −log a.
   BarycentreGradients<T> through_barycentre = {};
 };
 

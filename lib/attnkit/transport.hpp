@@ -196,7 +196,9 @@ struct SolutionGradients {
   /// forbidden. O(m n) memory.
   TensorView<T> matrix = {};
   /// By a (leading, m) and b (leading, n). Exact marginals must keep Σ a = Σ b: only changes along
-  /// that mean anything. NaN at a marginal of 0.
+  /// that mean anything. At a marginal of 0 that of an increase: finite for exact marginals unless
+  /// ∂L/∂f ≠ 0, as f is −log a, and with penalties infinite, as the line's sum grows like a power
+  /// of a below 1. NaN for a line without a pair that is allowed and open.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
   TensorView<T> x = {};  ///< (leading, m, d); only of points
@@ -228,8 +230,9 @@ struct TransportOutputs {
 
   /// Derivatives of TransportProblem::dual at f and g, each problem's own; at the solution those of
   /// the optimum. That by the cost is the plan (by scores, its negative). By a and b, in units of
-  /// the cost over mass: −ε f_i, or with penalties ρ_a (1 − exp(ε f_i/ρ_a)), −inf at a marginal of
-  /// 0. Exact marginals must keep Σ a = Σ b: only changes along that mean anything.
+  /// the cost over mass: −ε f_i, or with penalties ρ_a (1 − exp(ε f_i/ρ_a)); at a marginal of 0
+  /// −inf, but at a line that no mass can reach +inf, with penalties ρ_a. Exact marginals must keep
+  /// Σ a = Σ b: only changes along that mean anything.
   TensorView<double> row_marginal_gradient = {};  ///< by a (leading, m)
   TensorView<double> col_marginal_gradient = {};  ///< by b (leading, n)
   TensorView<T> x_gradient = {};  ///< 2 Σ_j π_ij (x_i − y_j) (leading, m, d); only of points

@@ -26,11 +26,12 @@ void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoi
 }
 
 template <class T>
-WeightAdjoint<T> adjoint_of(const SolutionTerm& solution) {
+WeightAdjoint<T> adjoint_of(const SolutionTerm& solution, bool with_g) {
   WeightAdjoint<T> adjoint;
   adjoint.f = to_subtract(solution.row);
   adjoint.g = to_subtract(solution.col);
   const double coefficient = solution.coefficient;
+  adjoint.coefficient = with_g ? coefficient : 0;
   for (const double u : solution.u) adjoint.row.push_back(static_cast<T>(coefficient * u));
   adjoint.factor.assign(solution.u.size(), T{1});
   for (const double v : solution.v) adjoint.col.push_back(static_cast<T>(coefficient * v));
@@ -58,18 +59,17 @@ void differentiate_solution(const Scores<T>& scores, const Potentials& potential
                             const MatrixSource<T>* g, std::span<const double> u,
                             std::span<const double> v, const GradientTargets<T>& targets,
                             int threads) {
-  PooledVector<WeightAdjoint<T>> adjoints;
-  adjoints.push_back(adjoint_of<T>({1, potentials.row, potentials.col, u, v}));
-  adjoints.front().coefficient = g == nullptr ? 0 : 1;
-  differentiate(scores, std::move(adjoints), g, targets, threads);
+  const SolutionTerm solution{1, potentials.row, potentials.col, u, v};
+  differentiate_solutions<T>(scores, {&solution, 1}, g, targets, threads);
 }
 
 template <class T>
 void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTerm> solutions,
-                             const GradientTargets<T>& targets, int threads) {
+                             const MatrixSource<T>* g, const GradientTargets<T>& targets,
+                             int threads) {
   PooledVector<WeightAdjoint<T>> adjoints;
-  for (const SolutionTerm& one : solutions) adjoints.push_back(adjoint_of<T>(one));
-  differentiate<T>(scores, std::move(adjoints), nullptr, targets, threads);
+  for (const SolutionTerm& one : solutions) adjoints.push_back(adjoint_of<T>(one, g != nullptr));
+  differentiate<T>(scores, std::move(adjoints), g, targets, threads);
 }
 
 template <class T>
@@ -97,7 +97,7 @@ std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
                                        const MatrixSource<T>*, std::span<const double>,          \
                                        std::span<const double>, const GradientTargets<T>&, int); \
   template void differentiate_solutions(const Scores<T>&, std::span<const SolutionTerm>,         \
-                                        const GradientTargets<T>&, int);
+                                        const MatrixSource<T>*, const GradientTargets<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

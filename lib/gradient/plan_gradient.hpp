@@ -46,11 +46,11 @@ struct SolutionTerm {
   std::span<const double> v;    ///< (Lk)
 };
 
-/// The same through several plans of the same scores, without G: dS = Σ coefficient·π_ij (u_i +
-/// v_j).
+/// The same through several plans of the same scores: dS = Σ coefficient·π_ij (G_ij + u_i + v_j).
 template <class T>
 void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTerm> solutions,
-                             const GradientTargets<T>& targets, int threads);
+                             const MatrixSource<T>* g, const GradientTargets<T>& targets,
+                             int threads);
 
 /// Bytes of scratch memory of any of them, without sinks.
 std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,

@@ -33,7 +33,10 @@ BarycentreShapes shapes_of(const BarycentreInputs<T>& inputs) {
           shape_of(inputs.y),
           shape_of(inputs.histograms),
           shape_of(inputs.weights),
-          shape_of(inputs.grad_barycentre)};
+          shape_of(inputs.grad_barycentre),
+          shape_of(inputs.grad_plan),
+          shape_of(inputs.grad_row_potential),
+          shape_of(inputs.grad_col_potential)};
 }
 
 TransportStatus BarycentreSummary::status() const {
@@ -52,16 +55,23 @@ class BarycentrePlan<T>::Impl {
         cols_(source_.cols()),
         histograms_("histograms", shapes.histograms, 2),
         weights_("weights", shapes.weights, 1),
-        slope_("grad_barycentre", shapes.grad_barycentre, 1) {
+        grad_masses_("grad_barycentre", shapes.grad_barycentre, 1),
+        grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
+        grad_row_("grad_row_potential", shapes.grad_row_potential, 2),
+        grad_col_("grad_col_potential", shapes.grad_col_potential, 2) {
     if (!histograms_.present()) throw Error(Failure::input, "expected histograms");
     count_ = histograms_.axis(0);
     if (count_ == 0) throw Error(Failure::input, "histograms has none, expected at least one");
     histograms_.require_block({count_, cols_});
     weights_.require_block({count_});
-    slope_.require_block({rows_});
+    grad_masses_.require_block({rows_});
+    grad_plan_.require_block({rows_, cols_}, true);
+    grad_row_.require_block({count_, rows_});
+    grad_col_.require_block({count_, cols_});
     const auto of_scores = source_.operands();
     std::vector<Operand*> all(of_scores.begin(), of_scores.end());
-    all.insert(all.end(), {&histograms_, &weights_, &slope_});
+    all.insert(all.end(),
+               {&histograms_, &weights_, &grad_masses_, &grad_plan_, &grad_row_, &grad_col_});
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (Operand* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
@@ -116,16 +126,28 @@ class BarycentrePlan<T>::Impl {
     source_.require(inputs);
     histograms_.require(inputs.histograms);
     weights_.require(inputs.weights);
-    slope_.require(inputs.grad_barycentre);
-    if (slope_.present()) plan::require_finite(slope_.name(), inputs.grad_barycentre);
+    require_upstream(grad_masses_, inputs.grad_barycentre);
+    require_upstream(grad_plan_, inputs.grad_plan);
+    require_upstream(grad_row_, inputs.grad_row_potential);
+    require_upstream(grad_col_, inputs.grad_col_potential);
     plan::require_output("barycentre", outputs.barycentre, barycentre_shape());
     plan::require_output("row_potential", outputs.row_potential, join(leading(), {count_, rows_}));
     plan::require_output("col_potential", outputs.col_potential, histogram_shape());
     require_gradients("optimum", outputs.optimum);
     require_gradients("through_barycentre", outputs.through_barycentre);
-    if (!slope_.present() && wanted(outputs.through_barycentre)) {
-      throw Error(Failure::usage, "through_barycentre requires grad_barycentre");
+    const bool has_upstream = grad_masses_.present() || grad_plan_.present() ||
+                              grad_row_.present() || grad_col_.present();
+    if (!has_upstream && wanted(outputs.through_barycentre)) {
+      throw Error(Failure::usage,
+                  "through_barycentre requires grad_barycentre, grad_plan, grad_row_potential or "
+                  "grad_col_potential");
     }
+  }
+
+  template <class U>
+  static void require_upstream(const Operand& operand, const TensorView<const U>& given) {
+    operand.require(given);
+    if (operand.present()) plan::require_finite(operand.name(), given);
   }
 
   static bool wanted(const BarycentreGradients<T>& to) {
@@ -239,22 +261,27 @@ class BarycentrePlan<T>::Impl {
                                                 const Histograms& histograms,
                                                 const HistogramPotentials& potentials,
                                                 double weight_sum, int threads) const {
-    const std::span h(slope_.block(inputs.grad_barycentre, problem),
-                      static_cast<std::size_t>(rows_));
-    const ImplicitBarycentre solved = implicit_barycentre<T>(
-        scores, found, histograms, h, implicit_options(options_.solver, sizeof(T)), threads);
+    const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
+    const BarycentreUpstream<T> upstream{
+        plan::vector_block(grad_masses_, inputs.grad_barycentre, problem),
+        grad_plan ? &*grad_plan : nullptr,
+        plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
+        plan::vector_block(grad_col_, inputs.grad_col_potential, problem)};
+    const ImplicitBarycentre solved = implicit_barycentre(
+        scores, found, histograms, upstream, implicit_options(options_.solver, sizeof(T)), threads);
     if (to.histograms) {
       write(to.histograms, problem,
-            implicit_histogram_gradient(scores, found, histograms, solved, threads));
+            implicit_histogram_gradient(scores, found, histograms, upstream, solved, threads));
     }
     if (to.weights) {
-      PooledVector<double> by = implicit_weight_gradient(solved, potentials);
+      PooledVector<double> by = implicit_weight_gradient(scores, found, histograms, upstream,
+                                                         solved, potentials, threads);
       for (double& value : by) value /= weight_sum;
       write(to.weights, problem, by);
     }
     write_by_scores(targets(inputs, to, problem), [&](const GradientTargets<T>& sinks) {
-      differentiate_solutions<T>(scores, barycentre_terms(found, histograms, solved), sinks,
-                                 threads);
+      differentiate_solutions<T>(scores, barycentre_terms(found, histograms, solved), upstream.plan,
+                                 sinks, threads);
     });
     return {solved.status, solved.iterations, solved.residual};
   }
@@ -293,7 +320,8 @@ class BarycentrePlan<T>::Impl {
   plan::TransportSource source_;
   Index rows_, cols_;  // m, n
   Index count_ = 0;    // K
-  Operand histograms_, weights_, slope_;
+  Operand histograms_, weights_;
+  Operand grad_masses_, grad_plan_, grad_row_, grad_col_;
   std::optional<plan::Problems> problems_;
 };
 

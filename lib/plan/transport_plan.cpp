@@ -12,6 +12,7 @@
 #include "plan/transport_options.hpp"
 #include "plan/transport_problem.hpp"
 #include "plan/transport_source.hpp"
+#include "sinkhorn/completed_lines.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -151,7 +152,8 @@ class TransportPlan<T>::Impl {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const auto solver_bytes = options_.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     std::int64_t bytes =
-        solver_bytes(rows_, cols_, sizeof(T), problems_->inside()) +
+        std::max(solver_bytes(rows_, cols_, sizeof(T), problems_->inside()),
+                 completed_lines_bytes(rows_, cols_, sizeof(T), problems_->inside())) +
         (options_.divergence ? divergence_bytes() : 0) +
         std::min(options_.exact ? options_.exact->kept_bytes : 0,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
@@ -265,11 +267,7 @@ class TransportPlan<T>::Impl {
 
   TransportProblem solve(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
                          Index problem, int threads) const {
-    std::optional<BroadcastMatrix<std::uint8_t>> mask;
-    if (mask_.present()) {
-      mask.emplace(mask_.block(inputs.mask, problem), mask_.axis(0) > 1 ? mask_.axis(1) : 0,
-                   mask_.axis(1) > 1 ? 1 : 0, 1);
-    }
+    const auto mask = plan::broadcast_block<std::uint8_t>(mask_, inputs.mask, problem, 1);
     const plan::SourceScores<T> made(source_, inputs, problem, mask ? &*mask : nullptr);
     const Scores<T>& scores = made.scores();
     Marginals marginals = complete_marginals(marginal(row_marginal_, inputs.row_marginal, problem),
@@ -279,21 +277,11 @@ class TransportPlan<T>::Impl {
       marginals.penalties = {options_.penalties->row / source_.unit(),
                              options_.penalties->col / source_.unit()};
     }
-    std::optional<BroadcastMatrix<T>> grad_plan;
-    PlanUpstream<T> upstream;
-    if (grad_plan_.present()) {
-      grad_plan.emplace(grad_plan_.block(inputs.grad_plan, problem),
-                        grad_plan_.axis(0) > 1 ? grad_plan_.axis(1) : 0,
-                        grad_plan_.axis(1) > 1 ? 1 : 0);
-      upstream.plan = &*grad_plan;
-    }
-    const auto vector = [problem](const Operand& operand, const TensorView<const double>& given) {
-      return operand.present() ? std::span(operand.block(given, problem),
-                                           static_cast<std::size_t>(operand.axis(0)))
-                               : std::span<const double>();
-    };
-    upstream.row = vector(grad_row_, inputs.grad_row_potential);
-    upstream.col = vector(grad_col_, inputs.grad_col_potential);
+    const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
+    const PlanUpstream<T> upstream{
+        grad_plan ? &*grad_plan : nullptr,
+        plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
+        plan::vector_block(grad_col_, inputs.grad_col_potential, problem)};
     const SolutionGradients<T>& through = outputs.through_solution;
     return solve_transport<T>(
         {.scores = scores,

@@ -54,7 +54,8 @@ class TransportSolver {
         implicit_gradient(of_.scores, potentials, of_.marginals, of_.upstream,
                           implicit_options(of_.options.solver, sizeof(T)), of_.threads);
     found.through_solution = {solved.status, solved.iterations, solved.residual};
-    const Potentials by = implicit_marginal_gradient(solved, potentials, of_.marginals);
+    const Potentials by = implicit_marginal_gradient(of_.scores, solved, potentials, of_.marginals,
+                                                     of_.upstream, of_.threads);
     write(outputs.row_marginal, of_.number, by.row);
     write(outputs.col_marginal, of_.number, by.col);
     write_by_scores(of_.through, [&](const GradientTargets<T>& targets) {
@@ -117,7 +118,8 @@ class TransportSolver {
 
   void write_marginal_gradients(const Potentials& potentials) const {
     if (!of_.outputs.row_marginal_gradient && !of_.outputs.col_marginal_gradient) return;
-    const MarginalGradient gradient = marginal_gradient(potentials, of_.marginals, of_.unit);
+    const MarginalGradient gradient =
+        marginal_gradient(of_.scores, potentials, of_.marginals, of_.unit, of_.threads);
     write(of_.outputs.row_marginal_gradient, of_.number, gradient.row);
     write(of_.outputs.col_marginal_gradient, of_.number, gradient.col);
   }

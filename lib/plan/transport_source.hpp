@@ -4,13 +4,35 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "plan/operand.hpp"
 #include "plan/score_matrix.hpp"
 #include "plan/transport_points.hpp"
+#include "score/matrix_source.hpp"
 #include "score/scores.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::plan {
+
+/// The block of a problem as a matrix that broadcasts; nothing without the operand.
+template <class T>
+std::optional<BroadcastMatrix<T>> broadcast_block(const Operand& operand,
+                                                  const TensorView<const T>& given, Index problem,
+                                                  double bound = infinity) {
+  if (!operand.present()) return std::nullopt;
+  return BroadcastMatrix<T>(operand.block(given, problem),
+                            operand.axis(0) > 1 ? operand.axis(1) : 0, operand.axis(1) > 1 ? 1 : 0,
+                            bound);
+}
+
+/// The block of a problem as one vector; empty without the operand.
+inline std::span<const double> vector_block(const Operand& operand,
+                                            const TensorView<const double>& given, Index problem) {
+  if (!operand.present()) return {};
+  return {operand.block(given, problem),
+          static_cast<std::size_t>(element_count(operand.block_shape()))};
+}
 
 /// What the scores of transport are made of: exactly one of a cost, scores, and points x and y. The
 /// inputs of a plan have members of these names.

@@ -3,18 +3,24 @@
 #include <cstdint>
 #include <span>
 
+#include "score/matrix_source.hpp"
 #include "sinkhorn/barycentre.hpp"
 #include "sinkhorn/conjugate_gradients.hpp"
 
 /// Derivatives of a barycentre's optimum and, by the implicit function theorem, of a number L that
-/// depends on the barycentre p (MATHEMATICS.md §2). With h = ∂L/∂p and the sums r_k and c_k of the
-/// plans, (U, V, R) solves for all histograms with a weight > 0
+/// depends on what was found (MATHEMATICS.md §2): on the barycentre p, the mean plan π̄ = Σ_k w_k
+/// π_k and the potentials. With h = ∂L/∂p, G = ∂L/∂π̄, x = ∂L/∂f, y = ∂L/∂g and the sums r_k and c_k
+/// of the plans, (U, V, R) solves for all histograms with a weight > 0
 ///
-///   r_ki U_ki + Σ_j π_kij V_kj = R_i,   Σ_i π_kij U_ki + c_kj V_kj = 0,   Σ_k w_k U_ki = h_i,
-///   ∂L/∂s_ij = Σ_k w_k π_kij (U_ki + V_kj),   ∂L/∂a_kj = −w_k V_kj,   ∂L/∂w_k = Σ_i f_ki R_i.
+///   r_ki U_ki + Σ_j π_kij (G_ij + V_kj) = R_i + x_ki/w_k,   Σ_k w_k U_ki = h_i,
+///   Σ_i π_kij (G_ij + U_ki) + c_kj V_kj = y_kj/w_k,
+///   ∂L/∂s_ij = Σ_k w_k π_kij (G_ij + U_ki + V_kj),   ∂L/∂a_kj = −w_k V_kj,
+///   ∂L/∂w_k = Σ_i f_ki R_i + ⟨G, π_k⟩.
 ///
-/// The derivatives by a hold for changes that keep the sums of all histograms equal, those by w for
-/// changes that keep Σ w = 1. Sums over lines leave out those without mass.
+/// (f_k + t_k, g_k − t_k) with Σ_k w_k t_k = 0 are potentials of the same plans: L is that of
+/// potentials for which Σ_i f_ki − Σ_j g_kj is the same for all k. The derivatives by a hold for
+/// changes that keep the sums of all histograms equal, those by w for changes that keep Σ w = 1.
+/// Sums over lines leave out those without mass, whose x or y has no influence on other lines.
 namespace attn {
 
 /// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, 0 where w_k
@@ -40,34 +46,54 @@ HistogramPotentials histogram_potentials(const Scores<T>& scores, const Barycent
 PooledVector<double> weight_gradient(const Barycentre& found, const Histograms& histograms,
                                      const HistogramPotentials& potentials);
 
+/// Derivatives of L by what was found, finite; empty, or null: 0. x and y must be 0 for a histogram
+/// of weight 0, the potentials of which are not those of a solution.
+template <class T>
+struct BarycentreUpstream {
+  std::span<const double> masses;         ///< h (Lq)
+  const MatrixSource<T>* plan = nullptr;  ///< G (Lq, Lk)
+  std::span<const double> row = {};       ///< x (K, Lq)
+  std::span<const double> col = {};       ///< y (K, Lk)
+};
+
 struct ImplicitBarycentre : ImplicitOutcome {
-  PooledVector<double> row;    ///< U (K, Lq); 0 for a row without mass, or a weight of 0
+  /// U (K, Lq); 0 for a weight of 0. The mass of a row may be 0 in T (least_line_mass).
+  PooledVector<double> row;
   PooledVector<double> col;    ///< V (K, Lk); 0 for a column without mass, or a weight of 0
   PooledVector<double> total;  ///< R (Lq)
 };
 
 /// Solves for (U, V, R) by conjugate gradients on the columns' equations, without an array of Lq ×
-/// Lk numbers; each takes two passes over the scores for every histogram with a weight > 0. `h`
-/// (Lq) is finite. The errors of the plans' sums enter the derivatives as the residual does,
-/// multiplied by up to 1/(1 − ρ), where the error of the barycentre's iteration falls by ρ each
-/// time. Bits do not depend on the number of threads. Throws whatever the scores throw.
+/// Lk numbers; each takes two passes over the scores for every histogram with a weight > 0. The
+/// errors of the plans' sums enter the derivatives as the residual does, multiplied by up to 1/(1 −
+/// ρ), where the error of the barycentre's iteration falls by ρ each time. Bits do not depend on
+/// the number of threads. Throws Error(input) for x or y of a histogram of weight 0, and whatever
+/// the scores and G throw.
 template <class T>
 ImplicitBarycentre implicit_barycentre(const Scores<T>& scores, Barycentre& found,
-                                       const Histograms& histograms, std::span<const double> h,
+                                       const Histograms& histograms,
+                                       const BarycentreUpstream<T>& upstream,
                                        const ImplicitOptions& options, int threads);
 
-/// ∂L/∂a (K, Lk). Where a_kj is 0 it is the derivative from above, without the rows whose mass
-/// is 0 in T, which count as U = 0; these take another two passes for each histogram.
+/// ∂L/∂a (K, Lk). Where a_kj has no mass in T it is the derivative from above, which takes another
+/// two passes for each histogram: w_k Σ_i q_ij (G_ij + U_ki) − y_kj/a_kj, with q_ij the column of
+/// exp(s − f_k) scaled to the sum 1; at a_kj = 0 with y_kj ≠ 0 it is −sign(y_kj) ∞.
 template <class T>
-PooledVector<double> implicit_histogram_gradient(const Scores<T>& scores, Barycentre& found,
+PooledVector<double> implicit_histogram_gradient(const Scores<T>& scores, const Barycentre& found,
                                                  const Histograms& histograms,
+                                                 const BarycentreUpstream<T>& upstream,
                                                  const ImplicitBarycentre& solved, int threads);
 
-/// ∂L/∂w (K). Where w_k is 0 it is the derivative from above.
-PooledVector<double> implicit_weight_gradient(const ImplicitBarycentre& solved,
-                                              const HistogramPotentials& potentials);
+/// ∂L/∂w (K), less its mean Σ_k w_k ∂L/∂w_k. Where w_k is 0 it is the derivative from above. A pass
+/// for each histogram if there is a G.
+template <class T>
+PooledVector<double> implicit_weight_gradient(const Scores<T>& scores, const Barycentre& found,
+                                              const Histograms& histograms,
+                                              const BarycentreUpstream<T>& upstream,
+                                              const ImplicitBarycentre& solved,
+                                              const HistogramPotentials& potentials, int threads);
 
-/// Bytes that any of them takes in addition to the scores and its result.
+/// Bytes that any of them takes in addition to the scores, G and its result.
 std::int64_t barycentre_gradient_bytes(Index rows, Index cols, Index histograms,
                                        std::size_t element_size, int threads);
 

@@ -4,37 +4,11 @@
 #include <string>
 
 #include "attnkit/error.hpp"
-#include "pass/pass.hpp"
+#include "sinkhorn/completed_lines.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
 namespace {
-
-// LSE_j(s_ij − g_j) of all rows, those of marginal 0 included.
-template <class T>
-PooledVector<double> completed_rows(const Scores<T>& scores, PooledVector<double> col,
-                                    int threads) {
-  PooledVector<double> row(static_cast<std::size_t>(scores.rows()));
-  Pass<T> pass;
-  pass.scores = &scores;
-  pass.completes = Completes::rows;
-  pass.components = {Component{1, row, col}};
-  run(pass, threads);
-  return row;
-}
-
-template <class T>
-PooledVector<double> completed_cols(const Scores<T>& scores, PooledVector<double> row,
-                                    int threads) {
-  PooledVector<double> col(static_cast<std::size_t>(scores.cols()));
-  Pass<T> pass;
-  pass.scores = &scores;
-  pass.order = Order::column_panels;
-  pass.completes = Completes::columns;
-  pass.components = {Component{1, row, col}};
-  run(pass, threads);
-  return col;
-}
 
 // Throws Error(input) for the first pair of tiles in which s_ij ≠ s_ji.
 template <class T>
@@ -99,13 +73,13 @@ template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
                                int threads) {
   Potentials gradient;
-  gradient.row = completed_rows(scores.row, found.row.potentials.col, threads);
-  gradient.col = completed_rows(scores.col, found.col.potentials.col, threads);
+  gradient.row = completed_rows<T>(scores.row, found.row.potentials.col, threads);
+  gradient.col = completed_rows<T>(scores.col, found.col.potentials.col, threads);
   // Potentials here are those of the field of transport with the other sign.
   const PooledVector<double> row =
-      completed_rows(scores.between, found.between.potentials.col, threads);
+      completed_rows<T>(scores.between, found.between.potentials.col, threads);
   const PooledVector<double> col =
-      completed_cols(scores.between, found.between.potentials.row, threads);
+      completed_cols<T>(scores.between, found.between.potentials.row, threads);
   for (std::size_t i = 0; i < row.size(); ++i) gradient.row[i] -= row[i];
   for (std::size_t j = 0; j < col.size(); ++j) gradient.col[j] -= col[j];
   return gradient;

@@ -1,8 +1,10 @@
 #include "sinkhorn/implicit_gradient.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 
+#include "sinkhorn/completed_lines.hpp"
 #include "sinkhorn/plan_products.hpp"
 #include "tensor/infinity.hpp"
 
@@ -21,7 +23,11 @@ class PlanSystem final : public ImplicitSystem {
         rows_(static_cast<std::size_t>(scores.rows())),
         has_kernel_(!marginals.penalties) {
     const Vector ones(rows_ + static_cast<std::size_t>(scores.cols()), 1.0);
-    diagonal_ = products(ones, nullptr);
+    sums_ = products(ones, nullptr);
+    for (double& sum : sums_) {
+      if (sum < least_line_mass<T>()) sum = 0;
+    }
+    diagonal_ = sums_;
     for (std::size_t n = 0; marginals.penalties && n < diagonal_.size(); ++n) {
       diagonal_[n] *= 1 + 1 / (n < rows_ ? marginals.penalties->row : marginals.penalties->col);
     }
@@ -59,7 +65,14 @@ class PlanSystem final : public ImplicitSystem {
     remove_kernel(z, [this](std::size_t n) { return diagonal_[n] > 0 ? 1.0 : 0.0; });
   }
 
-  std::size_t rows() const { return rows_; }
+  // Splits a vector into rows and columns.
+  void split(const Vector& z, Vector& row, Vector& col) const {
+    const auto middle = z.begin() + static_cast<std::ptrdiff_t>(rows_);
+    row.assign(z.begin(), middle);
+    col.assign(middle, z.end());
+  }
+
+  const Vector& sums() const { return sums_; }
 
  private:
   // Makes z orthogonal to (1, −1); lines change by shares of that.
@@ -93,6 +106,50 @@ class PlanSystem final : public ImplicitSystem {
   int threads_;
   std::size_t rows_;
   bool has_kernel_;
+  Vector sums_;  // of rows and columns
+};
+
+// One side of the derivatives by marginals.
+struct MarginalSide {
+  std::span<const double> z;          // u or v
+  std::span<const double> sums;       // r or c
+  std::span<const double> potential;  // f or g
+  std::span<const double> marginal;   // a or b
+  std::span<const double> upstream;   // x or y; empty: 0
+  std::optional<double> penalty;
+
+  bool has_mass(std::size_t n) const { return marginal[n] > 0 && sums[n] > 0; }
+
+  bool needs_means() const {
+    for (std::size_t n = 0; n < marginal.size(); ++n) {
+      if (!has_mass(n)) return true;
+    }
+    return false;
+  }
+
+  // exp(f/ρ), the growth of a line's sum with its marginal.
+  double growth(std::size_t n) const {
+    if (!penalty) return 1;
+    return marginal[n] > 0 ? std::exp(potential[n] / *penalty) : infinity;
+  }
+
+  // Where the line has no mass in the format, with the mean D.
+  double from_above(std::size_t n, double mean) const {
+    if (std::isnan(mean)) return penalty ? 0 : mean;
+    const double x = upstream.empty() ? 0 : upstream[n];
+    // Of two infinities this is the larger.
+    if (x != 0 && marginal[n] == 0) return -x * infinity;
+    const double rate = penalty ? *penalty / (*penalty + 1) : 1;
+    return rate * ((mean == 0 ? 0 : mean * growth(n)) - (x == 0 ? 0 : x / marginal[n]));
+  }
+
+  PooledVector<double> gradient(const PooledVector<double>& means) const {
+    PooledVector<double> by;
+    for (std::size_t n = 0; n < marginal.size(); ++n) {
+      by.push_back(has_mass(n) ? -z[n] * growth(n) : from_above(n, means[n]));
+    }
+    return by;
+  }
 };
 
 }  // namespace
@@ -103,47 +160,56 @@ ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentia
                                    const ImplicitOptions& options, int threads) {
   const PlanSystem<T> system(scores, potentials, marginals, threads);
   PooledVector<double> z;
-  ImplicitGradient found{solve_implicit(system, system.right_side(upstream), options, z), {}, {}};
+  ImplicitGradient found{
+      solve_implicit(system, system.right_side(upstream), options, z), {}, {}, {}, {}};
   system.project(z);
-  const auto middle = z.begin() + static_cast<std::ptrdiff_t>(system.rows());
-  found.row.assign(z.begin(), middle);
-  found.col.assign(middle, z.end());
+  system.split(z, found.row, found.col);
+  system.split(system.sums(), found.row_sums, found.col_sums);
   return found;
 }
 
-Potentials implicit_marginal_gradient(const ImplicitGradient& found, const Potentials& potentials,
-                                      const Marginals& marginals) {
-  const auto side = [](const PooledVector<double>& z, const PooledVector<double>& potential,
-                       const PooledVector<double>& marginal, double penalty) {
-    PooledVector<double> gradient;
-    for (std::size_t n = 0; n < z.size(); ++n) {
-      const bool open = marginal[n] > 0 && potential[n] != minus_infinity;
-      gradient.push_back(open ? -z[n] * std::exp(potential[n] / penalty)
-                              : std::numeric_limits<double>::quiet_NaN());
-    }
-    return gradient;
-  };
-  // f/∞ is 0.
-  const MarginalPenalties penalties =
-      marginals.penalties.value_or(MarginalPenalties{infinity, infinity});
-  return {side(found.row, potentials.row, marginals.row, penalties.row),
-          side(found.col, potentials.col, marginals.col, penalties.col),
-          {}};
+template <class T>
+Potentials implicit_marginal_gradient(const Scores<T>& scores, const ImplicitGradient& found,
+                                      const Potentials& potentials, const Marginals& marginals,
+                                      const PlanUpstream<T>& upstream, int threads) {
+  std::optional<double> of_row, of_col;
+  if (marginals.penalties) {
+    of_row = marginals.penalties->row;
+    of_col = marginals.penalties->col;
+  }
+  const MarginalSide row{found.row,     found.row_sums, potentials.row,
+                         marginals.row, upstream.row,   of_row};
+  const MarginalSide col{found.col,     found.col_sums, potentials.col,
+                         marginals.col, upstream.col,   of_col};
+  PooledVector<double> of_rows, of_cols;
+  if (row.needs_means()) {
+    of_rows = row_means<T>(scores, potentials.col, upstream.plan, found.col, threads);
+  }
+  if (col.needs_means()) {
+    of_cols = col_means<T>(scores, potentials.row, upstream.plan, found.row, threads);
+  }
+  return {row.gradient(of_rows), col.gradient(of_cols), {}};
 }
 
 std::int64_t implicit_gradient_bytes(Index rows, Index cols, std::size_t element_size,
                                      int threads) {
   const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
-  // The diagonal, b, z, what is left twice, the direction, two products, and ones or a copy.
-  return pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
-         PlanProducts<double>::bytes(partition, threads) +
-         9 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  // The sums, the diagonal, b, z, what is left twice, the direction, two products, and ones or a
+  // copy. Or the means of lines without mass.
+  return std::max(
+      pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
+          PlanProducts<double>::bytes(partition, threads) + 10 * (rows + cols) * number,
+      completed_lines_bytes(rows, cols, element_size, threads) + 2 * (rows + cols) * number);
 }
 
 #define ATTN_FOR_TYPE(T)                                                                       \
   template ImplicitGradient implicit_gradient(const Scores<T>&, Potentials&, const Marginals&, \
                                               const PlanUpstream<T>&, const ImplicitOptions&,  \
-                                              int);
+                                              int);                                            \
+  template Potentials implicit_marginal_gradient(const Scores<T>&, const ImplicitGradient&,    \
+                                                 const Potentials&, const Marginals&,          \
+                                                 const PlanUpstream<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -19,7 +19,8 @@
 /// With penalties r_i is multiplied by 1 + 1/ρ_a and c_j by 1 + 1/ρ_b, and ∂L/∂a_i is −u_i
 /// exp(f_i/ρ_a), and so on. Without them (1, −1) is in the kernel, as (f + t, g − t) are potentials
 /// of the same plan: L is that of potentials with Σ f = Σ g, u and v have Σ u = Σ v, and marginals
-/// must keep Σ a = Σ b. Sums over lines leave out those without mass.
+/// must keep Σ a = Σ b. Sums over lines leave out those without mass, whose x or y has no influence
+/// on other lines.
 namespace attn {
 
 template <class T>
@@ -32,6 +33,8 @@ struct PlanUpstream {
 /// The derivatives are those of L + ⟨e, (f, g)⟩ with what is left of the right-hand side, e.
 struct ImplicitGradient : ImplicitOutcome {
   PooledVector<double> row, col;  ///< u (Lq), v (Lk); 0 for a line without mass
+  /// r (Lq) and c (Lk); 0 for a line without mass in T (least_line_mass).
+  PooledVector<double> row_sums, col_sums;
 };
 
 /// Solves the system by conjugate gradients, one pass over the scores each, without an array of
@@ -45,11 +48,22 @@ ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentia
                                    const Marginals& marginals, const PlanUpstream<T>& upstream,
                                    const ImplicitOptions& options, int threads);
 
-/// ∂L/∂a and ∂L/∂b, NaN for a line without mass, where the potentials have no derivative.
-Potentials implicit_marginal_gradient(const ImplicitGradient& found, const Potentials& potentials,
-                                      const Marginals& marginals);
+/// ∂L/∂a and ∂L/∂b. At a line without mass it is the derivative from above, as the line spreads
+/// what it gains by q_i, the row of exp(s − g) scaled to the sum 1. With D_i = Σ_j q_ij (G_ij +
+/// v_j):
+///
+///   exact sums   D_i − x_i/a_i: D_i at a_i = 0 if x_i = 0, else −sign(x_i) ∞, as f_i is −log a_i;
+///   penalties    (D_i exp(f_i/ρ_a) − x_i/a_i) ρ_a/(ρ_a + 1): at a_i = 0 sign(D_i) ∞ if x_i = 0, as
+///                r_i grows like a_i to the power ρ_a/(ρ_a + 1).
+///
+/// A line whose mass may go nowhere has NaN, with penalties 0. Lines without mass take two passes
+/// for rows, and two for columns.
+template <class T>
+Potentials implicit_marginal_gradient(const Scores<T>& scores, const ImplicitGradient& found,
+                                      const Potentials& potentials, const Marginals& marginals,
+                                      const PlanUpstream<T>& upstream, int threads);
 
-/// Bytes that implicit_gradient takes in addition to the scores, G and its result.
+/// Bytes that either takes in addition to the scores, G and its result.
 std::int64_t implicit_gradient_bytes(Index rows, Index cols, std::size_t element_size, int threads);
 
 }  // namespace attn

@@ -1,33 +1,60 @@
 #include "sinkhorn/marginal_gradient.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "sinkhorn/completed_lines.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
+namespace {
 
-MarginalGradient marginal_gradient(const Potentials& potentials, const Marginals& marginals,
-                                   double unit) {
-  const auto side = [unit](const PooledVector<double>& potential,
-                           const PooledVector<double>& marginal,
-                           const std::optional<double>& penalty) {
-    PooledVector<double> gradient;
-    for (std::size_t n = 0; n < potential.size(); ++n) {
-      if (marginal[n] == 0 && potential[n] == minus_infinity) {
-        gradient.push_back(minus_infinity);
-      } else if (penalty) {
-        gradient.push_back(-unit * *penalty * std::expm1(potential[n] / *penalty));
-      } else {
-        gradient.push_back(-unit * potential[n]);
-      }
-    }
-    return gradient;
-  };
-  const auto& penalties = marginals.penalties;
-  return {
-      side(potentials.row, marginals.row, penalties ? std::optional(penalties->row) : std::nullopt),
-      side(potentials.col, marginals.col,
-           penalties ? std::optional(penalties->col) : std::nullopt)};
+bool has_closed(const PooledVector<double>& potential) {
+  return std::find(potential.begin(), potential.end(), minus_infinity) != potential.end();
 }
+
+// `completed` are the potentials of lines with the sum 1, −inf for one whose mass may go nowhere;
+// read for closed lines only.
+PooledVector<double> gradient_of_side(const PooledVector<double>& potential,
+                                      const PooledVector<double>& completed,
+                                      const PooledVector<double>& marginal,
+                                      std::optional<double> penalty, double unit) {
+  PooledVector<double> gradient;
+  for (std::size_t n = 0; n < potential.size(); ++n) {
+    const double f = potential[n];
+    if (f == minus_infinity && completed[n] != minus_infinity && marginal[n] == 0) {
+      gradient.push_back(minus_infinity);
+    } else if (penalty) {
+      gradient.push_back(-unit * *penalty * std::expm1(f / *penalty));
+    } else {
+      gradient.push_back(-unit * f);
+    }
+  }
+  return gradient;
+}
+
+}  // namespace
+
+template <class T>
+MarginalGradient marginal_gradient(const Scores<T>& scores, const Potentials& potentials,
+                                   const Marginals& marginals, double unit, int threads) {
+  PooledVector<double> row, col;
+  if (has_closed(potentials.row)) row = completed_rows<T>(scores, potentials.col, threads);
+  if (has_closed(potentials.col)) col = completed_cols<T>(scores, potentials.row, threads);
+  std::optional<double> of_row, of_col;
+  if (marginals.penalties) {
+    of_row = marginals.penalties->row;
+    of_col = marginals.penalties->col;
+  }
+  return {gradient_of_side(potentials.row, row, marginals.row, of_row, unit),
+          gradient_of_side(potentials.col, col, marginals.col, of_col, unit)};
+}
+
+#define ATTN_FOR_TYPE(T)                                                           \
+  template MarginalGradient marginal_gradient(const Scores<T>&, const Potentials&, \
+                                              const Marginals&, double, int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "pass/potentials.hpp"
+#include "score/scores.hpp"
 #include "sinkhorn/marginals.hpp"
 
 namespace attn {
@@ -11,11 +12,14 @@ struct MarginalGradient {
   PooledVector<double> col;  ///< by b (Lk)
 };
 
-/// The derivatives of the dual value of transport (attnkit/transport.hpp), times `unit`, at given
-/// potentials; at the solution they are those of the optimum. By a_i: −f_i; with penalties ρ_a (1 −
-/// exp(f_i/ρ_a)). Exact marginals must keep Σ a = Σ b, so that only derivatives along such changes
-/// mean anything. −inf at a marginal of 0 with f = −inf; ρ_a for a row whose mass may go nowhere.
-MarginalGradient marginal_gradient(const Potentials& potentials, const Marginals& marginals,
-                                   double unit);
+/// The derivatives of the optimum of transport (attnkit/transport.hpp) by its marginals, times
+/// `unit`, at its potentials. By a_i: −f_i; with penalties ρ_a (1 − exp(f_i/ρ_a)). Exact marginals
+/// must keep Σ a = Σ b, so that only derivatives along such changes mean anything. From above at a
+/// marginal of 0 with f = −inf: −inf, as the optimum has the term a log a. A line whose mass may go
+/// nowhere has +inf, as there is no plan; with penalties ρ_a. Closed lines take a pass for each
+/// side.
+template <class T>
+MarginalGradient marginal_gradient(const Scores<T>& scores, const Potentials& potentials,
+                                   const Marginals& marginals, double unit, int threads);
 
 }  // namespace attn

@@ -117,6 +117,106 @@ class Differences(BarycentreGradientTest):
         self.assertAlmostEqual(got["dual_grad_histogram_weights"][2], of_dual, 6)
 
 
+class OfAllResults(BarycentreGradientTest):
+    """L of p, the mean plan and the potentials, for which sum f_k - sum g_k is the same for all k."""
+
+    RESULTS = "barycentre,plan,row_potential,col_potential"
+
+    def number(self, m, n, count, weights):
+        random = np.random.default_rng(m + n + count)
+        h, of_plan = random.normal(size=m), random.normal(size=(m, n))
+        open_ = (weights > 0)[:, None]
+        x, y = random.normal(size=(count, m)) / 10 * open_, random.normal(size=(count, n)) / 10 * open_
+
+        def value(p, plan, f, g):
+            return ((h * p).sum(-1) + (of_plan * plan ** 2).sum((-2, -1)) / 2 + (x * f ** 2).sum((-2, -1)) / 2
+                    + (y * g ** 2).sum((-2, -1)) / 2)
+        return value, lambda p, plan, f, g: {"grad_barycentre": h, "grad_plan": of_plan * plan, "grad_row_potential": x * f,
+                                             "grad_col_potential": y * g}
+
+    def results(self, got, weights):
+        p, plan, f, g = (got[name][...] for name in self.RESULTS.split(","))
+        apart = (f.sum(-1) - g.sum(-1)) / (f.shape[-1] + g.shape[-1])
+        weights = weights / weights.sum(-1, keepdims=True)
+        shift = (weights * apart).sum(-1, keepdims=True) - apart
+        return p, plan, f + shift[..., None], g - shift[..., None]
+
+    def check_all(self, data, options, names, limit=1e-7):
+        m, n = data["cost"].shape if "cost" in data else (len(data["q"]), len(data["k"]))
+        weights = data["histogram_weights"]
+        value, slopes = self.number(m, n, len(data["a"]), weights)
+        self.write("in.h5", **data)
+        at = self.results(self.solve("in.h5", *options, "--emit", self.RESULTS)[0], weights)
+        self.write("in.h5", **data, **slopes(*at))
+        got, result, _ = self.solve("in.h5", *options, "--emit", ",".join("grad_" + name for name in names))
+        self.assertLessEqual(result["gradient_residual"], 1e-10)
+        for name in names:
+            values = data[name]
+            changes = np.eye(values.size).reshape(-1, *values.shape)
+            if name == "a":
+                within = [changes[at + 1] - changes[at] for at in range(values.size - 1) if (at + 1) % values.shape[1]]
+                changes = np.array([*within, values])
+            if name == "histogram_weights":
+                changes = changes[weights > 0]
+            moves = np.array([-2, -1, 1, 2])[:, None].reshape(4, *[1] * changes.ndim) * STEP * changes
+            stacked = {other: np.broadcast_to(old, (4, len(changes), *np.shape(old))) for other, old in data.items()}
+            stacked[name] = values + moves
+            self.write("moved.h5", **stacked)
+            moved = self.solve("moved.h5", *options, "--emit", self.RESULTS)[0]
+            along = value(*self.results(moved, stacked["histogram_weights"]))
+            want = (along[0] - 8 * along[1] + 8 * along[2] - along[3]) / (12 * STEP)
+            have = np.array([(got["grad_" + name] * change).sum() for change in changes])
+            self.assert_near(name, have, want, limit * max(1, np.abs(want).max()))
+
+    def test_points(self):
+        for m, n, count in ((1, 4, 2), (5, 4, 1), (5, 4, 3)):
+            self.check_all(self.problem(m, m, n, count), ("--epsilon", 0.9, *EXACTLY), ["q", "k", "a", "histogram_weights"])
+
+    def test_a_cost_and_a_weight_of_0(self):
+        data = self.problem(2, 4, 5, 3)
+        data["cost"] = distances(data.pop("q"), data.pop("k"))
+        data["histogram_weights"][1] = 0
+        self.check_all(data, ("--epsilon", 0.8, *EXACTLY), ["cost", "a", "histogram_weights"])
+        # From above, of the mean plan and p.
+        h, slopes = np.arange(4.), np.random.default_rng(3).normal(size=(4, 5))
+        self.write("in.h5", **data, grad_barycentre=h, grad_plan=slopes)
+        options = ("--epsilon", 0.8, *EXACTLY, "--emit")
+        got = self.solve("in.h5", *options, "grad_histogram_weights")[0]["grad_histogram_weights"][...]
+        along = []
+        for step in range(3):
+            moved = {**data, "histogram_weights": data["histogram_weights"] + step * STEP * np.array([0, 1, 0])}
+            self.write("moved.h5", **moved)
+            at = self.solve("moved.h5", *options, "plan,barycentre")[0]
+            along.append((h * at["barycentre"]).sum() + (slopes * at["plan"]).sum())
+        self.assertAlmostEqual(got[1], (4 * along[1] - along[2] - 3 * along[0]) / (2 * STEP), 6)
+
+    def test_masses_of_0(self):
+        data = self.problem(4, 5, 4, 2)
+        data["a"][1] = [0.5, 0, 0.2, 0.3]
+        x = np.zeros((2, 4))
+        self.write("in.h5", **data, grad_plan=np.ones((5, 4)), grad_col_potential=x)
+        options = ("--epsilon", 0.9, *EXACTLY, "--emit")
+        # The sum of the plan stays.
+        self.assertLess(np.ptp(self.solve("in.h5", *options, "grad_a")[0]["grad_a"], axis=1).max(), 1e-8)
+        x[1, 1] = 2
+        self.write("in.h5", **data, grad_col_potential=x)
+        self.assertEqual(self.solve("in.h5", *options, "grad_a")[0]["grad_a"][1, 1], -np.inf)
+
+    def test_refused(self):
+        data = self.problem(5, 3, 4, 2)
+        data["histogram_weights"] = np.array([1., 0])
+        command = ("sinkhorn-iter", "barycentre", "in.h5", "--epsilon", 1, "--emit", "grad_a")
+        for given, says in (
+                ({"grad_row_potential": np.ones((2, 3))}, "the row potentials of histogram 1, whose weight is 0"),
+                ({"grad_col_potential": np.ones((2, 4))}, "the column potentials of histogram 1"),
+                ({"grad_row_potential": np.ones(3)}, "expected (..., 2, 3)"),
+                ({"grad_col_potential": np.ones((3, 4))}, "in.h5:/grad_col_potential has shape (3, 4), expected (..., 2, 4)"),
+                ({"grad_row_potential": np.array([[0, np.nan, 0], [0, 0, 0]])}, "has nan at [0, 1]"),
+                ({"grad_plan": np.ones((4, 3))}, "in.h5:/grad_plan has shape (4, 3)")):
+            self.write("in.h5", **data, **given)
+            self.refused(*command, status=3, says=[says])
+
+
 class Runs(BarycentreGradientTest):
 
     NAMES = ["grad_a", "grad_histogram_weights", "grad_q", "grad_k"]
@@ -203,8 +303,8 @@ class Refused(BarycentreGradientTest):
     def test_wrong_use(self):
         data = self.problem(21, 4, 3, 2)
         command = ("sinkhorn-iter", "barycentre", "in.h5", "--epsilon", 1, "--emit")
-        self.write("in.h5", **data, grad_plan=np.ones((4, 3)))
-        self.refused(*command, "grad_a", status=2, says=["--emit grad_a: there is no dataset grad_barycentre, the gradient"],
+        self.write("in.h5", **data)
+        self.refused(*command, "grad_a", status=2, says=["--emit grad_a: there is no dataset grad_barycentre, grad_plan, grad_row_potential"],
                      hint="-i grad_barycentre=")
         for given, names, status, says in (
                 (np.ones(3), "grad_a", 3, "in.h5:/grad_barycentre has shape (3)"),

@@ -20,13 +20,15 @@ using namespace attn::testing;
 namespace {
 
 // Transport between two clouds, and a number L = ½ Σ H π² + ½ Σ X f² + ½ Σ Y g² of its solution,
-// with potentials for which Σ f = Σ g over lines with mass unless there are penalties.
+// with potentials for which Σ f = Σ g unless there are penalties. Lines whose mass is 0 at first
+// have no part in potentials, even when they gain mass.
 template <class T>
 struct ImplicitProblem {
   std::vector<T> q, k;
   std::vector<T> mask;  // (m, n) of 0 and −inf; empty: all pairs
   Marginals marginals;
   std::vector<double> h, x, y;
+  std::vector<char> open_rows, open_cols;
 
   Index m() const { return static_cast<Index>(marginals.row.size()); }
   Index n() const { return static_cast<Index>(marginals.col.size()); }
@@ -54,6 +56,8 @@ struct ImplicitProblem {
     for (Index at = 0; at < rows * cols; ++at) h.push_back(normal(random));
     for (Index i = 0; i < rows; ++i) x.push_back(normal(random) / 10);
     for (Index j = 0; j < cols; ++j) y.push_back(normal(random) / 10);
+    for (const double mass : marginals.row) open_rows.push_back(mass > 0);
+    for (const double mass : marginals.col) open_cols.push_back(mass > 0);
   }
 
   template <class Use>
@@ -84,11 +88,11 @@ Solved solved(const ImplicitProblem<T>& problem, const Scores<T>& scores) {
   if (!problem.marginals.penalties) {
     double apart = 0;
     double lines = 0;
-    for (const double value : f) {
-      if (!std::isinf(value)) apart += value, ++lines;
+    for (std::size_t i = 0; i < f.size(); ++i) {
+      if (problem.open_rows[i] != 0) apart += f[i], ++lines;
     }
-    for (const double value : g) {
-      if (!std::isinf(value)) apart -= value, ++lines;
+    for (std::size_t j = 0; j < g.size(); ++j) {
+      if (problem.open_cols[j] != 0) apart -= g[j], ++lines;
     }
     for (double& value : f) value -= apart / lines;
     for (double& value : g) value += apart / lines;
@@ -114,13 +118,14 @@ double number_of(const ImplicitProblem<T>& problem) {
     for (std::size_t at = 0; at < problem.h.size(); ++at) {
       sum += problem.h[at] * found.plan[at] * found.plan[at] / 2;
     }
-    const auto add = [&](const std::vector<double>& weight, const PooledVector<double>& z) {
+    const auto add = [&](const std::vector<double>& weight, const PooledVector<double>& z,
+                         const std::vector<char>& open) {
       for (std::size_t i = 0; i < z.size(); ++i) {
-        if (!std::isinf(z[i])) sum += weight[i] * z[i] * z[i] / 2;
+        if (open[i] != 0) sum += weight[i] * z[i] * z[i] / 2;
       }
     };
-    add(problem.x, found.potentials.row);
-    add(problem.y, found.potentials.col);
+    add(problem.x, found.potentials.row, problem.open_rows);
+    add(problem.y, found.potentials.col, problem.open_cols);
     return sum;
   });
 }
@@ -147,7 +152,7 @@ Found<T> differentiated(const ImplicitProblem<T>& problem, int threads) {
     const auto upstream = [](const std::vector<double>& weight, const PooledVector<double>& z) {
       std::vector<double> values;
       for (std::size_t i = 0; i < z.size(); ++i) {
-        values.push_back(std::isinf(z[i]) ? 5 : weight[i] * z[i]);  // 5 is not read
+        values.push_back(std::isinf(z[i]) ? 0 : weight[i] * z[i]);
       }
       return values;
     };
@@ -160,7 +165,8 @@ Found<T> differentiated(const ImplicitProblem<T>& problem, int threads) {
     found.gradient = implicit_gradient<T>(scores, found.at.potentials, problem.marginals,
                                           {&source, found.x, found.y}, options, threads);
     found.marginals =
-        implicit_marginal_gradient(found.gradient, found.at.potentials, problem.marginals);
+        implicit_marginal_gradient<T>(scores, found.gradient, found.at.potentials,
+                                      problem.marginals, {&source, found.x, found.y}, threads);
     found.q.resize(problem.q.size());
     found.k.resize(problem.k.size());
     const auto sink = make_product_gradient<T>(
@@ -295,7 +301,29 @@ TEST_CASE("implicit gradients against differences of whole solutions") {
       std::vector<std::size_t> open;
       for (std::size_t at = 0; at < masses.size(); ++at) {
         if (masses[at] > 0) open.push_back(at);
-        CHECK(std::isnan(gradient[at]) == (masses[at] == 0));
+      }
+      for (std::size_t at = 0; at < masses.size(); ++at) {
+        if (masses[at] > 0) continue;
+        const auto grown = [&](double mass) {
+          masses[at] += mass;
+          if (!soft) masses[open[0]] -= mass;
+          const double value = number_of(problem);
+          masses[at] -= mass;
+          if (!soft) masses[open[0]] += mass;
+          return value;
+        };
+        const double here = number_of(problem);
+        if (soft) {
+          // The line's sum grows like a power of its mass below 1, as does L.
+          const double slower = std::abs(grown(1e-6) - here) / 1e-6;
+          CHECK(std::abs(grown(1e-9) - here) / 1e-9 > 3 * slower);
+          CHECK(gradient[at] == (grown(1e-9) > here ? infinity : -infinity));
+          continue;
+        }
+        // From above and of the second order; the other masses are about 0.05.
+        constexpr double small = 1e-5;
+        const double want = (4 * grown(small) - grown(2 * small) - 3 * here) / (2 * small);
+        CHECK(std::abs(gradient[at] - gradient[open[0]] - want) <= 100 * limit);
       }
       for (std::size_t n = soft ? 0 : 1; n < std::min<std::size_t>(open.size(), 6); ++n) {
         const double want = slope([&](double distance) {
@@ -309,6 +337,51 @@ TEST_CASE("implicit gradients against differences of whole solutions") {
     check_masses(problem.marginals.row, found.marginals.row);
     check_masses(problem.marginals.col, found.marginals.col);
   }
+}
+
+TEST_CASE_TEMPLATE("implicit gradients of masses that are 0 in the format, and of nowhere to go", T,
+                   float, double) {
+  std::mt19937_64 random(63);
+  ImplicitProblem<T> problem(7, 9, false, random);
+  // Tiny in double, 0 in a plan of float; the same derivative as at 0, as nothing depends on f_2.
+  const Found<T> at_zero = differentiated(problem, 1);
+  const double tiny = sizeof(T) == sizeof(float) ? 1e-60 : 1e-300;
+  problem.marginals.row[2] = tiny;
+  problem.x[2] = 0;
+  const Found<T> near_zero = differentiated(problem, 1);
+  CHECK(near_zero.gradient.row_sums[2] == 0);
+  for (std::size_t i = 0; i < 7; ++i) {
+    CHECK(near_zero.marginals.row[i] == doctest::Approx(at_zero.marginals.row[i]).epsilon(1e-3));
+  }
+  problem.with_scores([&](const Scores<T>& scores) {
+    Potentials potentials = near_zero.at.potentials;
+    const auto by_rows = [&](double mass, const std::vector<double>& x, bool soft) {
+      Marginals marginals = problem.marginals;
+      marginals.row[2] = mass;
+      if (soft) marginals.penalties = {1.5, 0.7};
+      if (mass == 0) potentials.row[2] = minus_infinity;
+      const PlanUpstream<T> upstream{nullptr, x, {}};
+      const ImplicitGradient found =
+          implicit_gradient<T>(scores, potentials, marginals, upstream, {}, 1);
+      return implicit_marginal_gradient<T>(scores, found, potentials, marginals, upstream, 1).row;
+    };
+    // f_2 is −log a_2.
+    const std::vector<double> x = {0, 0, 3, 0, 0, 0, 0};
+    CHECK(by_rows(tiny, x, false)[2] == doctest::Approx(-3 / tiny));
+    CHECK(by_rows(0, x, false)[2] == -infinity);
+    CHECK(by_rows(0, x, true)[2] == -infinity);
+    CHECK(by_rows(0, {0, 0, -3, 0, 0, 0, 0}, false)[2] == infinity);
+    for (const bool soft : {false, true}) {
+      for (const double slope : by_rows(0, {}, soft)) CHECK(slope == 0);
+    }
+    return 0;
+  });
+  // A row without an allowed pair.
+  ImplicitProblem<T> closed(7, 9, true, random);
+  std::fill_n(closed.mask.begin() + 2 * 9, 9, -std::numeric_limits<T>::infinity());
+  CHECK(std::isnan(differentiated(closed, 1).marginals.row[2]));
+  closed.marginals.penalties = {1.5, 0.7};
+  CHECK(differentiated(closed, 1).marginals.row[2] == 0);
 }
 
 TEST_CASE("what depends on nothing has no implicit gradient, and too few steps are said") {

@@ -16,7 +16,7 @@ bool needs_potentials(const TransportTask& task) {
 
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      const HeadOutputs& outputs, std::int64_t kept_bytes,
+                                      const HeadOutputs& outputs, const MemoryPlan& memory,
                                       const ObserverList<T>& observers, SinkhornProgress* progress,
                                       int threads, TransportResult& result) {
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
@@ -32,7 +32,7 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
     return found;
   }
   const BarycentreOptions options{static_cast<const Stopping&>(task.solver),
-                                  task.solver.keeps_errors, kept_bytes};
+                                  task.solver.keeps_errors, memory.useful_bytes};
   result.tolerance = tolerance_in_force(options, histograms.first_total, sizeof(T));
   const Histograms view = histograms.view();
   found.barycentre = find_barycentre(scores, view, options, threads, progress);
@@ -47,7 +47,7 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
   found.gradients =
       barycentre_gradients(task, head, found.barycentre, histograms, potentials, threads);
   found.through_solution = solution_gradients(task, head, found.barycentre, histograms, potentials,
-                                              outputs, threads, result);
+                                              outputs, memory.dense_limit, threads, result);
   return found;
 }
 
@@ -65,9 +65,9 @@ std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size
                                     element_size, threads));
 }
 
-#define ATTN_FOR_TYPE(T)                                                      \
-  template FoundBarycentre<T> average_histograms(                             \
-      const TransportTask&, const Head<T>&, const HeadOutputs&, std::int64_t, \
+#define ATTN_FOR_TYPE(T)                                                           \
+  template FoundBarycentre<T> average_histograms(                                  \
+      const TransportTask&, const Head<T>&, const HeadOutputs&, const MemoryPlan&, \
       const ObserverList<T>&, SinkhornProgress*, int, TransportResult&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -17,12 +17,12 @@ struct FoundBarycentre {
   SolutionGradients<T> through_solution;
 };
 
-/// Solves the problem, keeping exponentials in `kept_bytes`, shows Σ_k w_k P_k to `observers`, and
+/// Solves the problem, keeping what `memory` has room for, shows Σ_k w_k P_k to `observers`, and
 /// writes derivatives by the cost or scores to `outputs`. If the histograms have no barycentre,
 /// says so in `result` and returns nothing of use; else sets its tolerance.
 template <class T>
 FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      const HeadOutputs& outputs, std::int64_t kept_bytes,
+                                      const HeadOutputs& outputs, const MemoryPlan& memory,
                                       const ObserverList<T>& observers, SinkhornProgress* progress,
                                       int threads, TransportResult& result);
 

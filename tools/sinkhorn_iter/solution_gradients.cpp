@@ -121,12 +121,12 @@ void require_solution_gradients(const TransportTask& task) {
   };
   if (!task.upstream) {
     const bool averages = task.histograms.has_value();
-    const std::string names =
-        averages ? "grad_barycentre" : "grad_plan, grad_row_potential or grad_col_potential";
+    const std::string names = std::string(averages ? "grad_barycentre, " : "") +
+                              "grad_plan, grad_row_potential or grad_col_potential";
     refuse(first,
            fmt::format("there is no dataset {}, the gradient of a number with respect to a result",
                        names),
-           fmt::format("-i {}=FILE:/path", averages ? names : "grad_plan"));
+           fmt::format("-i {}=FILE:/path", averages ? "grad_barycentre" : "grad_plan"));
   }
   require_points(task, through_points, "--emit grad_cost or grad_scores");
   using Source = ScoreOptions::Source;
@@ -154,14 +154,17 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   if (from.plan) g = matrix_source<T>(*from.plan, head.problem, own, dense_limit);
   const std::vector<double> row = read_upstream(from.row, head.problem, own.row0, own.rows);
   const std::vector<double> col = read_upstream(from.col, head.problem, own.col0, own.cols);
-  const ImplicitGradient solved =
-      implicit_gradient<T>(scores, potentials, marginals, {g.get(), row, col},
-                           implicit_options(task.solver, sizeof(T)), threads);
+  const PlanUpstream<T> upstream{g.get(), row, col};
+  const ImplicitGradient solved = implicit_gradient<T>(
+      scores, potentials, marginals, upstream, implicit_options(task.solver, sizeof(T)), threads);
   note(solved, result);
 
-  Potentials by = implicit_marginal_gradient(solved, potentials, marginals);
-  if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
-  if (task.emits(through_b)) found.b.assign(by.col.begin(), by.col.end());
+  if (task.emits(through_a) || task.emits(through_b)) {
+    const Potentials by =
+        implicit_marginal_gradient<T>(scores, solved, potentials, marginals, upstream, threads);
+    if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
+    if (task.emits(through_b)) found.b.assign(by.col.begin(), by.col.end());
+  }
   if (through_points.wanted(task)) {
     differentiate_points(
         task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,
@@ -183,26 +186,32 @@ template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
                                         Barycentre& barycentre, const OwnHistograms& own,
                                         const HistogramPotentials& potentials,
-                                        const HeadOutputs& outputs, int threads,
-                                        TransportResult& result) {
+                                        const HeadOutputs& outputs, std::int64_t dense_limit,
+                                        int threads, TransportResult& result) {
   SolutionGradients<T> found;
   if (!task.upstream) return found;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   const Histograms histograms = own.view();
   const TileRange& range = head.part.range;
-  const std::vector<double> h =
-      read_upstream(task.upstream->masses, head.problem, range.row0, range.rows);
-  const ImplicitBarycentre solved = implicit_barycentre<T>(
-      scores, barycentre, histograms, h, implicit_options(task.solver, sizeof(T)), threads);
+  const UpstreamInput& from = *task.upstream;
+  std::shared_ptr<OperandMatrix<T>> g;
+  if (from.plan) g = matrix_source<T>(*from.plan, head.problem, range, dense_limit);
+  const std::vector<double> h = read_upstream(from.masses, head.problem, range.row0, range.rows);
+  const std::vector<double> row = read_upstream(from.row, head.problem, range.row0, range.rows);
+  const std::vector<double> col = read_upstream(from.col, head.problem, range.col0, range.cols);
+  const BarycentreUpstream<T> upstream{h, g.get(), row, col};
+  const ImplicitBarycentre solved = implicit_barycentre(
+      scores, barycentre, histograms, upstream, implicit_options(task.solver, sizeof(T)), threads);
   note(solved, result);
 
   if (task.emits(through_a)) {
     const PooledVector<double> by =
-        implicit_histogram_gradient(scores, barycentre, histograms, solved, threads);
+        implicit_histogram_gradient(scores, barycentre, histograms, upstream, solved, threads);
     found.a.assign(by.begin(), by.end());
   }
   if (task.emits(through_weights)) {
-    for (const double value : implicit_weight_gradient(solved, potentials)) {
+    for (const double value : implicit_weight_gradient(scores, barycentre, histograms, upstream,
+                                                       solved, potentials, threads)) {
       found.weights.push_back(value / own.weight_sum);
     }
   }
@@ -211,7 +220,7 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
     differentiate_points(
         task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,
         [&](const GradientTargets<T>& targets) {
-          differentiate_solutions<T>(scores, terms, targets, threads);
+          differentiate_solutions<T>(scores, terms, g.get(), targets, threads);
         },
         threads);
   }
@@ -219,7 +228,7 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
     PairGradientWriter<T> writer(pairs_of(task, name, head, outputs), pair_factor(task));
     GradientTargets<T> targets;
     targets.scores.push_back(&writer);
-    differentiate_solutions<T>(scores, terms, targets, threads);
+    differentiate_solutions<T>(scores, terms, g.get(), targets, threads);
   }
   return found;
 }
@@ -308,7 +317,7 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // Upstream, and u, v and ones in the type of the computation.
-  std::int64_t bytes = 3 * (input.queries + input.keys) * number;
+  std::int64_t bytes = (2 + task.lines()) * (input.queries + input.keys) * number;
   if (task.upstream->plan) {
     bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
   }
@@ -335,7 +344,7 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
       std::int64_t, int, TransportResult&);                                                    \
   template SolutionGradients<T> solution_gradients(                                            \
       const TransportTask&, const Head<T>&, Barycentre&, const OwnHistograms&,                 \
-      const HistogramPotentials&, const HeadOutputs&, int, TransportResult&);                  \
+      const HistogramPotentials&, const HeadOutputs&, std::int64_t, int, TransportResult&);    \
   template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&);   \
   template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,            \
                                          SolutionGradients<T>&);

@@ -14,7 +14,7 @@
 
 /// grad_NAME: derivatives of a number L by what a problem is made of, through its solution. L is
 /// known by its derivatives by the plan and the potentials, the datasets grad_plan,
-/// grad_row_potential and grad_col_potential, or by a barycentre, grad_barycentre.
+/// grad_row_potential and grad_col_potential, and by a barycentre, grad_barycentre.
 namespace attn::tools {
 
 /// Those of one problem that --emit requests, of its own lines; others are empty. Those by the cost
@@ -55,8 +55,8 @@ template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
                                         Barycentre& barycentre, const OwnHistograms& histograms,
                                         const HistogramPotentials& potentials,
-                                        const HeadOutputs& outputs, int threads,
-                                        TransportResult& result);
+                                        const HeadOutputs& outputs, std::int64_t dense_limit,
+                                        int threads, TransportResult& result);
 
 /// Writes zeros by the cost or scores: for a problem without queries or keys.
 template <class T>

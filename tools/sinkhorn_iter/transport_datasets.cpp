@@ -27,10 +27,10 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
             "for --emit grad_NAME: derivatives of a number L by the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
-               "the same by f and g; at least one of the three. L is that of potentials with sum f "
-               "= sum g over lines with mass, unless --unbalanced is given")
-      .dataset("grad_barycentre", "(..., Lq)",
-               "barycentre, for --emit grad_NAME: derivatives of a number L by p");
+               "the same by f and g, of barycentre (..., K, Lq) and (..., K, Lk); at least one of "
+               "all. L is that of potentials with sum f = sum g over lines with mass, unless "
+               "--unbalanced is given; barycentre: with the same sum f_k - sum g_k for all k")
+      .dataset("grad_barycentre", "(..., Lq)", "barycentre: the same by p");
   declare_score_datasets(d);
   declare_energy_datasets(d);
   d.result("plan", "(..., Lq, Lk)",
@@ -44,11 +44,12 @@ void declare_transport_datasets(cli::Declaration& d) {
           "error", "(..., T)",
           "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
           "bulk: (...), that of the plan")
-      .result("dual_grad_a, dual_grad_b", "(..., Lq), (..., Lk)",
-              "only with --emit: derivatives of the dual by a and b, float64: -epsilon f and "
-              "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
-              "- exp(epsilon f/R)). -inf at a marginal of 0. barycentre: -epsilon w_k g of each "
-              "histogram, (..., K, Lk)")
+      .result(
+          "dual_grad_a, dual_grad_b", "(..., Lq), (..., Lk)",
+          "only with --emit: derivatives of the dual by a and b, float64: -epsilon f and "
+          "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
+          "- exp(epsilon f/R)). -inf at a marginal of 0; inf, or R, for a line that no mass can "
+          "reach. barycentre: -epsilon w_k g of each histogram, (..., K, Lk)")
       .result("dual_grad_histogram_weights", "(..., K)",
               "only with --emit: barycentre: derivatives of the dual by the weights as they are "
               "given: OT(p, a_k) less the mean over the histograms, divided by the sum of weights")
@@ -56,8 +57,9 @@ void declare_transport_datasets(cli::Declaration& d) {
               "only with --emit: derivatives of the dual by q and k, of each problem alone")
       .result("grad_a, grad_b", "(..., Lq), (..., Lk)",
               "only with --emit: derivatives of L through the solution by a and b, float64, for "
-              "changes that keep their sums equal, unless --unbalanced is given; nan at a marginal "
-              "of 0. barycentre: grad_a of each histogram, (..., K, Lk), also at a mass of 0")
+              "changes that keep their sums equal, unless --unbalanced is given. At a mass of 0 "
+              "those of an increase: infinite if L depends on the potential there, or with "
+              "--unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk)")
       .result("grad_histogram_weights", "(..., K)",
               "only with --emit: barycentre: the same by the weights as they are given, also at a "
               "weight of 0")

@@ -44,7 +44,8 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
                                 int threads) {
   DualGradients<T> found;
   if (task.emits(by_a) || task.emits(by_b)) {
-    found.marginals = marginal_gradient(potentials, marginals, task.unit());
+    found.marginals = marginal_gradient(head.scores(Scheme::sinkhorn), potentials, marginals,
+                                        task.unit(), threads);
   }
   if (by_points.wanted(task)) {
     const PlanTerm plan{-1, potentials.row, potentials.col};
@@ -59,7 +60,8 @@ DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
                                  int threads) {
   DualGradients<T> found;
   if (task.emits(by_a) || task.emits(by_b)) {
-    found.marginals = marginal_gradient(solution.potentials, marginals, task.unit());
+    found.marginals = marginal_gradient(head.scores(Scheme::sinkhorn), solution.potentials,
+                                        marginals, task.unit(), threads);
   }
   if (!by_points.wanted(task)) return found;
   const TemperedEnergy<T> energy(head.scores(Scheme::sinkhorn), 1 / solution.summary.epsilon);

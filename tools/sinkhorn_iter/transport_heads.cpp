@@ -128,10 +128,10 @@ void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals
 // A barycentre in the words of transport.
 template <class T>
 void solve_averaged(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-                    std::int64_t kept_bytes, const ObserverList<T>& observers,
+                    const MemoryPlan& memory, const ObserverList<T>& observers,
                     SinkhornProgress* progress, int threads, HeadResult<T>& found) {
-  FoundBarycentre<T> one = average_histograms(task, head, outputs, kept_bytes, observers, progress,
-                                              threads, found.result);
+  FoundBarycentre<T> one =
+      average_histograms(task, head, outputs, memory, observers, progress, threads, found.result);
   found.barycentre = std::move(one.barycentre.masses);
   found.solution.potentials.row = std::move(one.barycentre.row);
   found.solution.potentials.col = std::move(one.barycentre.col);
@@ -176,8 +176,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   naming_head(task.input, head, [&] {
     SinkhornProgress* const progress = kept ? &*kept : nullptr;
     if (task.histograms) {
-      solve_averaged<T>(task, head, outputs, options.kept_bytes, observers, progress, threads,
-                        found);
+      solve_averaged<T>(task, head, outputs, memory, observers, progress, threads, found);
       return;
     }
     if (task.exact) {

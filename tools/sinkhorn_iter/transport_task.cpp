@@ -190,9 +190,9 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   }
   const auto needs_upstream = [](const std::string& name) { return name.starts_with("grad_"); };
   if (std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
-    upstream = histograms
-                   ? UpstreamInput::of_barycentre(bundle, input.leading, input.queries)
-                   : UpstreamInput::of_transport(bundle, input.leading, input.queries, input.keys);
+    std::optional<Index> lines;
+    if (histograms) lines = histograms->count;
+    upstream = UpstreamInput::read(bundle, input.leading, input.queries, input.keys, lines);
   }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {

@@ -1,6 +1,11 @@
 #include "sinkhorn_iter/upstream.hpp"
 
 #include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -10,34 +15,38 @@ constexpr const char* of_row = "grad_row_potential";
 constexpr const char* of_col = "grad_col_potential";
 constexpr const char* of_masses = "grad_barycentre";
 
-std::optional<Operand> upstream_vector(const io::InputBundle& bundle, const char* name,
-                                       const Shape& leading, Index length) {
+// (…, length), or with `lines` (…, lines, length).
+std::optional<Operand> upstream_operand(const io::InputBundle& bundle, const char* name,
+                                        const Shape& leading, std::optional<Index> lines,
+                                        Index length) {
   if (!bundle.has(name)) return std::nullopt;
-  return vector_operand(bundle.dataset(name), leading, false, length);
+  const io::InputDataset dataset = bundle.dataset(name);
+  if (!lines) return vector_operand(dataset, leading, false, length);
+  const std::string expected = fmt::format("(..., {}, {})", *lines, length);
+  require_vectors(dataset, expected.c_str());
+  Operand found = vectors_operand(dataset, leading, false, ScoreOptions::Layout::heads_first);
+  if (found.rows == *lines && found.cols == length) return found;
+  throw Error(Failure::input, fmt::format("{} has shape {}, expected {}", dataset.address(),
+                                          to_string(dataset.shape()), expected));
 }
 
 }  // namespace
 
-std::optional<UpstreamInput> UpstreamInput::of_transport(const io::InputBundle& bundle,
-                                                         const Shape& leading, Index queries,
-                                                         Index keys) {
+std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
+                                                 const Shape& leading, Index queries, Index keys,
+                                                 std::optional<Index> histograms) {
   UpstreamInput found;
   if (bundle.has(of_plan)) {
     require_floating(bundle.dataset(of_plan));
     found.plan = matrix_operand(bundle, of_plan, leading, queries, keys);
     found.plan->finite = true;
   }
-  found.row = upstream_vector(bundle, of_row, leading, queries);
-  found.col = upstream_vector(bundle, of_col, leading, keys);
+  found.row = upstream_operand(bundle, of_row, leading, histograms, queries);
+  found.col = upstream_operand(bundle, of_col, leading, histograms, keys);
+  if (histograms) {
+    found.masses = upstream_operand(bundle, of_masses, leading, std::nullopt, queries);
+  }
   if (found.datasets().empty()) return std::nullopt;
-  return found;
-}
-
-std::optional<UpstreamInput> UpstreamInput::of_barycentre(const io::InputBundle& bundle,
-                                                          const Shape& leading, Index queries) {
-  UpstreamInput found;
-  found.masses = upstream_vector(bundle, of_masses, leading, queries);
-  if (!found.masses) return std::nullopt;
   return found;
 }
 
@@ -52,8 +61,8 @@ std::vector<io::InputDataset> UpstreamInput::datasets() const {
 std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
                                   Index count) {
   if (!operand) return {};
-  std::vector<double> values(static_cast<std::size_t>(count));
-  const BlockAxes axes(*operand, operand->block(problem), 0, 1, first, count);
+  const BlockAxes axes(*operand, operand->block(problem), 0, operand->rows, first, count);
+  std::vector<double> values(static_cast<std::size_t>(operand->rows * count));
   operand->dataset.read(axes.start, axes.count, values.data());
   for (std::size_t n = 0; n < values.size(); ++n) {
     if (std::isfinite(values[n])) continue;

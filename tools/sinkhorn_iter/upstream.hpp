@@ -9,23 +9,22 @@
 namespace attn::tools {
 
 /// Derivatives of a number by the results of transport: the datasets grad_plan, grad_row_potential
-/// and grad_col_potential, at least one of them, or grad_barycentre by a barycentre.
+/// and grad_col_potential, and of `histograms`, grad_barycentre by a barycentre.
 struct UpstreamInput {
   /// Those of a bundle; none: it has none. Throws Error(input) for shapes that do not fit.
-  static std::optional<UpstreamInput> of_transport(const io::InputBundle& bundle,
-                                                   const Shape& leading, Index queries, Index keys);
-  static std::optional<UpstreamInput> of_barycentre(const io::InputBundle& bundle,
-                                                    const Shape& leading, Index queries);
+  static std::optional<UpstreamInput> read(const io::InputBundle& bundle, const Shape& leading,
+                                           Index queries, Index keys,
+                                           std::optional<Index> histograms);
 
   std::optional<Operand> plan;      ///< broadcasts to (…, Lq, Lk)
-  std::optional<Operand> row, col;  ///< (…, Lq), (…, Lk)
-  std::optional<Operand> masses;    ///< by a barycentre, (…, Lq)
+  std::optional<Operand> row, col;  ///< (…, Lq), (…, Lk); of histograms (…, K, Lq), (…, K, Lk)
+  std::optional<Operand> masses;  ///< by a barycentre, (…, Lq)
 
   std::vector<io::InputDataset> datasets() const;
 };
 
-/// `count` numbers of a problem from `first` on; empty without an operand. Throws Error(input)
-/// naming dataset and index of one that is not finite.
+/// `count` numbers of each line of a problem from `first` on; empty without an operand. Throws
+/// Error(input) naming dataset and index of one that is not finite.
 std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
                                   Index count);
 
