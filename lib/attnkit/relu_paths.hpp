@@ -70,8 +70,8 @@ class ReluPathPlan {
   Shape weights_shape(Index layer) const;  ///< of W_layer, from 1 to L: leading, n_{l−1}, n_l
   Shape values_shape() const;              ///< leading, weights − hidden nodes
   Shape hidden_shape() const;              ///< leading, hidden nodes
-  /// Of si_adam: leading, weights − hidden nodes, by basis path. Of adam: leading, weights, matrix
-  /// by matrix, row by row.
+  /// Of si_adam, and of the momentum of si_sgd: leading, weights − hidden nodes, by basis path. Of
+  /// adam and sgd: leading, weights, matrix by matrix, row by row.
   Shape moments_shape(Optimizer optimizer) const;
 
   /// The most bytes of working memory that a call takes, arguments and results not included. The
@@ -115,10 +115,11 @@ class ReluPathPlan {
   /// not finite. That path then keeps its value, or gets min_ratio times it with options.clips, and
   /// all others move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in
   /// that network changes. A path that stays keeps its moments. sgd and adam have no use for
-  /// skeletons and no ratios; Adam's rules need both moments, zeros before the first step. Computed
-  /// in float64, rounded once; a number beyond T becomes infinite. Throws Error(usage) for
-  /// si_sgd_printed, for options out of range and for gradient_factor, momentum and decay that are
-  /// not their defaults; Error(input) for weights and gradients that are not finite.
+  /// skeletons and no ratios; Adam's rules need both moments, a momentum the first, zeros before
+  /// the first step. gradient_factor and decay are of the gradients and values of basis paths, or
+  /// of weights. Computed in float64, rounded once; a number beyond T becomes infinite. Throws
+  /// Error(usage) for si_sgd_printed and for options out of range; Error(input) for weights and
+  /// gradients that are not finite.
   std::vector<ReluStepSummary> step(const StepOptions& options,
                                     const std::vector<ReluSkeleton>& skeletons,
                                     const ReluWeights<const T>& gradients,

@@ -6,25 +6,26 @@
 
 #include "kernel/parallel.hpp"
 #include "paths/adam_step.hpp"
+#include "paths/descent_step.hpp"
 #include "paths/step.hpp"
 
 namespace attn {
 namespace {
 
-// The steps u of basis paths, or of weights, for gradients numerator/denominator: rate times them,
-// or Adam's.
-struct ReluDescent {
+// The steps u of basis paths, or of weights, of these values for gradients numerator/denominator:
+// rate times them, or those of another rule.
+struct PlainDescent {
   double rate;
-  double operator()(Index /*path*/, double numerator, double denominator) const {
+  double operator()(Index /*path*/, double numerator, double denominator, double /*value*/) const {
     return rate * numerator / denominator;
   }
 };
 
-template <class T>
-struct ReluAdam {
-  AdamStep<T> adam;
-  double operator()(Index path, double numerator, double denominator) const {
-    return adam(0, path, numerator / denominator, 0);
+template <class Rule>
+struct StepOf {
+  Rule rule;
+  double operator()(Index path, double numerator, double denominator, double value) const {
+    return rule(0, path, numerator / denominator, value);
   }
 };
 
@@ -124,7 +125,8 @@ class ReluStep {
     const KeptMoment<T> second(m_.second_moment, 0, path);
     // Not 1 − 0/0 or 1 − x/value²: the square may be out of range.
     const double of_path = value(l, b);
-    const double wanted = 1 - update_(path, flow(l, a, b) - rest_[at(l, b)], of_path) / of_path;
+    const double wanted =
+        1 - update_(path, flow(l, a, b) - rest_[at(l, b)], of_path, of_path) / of_path;
     wanted_[at(l, b)] = wanted;
     double& ratio = ratio_[at(l, b)];
     ratio = wanted;
@@ -171,7 +173,8 @@ class ReluStep {
           w(a, b) = static_cast<T>(w(a, b) * ratio_[at(l - 1, a)] / ratio);
         } else {
           const double factor = into * products_.onward[at(l, b)];
-          const double by = update_(basis_.number(l, a, b), gradient(l, a, b), factor) / factor;
+          const double by =
+              update_(basis_.number(l, a, b), gradient(l, a, b), factor, factor * w(a, b)) / factor;
           w(a, b) = static_cast<T>((w(a, b) - by) / ratio);
         }
       }
@@ -194,8 +197,12 @@ class ReluStep {
 // Calls use(update) with the update of the optimizer.
 template <class T, class Use>
 auto with_update(const StepOptions& options, const ReluStepMatrices<T>& matrices, const Use& use) {
-  if (!keeps_moments(options.optimizer)) return use(ReluDescent{options.rate});
-  return use(ReluAdam<T>{{options, matrices.first_moment, matrices.second_moment}});
+  if (keeps_moments(options.optimizer)) {
+    return use(StepOf<AdamStep<T>>{{options, matrices.first_moment, matrices.second_moment}});
+  }
+  const bool plain = options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0;
+  if (plain) return use(PlainDescent{options.rate});
+  return use(StepOf<DescentStep<T>>{{options, matrices.first_moment}});
 }
 
 }  // namespace
@@ -217,7 +224,9 @@ void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matr
       const MatrixView<const T>& gradients = matrices.gradients[l];
       kernel::parallel_for(w.rows, threads, [&](Index a, int) {
         for (Index b = 0; b < w.cols; ++b) {
-          w(a, b) = static_cast<T>(w(a, b) - update(before + a * w.cols + b, gradients(a, b), 1));
+          const double value = w(a, b);
+          w(a, b) =
+              static_cast<T>(value - update(before + a * w.cols + b, gradients(a, b), 1, value));
         }
       });
       before += w.rows * w.cols;

@@ -10,17 +10,18 @@ template <class T>
 struct ReluStepMatrices {
   ReluMatrices<T> weights;          ///< updated in place
   ReluMatrices<const T> gradients;  ///< of a loss of the output, by matrix
-  /// m and v, updated in place: of si_adam (1, rank), by basis path; of adam (1, weights), by
-  /// weight, matrix by matrix, row by row. Zeros before the first step.
+  /// m and v, updated in place: of si_sgd and si_adam (1, rank), by basis path; of sgd and adam (1,
+  /// weights), by weight, matrix by matrix, row by row. Zeros before the first step. Adam's rules
+  /// use both, a momentum the first.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
 };
 
-/// One step on the values of the basis paths: si_sgd, v ← v − η ∂L/∂v, or si_adam, the same with
-/// Adam's step. As L changes with the weights only through the values of the basis paths,
-/// W ∂L/∂W = Σ v ∂L/∂v over the basis paths through W: a triangular system, whose solution is, with
-/// G = W_l[a,b] ∂L/∂W_l[a,b] and for the path of each weight that is not the skeleton's out of a
-/// node,
+/// One step on the values of the basis paths: si_sgd, v ← v − η ∂L/∂v, with momentum and decay if
+/// the options have them, or si_adam, the same with Adam's step. As L changes with the weights only
+/// through the values of the basis paths, W ∂L/∂W = Σ v ∂L/∂v over the basis paths through W: a
+/// triangular system, whose solution is, with G = W_l[a,b] ∂L/∂W_l[a,b] and for the path of each
+/// weight that is not the skeleton's out of a node,
 ///
 ///   v ∂L/∂v = G, less r(b) if W_l[a,b] is the skeleton's into b,
 ///   r(b) = Σ_{c ≠ s} W_{l+1}[b,c] ∂L/∂W_{l+1}[b,c] + r(s) if W_{l+1}[b,s] is also that into s,
@@ -41,16 +42,15 @@ struct ReluStepMatrices {
 /// `min_ratio` instead, unless it is not finite. If a skeleton's path has the value 0, or one that
 /// float64 cannot hold, its nodes are singular with R = NaN and nothing changes.
 ///
-/// Requires si_sgd or si_adam, and gradient_factor, momentum and decay as they are by default.
-/// Arithmetic is in float64, results are rounded once; their bits do not depend on `threads`.
-/// Results beyond T are infinite.
+/// Requires si_sgd or si_adam. Arithmetic is in float64, results are rounded once; their bits do
+/// not depend on `threads`. Results beyond T are infinite.
 template <class T>
 ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
                      const ReluStepMatrices<T>& matrices, int threads);
 
-/// One step on the weights themselves: sgd, W ← W − ηG, or adam, the same with Adam's step.
-/// Requires one of these, and gradient_factor, momentum and decay as they are by default.
-/// Arithmetic is in float64, results are rounded once; their bits do not depend on `threads`.
+/// One step on the weights themselves: sgd, W ← W − ηG, with momentum and decay if the options have
+/// them, or adam, the same with Adam's step. Requires one of these. Arithmetic is in float64,
+/// results are rounded once; their bits do not depend on `threads`.
 template <class T>
 void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matrices, int threads);
 

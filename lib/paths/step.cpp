@@ -5,6 +5,7 @@
 
 #include "kernel/parallel.hpp"
 #include "paths/adam_step.hpp"
+#include "paths/descent_step.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -12,28 +13,6 @@ namespace {
 
 // Columns of a stripe, which a thread works on at once: a few cache lines of each row.
 constexpr Index stripe_columns = 128;
-
-// The step for a given gradient and value, with momentum where the options have one.
-template <class T>
-class Descent {
- public:
-  Descent(const StepOptions& options, const StepMatrices<T>& matrices)
-      : options_(options), first_(matrices.first_moment) {}
-
-  double operator()(Index row, Index col, double gradient, double value) const {
-    double step = options_.gradient_factor * gradient;
-    if (options_.decay != 0) step += options_.decay * value;
-    if (options_.momentum != 0) {
-      step += options_.momentum * first_(row, col);
-      first_(row, col) = static_cast<T>(step);
-    }
-    return options_.rate * step;
-  }
-
- private:
-  const StepOptions& options_;
-  MatrixView<T> first_;
-};
 
 template <class T, class Update>
 void step_weights(const StepMatrices<T>& m, const Update& update, Index first, Index last) {
@@ -249,7 +228,8 @@ StepSummary step(const StepOptions& options, const Skeleton& skeleton,
     return step_by(options, skeleton, matrices,
                    AdamStep<T>(options, matrices.first_moment, matrices.second_moment), threads);
   }
-  return step_by(options, skeleton, matrices, Descent<T>(options, matrices), threads);
+  return step_by(options, skeleton, matrices, DescentStep<T>(options, matrices.first_moment),
+                 threads);
 }
 
 template double squared_path_gradients(const Skeleton&, const StepMatrices<const float>&);

@@ -31,14 +31,10 @@ std::vector<Index> require_sizes(const Shape& leading, const std::vector<Index>&
 }
 
 void require_relu_options(const StepOptions& options) {
-  const auto require = [](bool right, const char* message) {
-    if (!right) throw Error(Failure::usage, message);
-  };
   plan::require_step_options(options);
-  require(options.optimizer != Optimizer::si_sgd_printed,
-          "si_sgd_printed is no optimizer of ReLU networks");
-  require(options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0,
-          "steps of ReLU networks have neither factor, momentum nor decay");
+  if (options.optimizer == Optimizer::si_sgd_printed) {
+    throw Error(Failure::usage, "si_sgd_printed is no optimizer of ReLU networks");
+  }
 }
 
 }  // namespace
@@ -136,20 +132,20 @@ class ReluPathPlan<T>::Impl {
       const bool in_paths = steps_in_paths(options.optimizer);
       if (in_paths) require_skeletons(skeletons);
       const Shape of_moments = moments_shape(options.optimizer);
-      const bool with_moments = keeps_moments(options.optimizer);
-      if (with_moments) {
-        plan::require_array("the first moment", moments.first, of_moments);
-        plan::require_array("the second moment", moments.second, of_moments);
-      }
+      const bool keeps_first = keeps_first_moment(options);
+      const bool keeps_second = keeps_moments(options.optimizer);
+      if (keeps_first) plan::require_array("the first moment", moments.first, of_moments);
+      if (keeps_second) plan::require_array("the second moment", moments.second, of_moments);
       std::vector<ReluStepSummary> summaries(static_cast<std::size_t>(problems_.count()));
       problems_.for_each([&](Index problem, int threads) {
         const auto at = static_cast<std::size_t>(problem);
         ReluStepMatrices<T> matrices{of(weights, problem), of(gradients, problem)};
-        if (with_moments) {
-          const Index numbers = of_moments.back();
-          matrices.first_moment = {moments.first.data + problem * numbers, 1, numbers};
-          matrices.second_moment = {moments.second.data + problem * numbers, 1, numbers};
-        }
+        const Index numbers = of_moments.back();
+        const auto own = [&](const TensorView<T>& moment) {
+          return MatrixView<T>(moment.data + problem * numbers, 1, numbers);
+        };
+        if (keeps_first) matrices.first_moment = own(moments.first);
+        if (keeps_second) matrices.second_moment = own(moments.second);
         if (in_paths) {
           const ReluBasis basis(layers_, skeletons[at]);
           summaries[at] = attn::step<T>(options, basis, matrices, threads);

@@ -297,6 +297,80 @@ class Steps(PathsTest):
                         zip(parts, matrices(bundle), matrices(scaled))]
                 self.assert_near(name, scaled[name], np.concatenate(want, 1), 1e-14 * np.abs(np.concatenate(want, 1)))
 
+    def test_momentum_and_decay(self):
+        """Four steps of each rule in a plain loop; moments travel in the bundle."""
+        random = np.random.default_rng(42)
+        rate, decay, momentum = 0.002, 0.3, 0.8
+        for sizes, rule in itertools.product(SIZES, ("sgd", "adam", "si-sgd", "si-adam")):
+            w, x, target = self.problem(random, sizes)
+            in_paths, adam = rule.startswith("si"), rule.endswith("adam")
+            paths = basis(sizes, *largest(sizes, w))
+            bundle = {f"w{l}": matrix for l, matrix in enumerate(w, 1)}
+            options = [f"--optimizer={rule}", f"--rate={rate}", f"--weight-decay={decay}",
+                       *(["--epsilon=1e-2"] if adam else [f"--momentum={momentum}"])]
+            m = v = 0
+            for step in range(1, 5):
+                w = matrices(bundle)
+                gradients = gradients_of(w, x, target)
+                numbers = np.concatenate([matrix.ravel() for matrix in w])
+                g = np.concatenate([gradient.ravel() for gradient in gradients])
+                if in_paths:
+                    flow = g * numbers
+                    numbers = np.array([value(w, path) for path in paths], float)
+                    g = np.linalg.lstsq(structure(sizes, paths).T, flow, rcond=None)[0] / numbers
+                if adam:
+                    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g ** 2
+                    by = m / (1 - 0.9 ** step) / (np.sqrt(v / (1 - 0.999 ** step)) + 1e-2) + decay * numbers
+                else:
+                    m = momentum * m + g + decay * numbers
+                    by = m
+                numbers = numbers - rate * by
+                self.write("step.h5", **bundle, **{f"grad_w{l}": gradient for l, gradient in enumerate(gradients, 1)})
+                first = ["--skeleton=largest"] if in_paths and step == 1 else []
+                bundle = self.paths("step", RELU, "step.h5", *options, *first).bundle()
+                moved = matrices(bundle)
+                found = ([value(moved, path) for path in paths] if in_paths else
+                         np.concatenate([matrix.ravel() for matrix in moved]))
+                self.assert_near(rule, np.array(found, float), numbers, 1e-9 * (1 + np.abs(numbers)))
+                name = rule.replace("-", "_")
+                self.assert_near("m", bundle[f"{name}_m"], m, 1e-9 * (1 + np.abs(m)))
+                self.assertEqual(f"{name}_step" in bundle, adam)
+                self.assertEqual(f"{name}_v" in bundle, adam)
+
+    def test_momentum_of_rescaled_networks(self):
+        """That of paths is the same, and that of weights changes as gradients do."""
+        random = np.random.default_rng(43)
+        w, x, target = self.problem(random, (3, 4, 5, 2))
+        options = ["--rate=0.01", "--momentum=0.9", "--weight-decay=0.1"]
+        state = self.stepped(w, gradients_of(w, x, target), "--optimizer=sgd", *options)
+        scale = 2.0 ** random.integers(-3, 3, 9)
+        self.write("scale.h5", **state, **{f"grad_w{l}": g for l, g in enumerate(gradients_of(w, x, target), 1)}, scale=scale)
+        scaled = self.paths("rescale", RELU, "scale.h5").bundle()
+        ratio = np.concatenate([(a / b).ravel() for a, b in zip(matrices(state), matrices(scaled))])
+        np.testing.assert_array_equal(scaled["sgd_m"], state["sgd_m"] * ratio)
+        self.assertGreater(len(set(ratio)), 1)
+        plain, other = matrices(state), matrices(scaled)
+        for step in range(3):
+            first = ["--skeleton=cyclic"] if step == 0 else []
+            found = []
+            for one in (plain, other):
+                more = {} if step == 0 else kept[len(found)]
+                self.write("step.h5", **{f"w{l}": m for l, m in enumerate(one, 1)}, **more,
+                           **{f"grad_w{l}": g for l, g in enumerate(gradients_of(one, x, target), 1)})
+                found.append(self.paths("step", RELU, "step.h5", "--optimizer=si-sgd", *options, *first).bundle())
+            kept = [{name: one[name] for name in ("si_sgd_m", "skeleton_in", "skeleton_out")} for one in found]
+            plain, other = matrices(found[0]), matrices(found[1])
+            np.testing.assert_array_equal(found[0]["si_sgd_m"], found[1]["si_sgd_m"])
+            for a, b, before, after in zip(plain, other, matrices(state), matrices(scaled)):
+                np.testing.assert_array_equal(a / b, before / after)
+        self.write("bad.h5", **found[0])
+        self.refused("basis-paths", "values", RELU, "--skeleton=largest", "bad.h5", status=3,
+                     says=["has si_sgd_m, which belongs to a skeleton that would be replaced"])
+        self.write("bad.h5", **found[0] | {"si_sgd_m": np.ones(3)},
+                   **{f"grad_w{l}": g for l, g in enumerate(gradients_of(plain, x, target), 1)})
+        self.refused("basis-paths", "step", RELU, "--optimizer=si-sgd", *options, "bad.h5", status=3,
+                     says=["si_sgd_m has shape (3)"])
+
     def test_state_of_adam_that_does_not_fit(self):
         random = np.random.default_rng(41)
         w, x, target = self.problem(random, (3, 4, 2))
@@ -378,6 +452,7 @@ class Steps(PathsTest):
             (["--rate=1", "--optimizer=adam", "--skeleton=largest"], 2, "--skeleton requires --optimizer si-sgd, si-adam"),
             (["--rate=1", "--optimizer=sgd", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
             (["--rate=1", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
+            (["--rate=1", "--optimizer=adam", "--momentum=0.5"], 2, "--momentum requires --optimizer sgd or si-sgd"),
         ]
         for more, status, says in cases:
             self.refused("basis-paths", "step", RELU, *more, "step.h5", status=status, says=[says])

@@ -17,22 +17,24 @@ OPTIMIZERS = ["sgd", "adam", "si-sgd", "si-adam", "si-sgd-printed"]
 class Step:
     """The weights of one head under an optimiser."""
 
-    def __init__(self, optimizer, wq, wk, q, k, rate, b1=0.9, b2=0.999, epsilon=1e-8):
+    def __init__(self, optimizer, wq, wk, q, k, rate, b1=0.9, b2=0.999, epsilon=1e-8, momentum=0,
+                 decay=0):
         self.__dict__.update(locals())
         self.wq, self.wk = wq.astype(LONG), wk.astype(LONG)
-        rows = 2 * len(wq) - (optimizer == "si-adam")
+        rows = 2 * len(wq) - optimizer.startswith("si")
         self.m = np.zeros((rows, wq.shape[1]), LONG)
         self.v = self.m.copy()
         self.n = 0
 
-    def update(self, row, c, g):
+    def update(self, row, c, g, value):
         if "adam" not in self.optimizer:
-            return self.rate * g
+            self.m[row, c] = LONG(self.momentum) * self.m[row, c] + g + LONG(self.decay) * value
+            return self.rate * self.m[row, c]
         self.m[row, c] = self.b1 * self.m[row, c] + (1 - LONG(self.b1)) * g
         self.v[row, c] = self.b2 * self.v[row, c] + (1 - LONG(self.b2)) * g * g
         m = self.m[row, c] / (1 - LONG(self.b1) ** self.n)
-        return self.rate * m / (np.sqrt(self.v[row, c] / (1 - LONG(self.b2) ** self.n))
-                                + self.epsilon)
+        return self.rate * (m / (np.sqrt(self.v[row, c] / (1 - LONG(self.b2) ** self.n)) + self.epsilon)
+                            + LONG(self.decay) * value)
 
     def step(self, gq, gk):
         self.n += 1
@@ -41,22 +43,22 @@ class Step:
         for c in range(columns):
             if not self.optimizer.startswith("si"):
                 for i in range(rows):
-                    self.wq[i, c] -= self.update(i, c, gq[i, c])
+                    self.wq[i, c] -= self.update(i, c, gq[i, c], self.wq[i, c])
                 for j in range(rows):
-                    self.wk[j, c] -= self.update(rows + j, c, gk[j, c])
+                    self.wk[j, c] -= self.update(rows + j, c, gk[j, c], self.wk[j, c])
                 continue
             printed = self.optimizer == "si-sgd-printed"
             s, t = self.q[c], self.k[c]
             q, k = self.wq[s, c], LONG(1) if printed else self.wk[t, c]
             others = [j for j in range(rows) if j != t]
             total = sum((gk[j, c] * self.wk[j, c] for j in others), LONG(0))
-            ratios[c] = 1 - self.update(s, c, (gq[s, c] - total / q) / k) / (q * k)
+            ratios[c] = 1 - self.update(s, c, (gq[s, c] - total / q) / k, q * k) / (q * k)
             for place, j in enumerate(others):
-                by = self.update(rows + place, c, gk[j, c] / q)
+                by = self.update(rows + place, c, gk[j, c] / q, q * self.wk[j, c])
                 self.wk[j, c] = (self.wk[j, c] - by / (1 if printed else q)) / ratios[c]
             for i in range(rows):
                 if i != s:
-                    self.wq[i, c] -= self.update(i, c, gq[i, c] / k) / k
+                    self.wq[i, c] -= self.update(i, c, gq[i, c] / k, self.wq[i, c] * k) / k
             self.wq[s, c] = q * ratios[c]
         return ratios
 
@@ -66,17 +68,23 @@ class Steps(PathsTest):
     def test_steps_of_every_optimiser(self):
         random = np.random.default_rng(6)
         for dtype, limit in ((np.float64, 1e-13), (np.float32, 3e-7)):
-            for optimizer, (rows, columns) in itertools.product(OPTIMIZERS, SIZES):
+            for optimizer, (rows, columns), more in itertools.product(OPTIMIZERS, SIZES, (False, True)):
+                options = {}
+                if more and optimizer != "si-sgd-printed":
+                    options["decay"] = 0.2
+                if more and optimizer in ("sgd", "si-sgd"):
+                    options["momentum"] = 0.7
+                given = [f"--{'weight-decay' if name == 'decay' else name}={number}" for name, number in options.items()]
                 wq, wk = weights(random, 2, rows, columns), weights(random, 2, rows, columns)
                 wq, wk = wq.astype(dtype), wk.astype(dtype)
-                heads = [Step(optimizer, wq[h], wk[h], largest(wq[h]), largest(wk[h]), 1e-3)
+                heads = [Step(optimizer, wq[h], wk[h], largest(wq[h]), largest(wk[h]), 1e-3, **options)
                          for h in range(2)]
                 self.write("in.h5", wq=wq, wk=wk, other=1)
                 skeleton = ["--skeleton=largest"] if optimizer.startswith("si") else []
                 for _ in range(3):
                     gq, gk = (g.astype(dtype) for g in loss_gradients(random, wq, wk))
                     self.write("g.h5", grad_wq=gq, grad_wk=gk)
-                    result = self.result("step", f"--optimizer={optimizer}", "--rate=1e-3",
+                    result = self.result("step", f"--optimizer={optimizer}", "--rate=1e-3", *given,
                                          *skeleton, "-i", "grad_wq=g.h5", "-i", "grad_wk=g.h5",
                                          "in.h5")
                     found = self.read("result.h5")
@@ -94,10 +102,12 @@ class Steps(PathsTest):
                             self.assertEqual(result["heads"][h]["singular"], [])
                             self.assert_near("ratio", result["heads"][h]["ratio"]["min"],
                                              ratios.min(), 4 * limit)
-                        if "adam" in optimizer:
-                            name = optimizer.replace("-", "_")
+                        name = optimizer.replace("-", "_")
+                        self.assertEqual(f"{name}_m" in found, "adam" in optimizer or "momentum" in options)
+                        if f"{name}_m" in found:
                             self.assert_near("m", found[f"{name}_m"][h], head.m,
                                              4 * limit * np.maximum(1, np.abs(head.m)))
+                        if "adam" in optimizer:
                             self.assertEqual(found[f"{name}_step"], head.n)
                             self.assertEqual(result["step"], head.n)
                     wq, wk = found["wq"], found["wk"]

@@ -1,4 +1,4 @@
-// si_adam on the values of the basis paths of ReLU networks.
+// Steps with moments on the values of the basis paths of ReLU networks.
 
 #include <doctest/doctest.h>
 
@@ -57,6 +57,36 @@ TEST_CASE("si_adam of rescaled ReLU networks has the same moments and values") {
     CHECK(of_plain == of_scaled);
     CHECK(problem.values(plain) == problem.values(scaled));
     CHECK(problem.values(plain) != problem.values(problem.weights));
+  }
+}
+
+TEST_CASE("si_sgd of rescaled ReLU networks has the same momentum and values") {
+  for (const Sizes& sizes : relu_sizes()) {
+    ReluProblem problem(sizes, 18);
+    StepOptions options = with_rate(1e-3);
+    options.momentum = 0.9;
+    options.decay = 0.2;
+    options.gradient_factor = 0.7;
+    std::vector<Matrix<double>> plain = problem.weights;
+    std::vector<Matrix<double>> scaled = problem.weights;
+    rescale_nodes(problem.layers, random_factors(problem, true), false, views(scaled), 1);
+    PathNumbers of_plain(problem.layers.rank());
+    PathNumbers of_scaled = of_plain;
+    std::vector<long double> momentum(of_plain.first.values.size(), 0);
+    for (int n = 0; n < 3; ++n) {
+      const std::vector<long double> gradients = plain_gradients(problem, plain);
+      const std::vector<double> before = problem.values(plain);
+      problem.move(plain, options, &of_plain);
+      problem.move(scaled, options, &of_scaled);
+      const std::vector<double> after = problem.values(plain);
+      for (std::size_t path = 0; path < momentum.size(); ++path) {
+        momentum[path] = 0.9L * momentum[path] + 0.7L * gradients[path] + 0.2L * before[path];
+        const long double want = before[path] - 1e-3L * momentum[path];
+        CHECK(std::abs(after[path] - want) <= 1e-12L * (1 + std::abs(want)));
+      }
+    }
+    CHECK(of_plain == of_scaled);
+    CHECK(problem.values(plain) == problem.values(scaled));
   }
 }
 

@@ -345,7 +345,7 @@ TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
   CHECK(contains(step(options), "rate"));
   options = {};
   options.momentum = 0.9;
-  CHECK(contains(step(options), "momentum"));
+  CHECK(contains(step(options), "the first moment"));
   gradients.weights.pop_back();
   options = {};
   CHECK(contains(step(options), "1 matrices of gradients, expected 2"));

@@ -86,6 +86,16 @@ void declare_step(cli::Declaration& d) {
   d.number("epsilon", "E", "Added to the square root of the second moments.", Range::positive(),
            1e-8);
   with_step();
+  d.number("momentum", "MU",
+           "sgd, si-sgd: m = MU m + G replaces the gradient G of a weight, or of a basis path's "
+           "value. m is kept in the bundle.",
+           {0, 1, false, true}, 0.0);
+  with_step();
+  d.number("weight-decay", "LAMBDA",
+           "sgd, si-sgd: adds LAMBDA times the weight, or the basis path's value, to its gradient. "
+           "adam, si-adam: subtracts ETA LAMBDA times it besides.",
+           Range::non_negative(), 0.0);
+  with_step();
 }
 
 cli::Declaration declare() {
@@ -111,14 +121,17 @@ cli::Declaration declare() {
         "dataset path (..., n, 3), computes the values of these paths instead."},
        {"rescale",
         "Multiplies the columns of wq by the dataset scale (..., d2), divides those of wk by it, "
-        "and rescales bq, bk, grad_wq, grad_wk, adam's moments and wk_skeleton to match."},
+        "and rescales bq, bk, grad_wq, grad_wk, the moments of sgd and adam and wk_skeleton to "
+        "match."},
        {"start",
         "Sets the weights of the skeleton to 1 in wq and wk, where si-sgd-printed is right and "
         "published runs start. Changes the scores, and removes gradients and results of the old "
         "weights."},
        {"step",
         "Makes one update from grad_wq and grad_wk, which are then removed. The state of adam and "
-        "si-adam (adam_m, adam_v, adam_step, si_adam_...) is kept in the bundle. Results made from "
+        "si-adam (adam_m, adam_v, adam_step, si_adam_...) and momenta (sgd_m, si_sgd_m) are kept "
+        "in "
+        "the bundle. Results made from "
         "the old weights are removed."},
        {"check",
         "Counts all paths and computes their exact rank. Checks whether given paths are "

@@ -17,8 +17,9 @@ constexpr auto double_bytes = static_cast<std::int64_t>(sizeof(double));
 
 // Numbers of the moments of a network.
 Index moments_of(const NetworkTask& task) {
-  if (task.verb != "step" || !keeps_moments(task.step.optimizer)) return 0;
-  return 2 * (task.has_skeleton() ? task.layers().rank() : task.layers().weights());
+  if (task.verb != "step") return 0;
+  return static_cast<Index>(moment_parts(task.step).size()) *
+         (task.has_skeleton() ? task.layers().rank() : task.layers().weights());
 }
 
 std::int64_t number_bytes(const NetworkTask& task) {

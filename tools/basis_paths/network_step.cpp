@@ -44,14 +44,16 @@ ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
   const NetworkTask& task = run.task;
   NetworkMatrices<T> weights(run, problem);
   const NetworkMatrices<T> gradients(run, problem, "grad_w");
-  const bool with_moments = keeps_moments(task.step.optimizer);
+  const std::vector<std::string> moments = moment_parts(task.step);
   Buffer<T> first, second;
   ReluStepMatrices<T> matrices = {weights.matrices, gradients.views()};
-  if (with_moments) {
+  if (!moments.empty()) {
     first = network_moment<T>(run, problem, "m");
+    matrices.first_moment = {first.data(), 1, first.size()};
+  }
+  if (moments.size() > 1) {
     second = network_moment<T>(run, problem, "v");
     require_network_squares(run, problem, second);
-    matrices.first_moment = {first.data(), 1, first.size()};
     matrices.second_moment = {second.data(), 1, second.size()};
   }
   ReluStepSummary found;
@@ -66,9 +68,9 @@ ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
     run.report.compute([&] { step_on_weights(task.step, matrices, run.arguments.threads); });
   }
   run.put_matrices(part, "w", problem, std::move(weights));
-  if (with_moments) {
-    run.put(part, state_name(task.step.optimizer, "m"), problem, std::move(first));
-    run.put(part, state_name(task.step.optimizer, "v"), problem, std::move(second));
+  for (const std::string& moment : moments) {
+    run.put(part, state_name(task.step.optimizer, moment), problem,
+            std::move(moment == "m" ? first : second));
   }
   return found;
 }
@@ -111,9 +113,10 @@ void create_network_results(NetworkRun& run) {
   const StepOptions& step = run.task.step;
   run.create_matrices("w");
   if (run.task.has_skeleton()) run.create_skeleton();
+  for (const std::string& moment : moment_parts(step)) {
+    run.create(state_name(step.optimizer, moment), run.type());
+  }
   if (!keeps_moments(step.optimizer)) return;
-  run.create(state_name(step.optimizer, "m"), run.type());
-  run.create(state_name(step.optimizer, "v"), run.type());
   run.write_once(state_name(step.optimizer, "step"), DType::i64, {}, &step.number);
 }
 

@@ -82,8 +82,7 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
     if (bundle.has("grad_w1")) {
       for (const std::string& name : weights_names("grad_w")) take(name);
     }
-    for (const char* part : {"m", "v"}) {
-      const std::string moment = state_name(Optimizer::adam, part);
+    for (const char* moment : {"sgd_m", "adam_m", "adam_v"}) {
       if (bundle.has(moment)) take(moment);
     }
   }
@@ -177,10 +176,10 @@ void NetworkTask::take_skeleton(const cli::Arguments& arguments) {
 }
 
 Shape NetworkTask::own_shape(const std::string& name) const {
-  if (name == "basis_value" || name == "si_adam_m" || name == "si_adam_v") {
+  if (name == "basis_value" || name == "si_sgd_m" || name == "si_adam_m" || name == "si_adam_v") {
     return {layers().rank()};
   }
-  if (name == "adam_m" || name == "adam_v") return {layers().weights()};
+  if (name == "sgd_m" || name == "adam_m" || name == "adam_v") return {layers().weights()};
   if (name == "basis_path") return {layers().rank(), layers().count() + 1};
   for (Index l = 1; l <= layers().count(); ++l) {
     if (name != weights_name(l) && name != weights_name(l, "grad_w")) continue;
@@ -265,18 +264,13 @@ RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
   if (verb == "step") {
     // New weights have other gradients.
     for (const std::string& name : weights_names("grad_w")) effect.replaced.insert(name);
-    if (keeps_moments(step.optimizer)) {
-      for (const char* part : {"m", "v", "step"}) {
-        effect.replaced.insert(state_name(step.optimizer, part));
-      }
-    }
+    for (const std::string& name : state_names(step)) effect.replaced.insert(name);
   }
   if (verb == "rescale") {
     for (const std::string& name : weights_names("grad_w")) {
       if (operand(name) != nullptr) effect.replaced.insert(name);
     }
-    for (const char* part : {"m", "v"}) {
-      const std::string moment = state_name(Optimizer::adam, part);
+    for (const char* moment : {"sgd_m", "adam_m", "adam_v"}) {
       if (operand(moment) != nullptr) effect.replaced.insert(moment);
     }
     effect.still_true = {"basis_value"};

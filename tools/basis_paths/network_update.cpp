@@ -95,7 +95,7 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::string& prefix,
   run.put_matrices(part, prefix, problem, std::move(matrices));
 }
 
-// Adam's moments of all weights, which change as gradients do, and their squares.
+// The moments of all weights, of which the first change as gradients do, and their squares.
 template <class T>
 void rescale_moments(NetworkRun& run, Index problem, const std::string& name, int power,
                      PathPart& part) {
@@ -139,8 +139,8 @@ std::string rescale_weights(NetworkRun& run) {
   if (run.task.operand("grad_w1") != nullptr) prefixes.emplace_back("grad_w");
   for (const std::string& prefix : prefixes) run.create_matrices(prefix);
   std::vector<std::pair<std::string, int>> moments;  // with their powers of gradients
-  for (const auto& [dataset, power] : {std::pair("m", 1), std::pair("v", 2)}) {
-    const std::string name = state_name(Optimizer::adam, dataset);
+  for (const auto& [name, power] :
+       {std::pair("sgd_m", 1), std::pair("adam_m", 1), std::pair("adam_v", 2)}) {
     if (run.task.operand(name) == nullptr) continue;
     run.create(name, run.type());
     moments.emplace_back(name, power);

@@ -35,7 +35,7 @@ Written written(const PathTask& task) {
     return {numbers, 0};
   }
   if (task.verb == "step") {
-    const double moments = keeps_moments(task.step.optimizer) ? 2 * weights : 0;
+    const double moments = static_cast<double>(moment_parts(task.step).size()) * weights;
     return {weights + moments, task.has_skeleton() ? 2 * columns : 0};
   }
   if (task.verb != "reconstruct") return {};

@@ -28,7 +28,7 @@ void declare_inputs(cli::Declaration& d) {
       .dataset("path", "(..., n, 3)",
                "identify, reconstruct, check: paths, each as row of wq, row of wk, column")
       .dataset("bq, bk", "(..., d2)", "rescale: biases, scaled with their columns")
-      .dataset("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
+      .dataset("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step, sgd_m, si_sgd_m", "",
                "step: the state of the optimizer")
       .dataset("x", "(..., S, D)", "check: S, if --length is not given");
 }
@@ -51,7 +51,7 @@ void declare_results(cli::Declaration& d) {
       .result("path_value", "(..., n) or (..., d1, d1, d2)",
               "reconstruct: the values of the paths asked for, or of all")
       .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, start, step: the new weights")
-      .result("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
+      .result("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step, sgd_m, si_sgd_m", "",
               "step: the state of the optimizer")
       .report_member("shape, skeleton", "the shape of the weights and the rule of the skeleton")
       .report_member("basis_paths", "identify, values: the number of basis paths")
@@ -109,11 +109,12 @@ void declare_network_inputs(cli::Declaration& d) {
           "--network relu, reconstruct: the skeleton's weights into the hidden nodes. Others of "
           "the same signs give a rescaled network, which computes the same; the values of paths "
           "do not tell the signs")
-      .dataset("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
-               "--network relu, step: the state of si-adam, by basis path")
-      .dataset("adam_m, adam_v, adam_step", "(..., weights), ()",
-               "--network relu, step: the state of adam, by weight, matrix by matrix, row by row; "
-               "rescale: the same, to match")
+      .dataset("si_adam_m, si_adam_v, si_adam_step, si_sgd_m", "(..., weights - hidden), ()",
+               "--network relu, step: the state of si-adam and the momentum of si-sgd, by basis "
+               "path")
+      .dataset("adam_m, adam_v, adam_step, sgd_m", "(..., weights), ()",
+               "--network relu, step: the state of adam and the momentum of sgd, by weight, matrix "
+               "by matrix, row by row; rescale: the same, to match")
       .dataset("path", "(..., n, L + 1)",
                "--network relu, check: paths, each as one node of each layer");
 }
@@ -131,10 +132,11 @@ void declare_network_results(cli::Declaration& d) {
               "into the hidden nodes")
       .result("w1, w2, ...", "(..., n0, n1), (..., n1, n2)",
               "--network relu, reconstruct, rescale, step: the new weights")
-      .result("si_adam_m, si_adam_v, si_adam_step", "(..., weights - hidden), ()",
-              "--network relu, step: the state of si-adam, by basis path")
-      .result("adam_m, adam_v, adam_step", "(..., weights), ()",
-              "--network relu, step, rescale: the state of adam, by weight")
+      .result(
+          "si_adam_m, si_adam_v, si_adam_step, si_sgd_m", "(..., weights - hidden), ()",
+          "--network relu, step: the state of si-adam and the momentum of si-sgd, by basis path")
+      .result("adam_m, adam_v, adam_step, sgd_m", "(..., weights), ()",
+              "--network relu, step, rescale: the state of adam and the momentum of sgd, by weight")
       .report_member(
           "hidden, networks",
           "--network relu, step, check: the number of hidden nodes, and an array of the "

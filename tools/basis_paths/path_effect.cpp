@@ -57,10 +57,8 @@ RunEffect PathTask::effect(const cli::Arguments& arguments) const {
   if (verb != "step" && verb != "start") return effect;
   // New weights have other gradients.
   add(effect.replaced, {"wq", "wk", "grad_wq", "grad_wk"});
-  if (verb == "step" && keeps_moments(step.optimizer)) {
-    for (const char* part : {"m", "v", "step"}) {
-      effect.replaced.insert(state_name(step.optimizer, part));
-    }
+  if (verb == "step") {
+    for (const std::string& name : state_names(step)) effect.replaced.insert(name);
   }
   return effect;
 }

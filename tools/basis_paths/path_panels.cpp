@@ -55,7 +55,9 @@ std::int64_t column_bytes(const PathTask& task) {
   const Index rows = task.input.rows;
   Index numbers = 2 * rows;
   if (task.verb == "values" || task.verb == "reconstruct") numbers += basis_rows(rows);
-  if (task.verb == "step") numbers += keeps_moments(task.step.optimizer) ? 6 * rows : 2 * rows;
+  if (task.verb == "step") {
+    numbers += 2 * rows * (1 + static_cast<Index>(moment_parts(task.step).size()));
+  }
   if (task.verb == "rescale") numbers += 2 * rows;
   return numbers * number_bytes(task) + skeleton_column_bytes;
 }

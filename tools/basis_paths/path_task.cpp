@@ -113,7 +113,8 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
   }
   if (verb == "rescale") {
     take("scale");
-    for (const char* name : {"bq", "bk", "grad_wq", "grad_wk", "adam_m", "adam_v", "wk_skeleton"}) {
+    for (const char* name :
+         {"bq", "bk", "grad_wq", "grad_wk", "sgd_m", "adam_m", "adam_v", "wk_skeleton"}) {
       if (bundle.has(name)) take(name);
     }
   }
@@ -153,10 +154,11 @@ Shape PathTask::own_shape(const std::string& name) const {
   const Index basis = basis_rows(input.rows);
   if (is_vector(name)) return {input.columns};
   if (name == "basis_path") return {basis, input.columns, 3};
-  if (name == "basis_value" || name == "si_adam_m" || name == "si_adam_v") {
+  if (name == "basis_value" || name == "si_sgd_m" || name == "si_adam_m" || name == "si_adam_v") {
     return {basis, input.columns};
   }
-  if (name == "adam_m" || name == "adam_v") return {2 * input.rows, input.columns};
+  if (name == "sgd_m" || name == "adam_m" || name == "adam_v")
+    return {2 * input.rows, input.columns};
   return {input.rows, input.columns};
 }
 
@@ -212,13 +214,15 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
 }
 
 void refuse_moments(const io::InputBundle& bundle, bool stored, const cli::Arguments& arguments) {
-  const std::string moments = state_name(Optimizer::si_adam, "m");
-  if (!bundle.has(moments)) return;
-  throw Error(
-      Failure::input,
-      fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
-                  stored ? "that would be replaced" : "that is missing"),
-      stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
+  for (const Optimizer optimizer : {Optimizer::si_adam, Optimizer::si_sgd}) {
+    const std::string moments = state_name(optimizer, "m");
+    if (!bundle.has(moments)) continue;
+    throw Error(
+        Failure::input,
+        fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
+                    stored ? "that would be replaced" : "that is missing"),
+        stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
+  }
 }
 
 void PathTask::take_paths(const cli::Arguments& arguments) {

@@ -136,6 +136,10 @@ void refuse_moments(const io::InputBundle& bundle, bool stored, const cli::Argum
 /// The name of a part ("m", "v", "step") of an optimiser's state: "si_adam_m".
 std::string state_name(Optimizer optimizer, const std::string& part);
 
+/// The moments that a step keeps, "m" and "v"; and the names of its whole state.
+std::vector<std::string> moment_parts(const StepOptions& step);
+std::vector<std::string> state_names(const StepOptions& step);
+
 std::string rule_name(SkeletonRule rule);
 
 /// Throws Error(input) unless a dataset has an integer type (for an `index`) or a floating-point

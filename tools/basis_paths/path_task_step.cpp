@@ -20,7 +20,24 @@ std::string optimizer_name(Optimizer optimizer) {
 }
 
 std::string state_name(Optimizer optimizer, const std::string& part) {
-  return (optimizer == Optimizer::adam ? "adam_" : "si_adam_") + part;
+  std::string name = optimizer_name(optimizer);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + "_" + part;
+}
+
+std::vector<std::string> moment_parts(const StepOptions& step) {
+  if (keeps_moments(step.optimizer)) return {"m", "v"};
+  if (keeps_first_moment(step)) return {"m"};
+  return {};
+}
+
+std::vector<std::string> state_names(const StepOptions& step) {
+  std::vector<std::string> names;
+  for (const std::string& part : moment_parts(step)) {
+    names.push_back(state_name(step.optimizer, part));
+  }
+  if (keeps_moments(step.optimizer)) names.push_back(state_name(step.optimizer, "step"));
+  return names;
 }
 
 StepOptions read_step_options(const cli::Arguments& arguments) {
@@ -35,6 +52,10 @@ StepOptions read_step_options(const cli::Arguments& arguments) {
   for (const char* option : {"beta1", "beta2", "epsilon"}) {
     require(option, keeps_moments(step.optimizer), "adam or si-adam");
   }
+  require("momentum", step.optimizer == Optimizer::sgd || step.optimizer == Optimizer::si_sgd,
+          "sgd or si-sgd");
+  require("weight-decay", step.optimizer != Optimizer::si_sgd_printed,
+          "sgd, adam, si-sgd or si-adam");
   for (const char* option : {"skeleton", "min-ratio", "on-singular"}) {
     require(option, steps_in_paths(step.optimizer), "si-sgd, si-adam or si-sgd-printed");
   }
@@ -43,6 +64,8 @@ StepOptions read_step_options(const cli::Arguments& arguments) {
   step.beta1 = arguments.number("beta1").value();
   step.beta2 = arguments.number("beta2").value();
   step.epsilon = arguments.number("epsilon").value();
+  step.momentum = arguments.number("momentum").value();
+  step.decay = arguments.number("weight-decay").value();
   step.min_ratio = arguments.number("min-ratio").value();
   step.clips = arguments.text("on-singular") == "clip";
   return step;
@@ -61,7 +84,11 @@ void PathTask::take_step(const cli::Arguments& arguments) {
 }
 
 std::vector<std::string> stored_moments(const io::InputBundle& bundle, StepOptions& step) {
-  if (!keeps_moments(step.optimizer)) return {};
+  if (!keeps_moments(step.optimizer)) {
+    const std::string momentum = state_name(step.optimizer, "m");
+    if (!keeps_first_moment(step) || !bundle.has(momentum)) return {};
+    return {momentum};
+  }
   const std::string m = state_name(step.optimizer, "m");
   const std::string v = state_name(step.optimizer, "v");
   const std::string count = state_name(step.optimizer, "step");

@@ -29,9 +29,11 @@ struct RescaledRows {
 const std::vector<RescaledRows>& rescaled_datasets() {
   using enum Rescaled;
   static const std::vector<RescaledRows> all = {
-      {"wq", times, times},      {"wk", over, over},          {"bq", times, times},
-      {"bk", over, over},        {"wk_skeleton", over, over}, {"grad_wq", over, over},
-      {"grad_wk", times, times}, {"adam_m", over, times},     {"adam_v", over_square, times_square},
+      {"wq", times, times},        {"wk", over, over},
+      {"bq", times, times},        {"bk", over, over},
+      {"wk_skeleton", over, over}, {"grad_wq", over, over},
+      {"grad_wk", times, times},   {"sgd_m", over, times},
+      {"adam_m", over, times},     {"adam_v", over_square, times_square},
   };
   return all;
 }
@@ -101,7 +103,7 @@ struct PanelStep {
     grad_wq = run.read<T>("grad_wq", panel);
     grad_wk = run.read<T>("grad_wk", panel);
     matrices = {view(wq), view(wk), view(grad_wq), view(grad_wk)};
-    if (!keeps_moments(task.step.optimizer)) return;
+    const std::vector<std::string> moments = moment_parts(task.step);
     const auto moment = [&](const char* part) {
       const std::string name = state_name(task.step.optimizer, part);
       if (task.operand(name) != nullptr) return run.read<T>(name, panel);
@@ -109,10 +111,12 @@ struct PanelStep {
       std::fill(zeros.begin(), zeros.end(), T{0});
       return zeros;
     };
+    if (moments.empty()) return;
     first = moment("m");
+    matrices.first_moment = view(first);
+    if (moments.size() == 1) return;
     second = moment("v");
     require_squares(run, panel);
-    matrices.first_moment = view(first);
     matrices.second_moment = view(second);
   }
 
@@ -147,9 +151,10 @@ StepSummary step_head(PathRun& run, Index problem) {
     });
     run.put(part, "wq", panel, std::move(data.wq));
     run.put(part, "wk", panel, std::move(data.wk));
-    if (!keeps_moments(task.step.optimizer)) return;
-    run.put(part, state_name(task.step.optimizer, "m"), panel, std::move(data.first));
-    run.put(part, state_name(task.step.optimizer, "v"), panel, std::move(data.second));
+    for (const std::string& moment : moment_parts(task.step)) {
+      run.put(part, state_name(task.step.optimizer, moment), panel,
+              std::move(moment == "m" ? data.first : data.second));
+    }
   });
   return found;
 }
@@ -195,9 +200,10 @@ void create_step_results(PathRun& run) {
     run.create("skeleton_q", DType::i32);
     run.create("skeleton_k", DType::i32);
   }
+  for (const std::string& moment : moment_parts(task.step)) {
+    run.create(state_name(task.step.optimizer, moment), run.type());
+  }
   if (!keeps_moments(task.step.optimizer)) return;
-  run.create(state_name(task.step.optimizer, "m"), run.type());
-  run.create(state_name(task.step.optimizer, "v"), run.type());
   run.write_once(state_name(task.step.optimizer, "step"), DType::i64, {}, &task.step.number);
 }
 
