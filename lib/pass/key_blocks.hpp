@@ -27,7 +27,7 @@ class KeyBlocks : public FromPool {
                             ///< has observers that are not by_row
     Index first_slot = 0;   ///< the queries are those of these slots: at least 24, unless there are
     Index last_slot = 0;    ///< fewer
-    bool near_zero = true;  ///< with a g: the scores, and is_near_zero(g)
+    bool near_zero = true;  ///< with a g: whether the scores are, and is_near_zero(g)
     std::span<const double> col = {};  ///< g of all keys, −inf masks one; empty: all 0
     double hybrid = 1;  ///< with a g: u of hnas, 0 < u < 1, the mixture with a softmax
     bool column_sums = false;
@@ -85,7 +85,7 @@ class KeyBlocks : public FromPool {
     Buffer<T> tile;
     typename Scores<T>::Scratch scratch;
     PooledVector<T> factor;
-    Buffer<T> second;
+    Buffer<T> second;  ///< a tile of the second part of a mixture
   };
   /// A tile of the queries of a panel.
   struct Tile {

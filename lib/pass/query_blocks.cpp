@@ -15,7 +15,6 @@ namespace attn {
 template <class T>
 QueryBlocks<T>::Sums::Sums(const QueryBlocks& blocks, Index queries, MatrixView<T> out)
     : queries_(queries), second_out_(blocks.parts() > 1 ? out.rows * out.cols : 0) {
-  // Ranks without keys do not know whether scores are near zero, and take totals from others.
   const double begin = blocks.near_zero_ ? 0.0 : minus_infinity;
   const auto rows = static_cast<std::size_t>(queries);
   parts_.push_back({{PooledVector<double>(rows), 0}, out});

@@ -38,7 +38,7 @@ class QueryBlocks {
   RowRange keys() const { return keys_; }
   RowRange own_keys() const { return own_; }  ///< those of the slots alone
 
-  /// Known after the first block.
+  /// Known after the first block; 1 without any.
   int column_rounds() const { return near_zero_ ? 1 : 2; }
 
   /// The next block of round 0, or of round 1.
@@ -124,7 +124,7 @@ class QueryBlocks {
   Options options_;
   RowRange own_;
   RowRange keys_;
-  bool near_zero_ = false;
+  bool near_zero_ = true;        // until scores are seen
   PooledVector<double> shift_;   // m_j of the own keys
   PooledVector<double> sum_;     // Σ_i exp(s_ij − m_j)
   PooledVector<double> factor_;  // 1 / sum

@@ -81,6 +81,27 @@ class Memory(RankTest):
             memory = "18M" if "--precision=f64" in arguments else "10M"
             self.check(place, swapped | more, memory, "attn-compute", "--scheme=dnas", *arguments)
 
+    def test_hnas(self):
+        emitted = "--emit=out,row_potential,col_potential"
+        own = {"hybrid": np.array([0.25, 0.8]), "sink": np.array([1, -3], dtype="f4")}
+        few, many = self.data(), self.many_queries()
+        cases = [
+            ("12M", many, ["--hybrid=0.4", emitted]),
+            ("12M", many | own | {"q": 2 * many["q"]}, [emitted]),
+            ("9M", few | own, [emitted + ",col_sum,row_entropy"]),
+            ("9M", few | {"q": 3 * few["q"], "bias": self.random.normal(size=(500, 9000)).astype("f4")},
+             ["--hybrid=0.4", "--emit=out,col_sum"]),
+        ]
+        for place, (memory, data, arguments) in enumerate(sample(cases, 2)):
+            self.check(place, data, memory, "attn-compute", "--scheme=hnas", *arguments)
+
+    def test_ends_of_hnas(self):
+        """There it is another scheme, which is computed whole."""
+        self.write("in.h5", **self.data())
+        command = ["attn-compute", "--scheme=hnas", "--hybrid=1", "--memory=7M", "in.h5", "-o", "out.h5"]
+        alone = self.run_tool(*command, status=6).err
+        self.assertEqual(self.on_ranks(2, *command, status=6).err.split("needs")[-1], alone.split("needs")[-1])
+
     def test_dnas_with_what_needs_weights(self):
         """The keys are divided for g, and the queries for the rest."""
         mask = {"mask": self.random.random(size=(500, 9000)) < 0.5, "sink": np.zeros(2)}
@@ -125,8 +146,9 @@ class Memory(RankTest):
 
     def test_statistics(self):
         data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
-        for place, (scheme, memory) in enumerate((("unas", "7M"), ("dnas", "8M"), ("unas,dnas", "8M"))):
-            self.check(place, data, memory, "explain-away-stats", f"--scheme={scheme}")
+        for place, (scheme, memory) in enumerate((("unas", "7M"), ("dnas", "8M"), ("hnas", "8M"), ("unas,dnas", "8M"))):
+            hybrid = ["--hybrid=0.6"] if scheme == "hnas" else []
+            self.check(place, data, memory, "explain-away-stats", f"--scheme={scheme}", *hybrid)
 
     def test_costs_before_a_run(self):
         """--dry-run on ranks plans for each of them."""
@@ -148,9 +170,15 @@ class Memory(RankTest):
         self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in one.items()})
         part, turns = 1 - 1 / count, 2 - 2 / count
         counts = turns * 8 * (lq + lk)
+        rows = part * (16 * lq + e * lq * dv / count) + turns * 8 * lk
+        sums = turns * (8 * lq + e * lq * dv)
+        g = part * 8 * lk
         for arguments, expected in (
-                ([self.ALL], counts + part * (16 * lq + e * lq * dv / count) + turns * 8 * lk),
-                (["--scheme=dnas"], counts + part * 8 * lk + turns * (8 * lq + e * lq * dv))):
+                ([self.ALL], counts + rows),
+                (["--scheme=dnas"], counts + g + sums),
+                (["--scheme=hnas", "--hybrid=0.5"], counts + g + 2 * sums),
+                (["--scheme=dnas", self.ALL], counts + g + rows),
+                (["--scheme=hnas", "--hybrid=0.5", self.ALL], counts + g + part * 8 * lq + rows)):
             with self.subTest(arguments=arguments):
                 self.on_ranks(count, "attn-compute", *arguments, "--memory=9M", "--threads=1", "in.h5", "-o", "out.h5",
                               "--force", "--json=report.json")

@@ -55,7 +55,10 @@ template <class T>
 void DividedColumns<T>::require_whole(Index query) const {
   naming([&] { return this->input_.place(this->problem_); },
          [&] {
-           require_memory(fmt::format("for query {}, which no key prefers, a whole head", query),
+           const char* const reason = this->wants_.scheme == Scheme::hnas
+                                          ? "whose scores are far below the largest of others"
+                                          : "which no key prefers";
+           require_memory(fmt::format("for query {}, {}, a whole head", query, reason),
                           this->plan_.whole_bytes, this->plan_.memory);
          });
 }

@@ -28,9 +28,10 @@ class HeadDivision {
   /// All must outlive it.
   HeadDivision(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan);
 
-  /// Nothing if the head must be computed whole, because under dnas no key prefers some query; rows
-  /// may have been shown nevertheless. Throws Error(memory) if a whole head does not fit, what
-  /// HeadReader throws, and the errors of the scores; ranks may throw different ones.
+  /// Nothing if the head must be computed whole, because without a softmax the sums of some query
+  /// are too small (QueryBlocks::complete_rows), which is not so if column sums or entropies are
+  /// wanted; rows may have been shown nevertheless. Throws Error(memory) if a whole head does not
+  /// fit, what HeadReader throws, and the errors of the scores; ranks may throw different ones.
   std::optional<DividedHead> compute(Index problem, const ShowRows<T>& show);
 
   double seconds() const { return seconds_; }  ///< of all heads, without reading

@@ -207,7 +207,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   plan.dense_limit = memory / 8;
   plan.block = std::min(block_bytes, memory / block_part) /
                block_line_bytes(input, wants, most.front(), element_size) / block_step * block_step;
-  // A softmax is as fast in parts (lib/mpi/README.md); dnas would make scores again for nothing.
+  // A softmax is as fast in parts; dnas and hnas would make scores again (lib/mpi/README.md).
   const bool fits = least_bytes(input, element_size, needs, arguments.threads) <= memory;
   if (fits && (by_key || input.keys <= plan.block)) return {};
   const Index length =

@@ -31,11 +31,9 @@ bool DividedRows<T>::begin() {
   }
   this->find_columns();
   bool near_zero = is_near_zero(this->found_.attention.potentials.col);
-  // Ranks without keys have seen no scores.
-  const RowRange keys = this->columns_->own_keys();
-  const char far = keys.first<keys.last&& this->columns_->column_rounds()> 1 ? 1 : 0;
-  for (const char of_rank : kernel::gathered(this->ranks_, far)) {
-    near_zero = near_zero && of_rank == 0;
+  // Of ranks without keys, which see no scores, there is one.
+  for (const int rounds : kernel::gathered(this->ranks_, this->columns_->column_rounds())) {
+    near_zero = near_zero && rounds == 1;
   }
   this->columns_.reset();
   this->reader_.forget_keys();
