@@ -132,6 +132,12 @@ class Memory(RankTest):
         self.assertEqual(os.listdir(self.folder), ["in.h5"])
         self.on_ranks(3, "attn-compute", "--scheme=dnas", "--memory=8M", "--threads=2", "in.h5", "-o", "out.h5")
         self.assert_same_bits(self.read("out.h5"), self.compute("--scheme=dnas", "in.h5"), ["out", "row_potential"])
+        hnas = ["attn-compute", "--scheme=hnas", "--hybrid=0.5", "in.h5", "-o", "hnas.h5"]
+        done = self.on_ranks(3, *hnas, "--memory=7M", status=6)
+        self.assertIn("for query 1234, whose scores are far below the largest of others, a whole head needs ", done.err)
+        self.on_ranks(3, *hnas, f"--memory={done.err.split()[-1]}", "--threads=2")
+        alone = self.compute("--scheme=hnas", "--hybrid=0.5", "in.h5")
+        self.assert_same_bits(self.read("hnas.h5"), alone, ["out", "row_potential", "unas_row_potential"])
 
     def test_the_memory_that_an_error_asks_for(self):
         """It suffices, also for keys in one block and with causality, where some ranks have more queries than others."""

@@ -82,8 +82,9 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d, "heads");
-  declare_ranks(d, {.memory = "Under unas or fenchel alone they can also divide the memory of a "
-                              "head that --memory, which is that of each, has no room for"});
+  declare_ranks(
+      d, {.memory = "Under unas, fenchel, dnas or hnas alone they can also divide the memory of a "
+                    "head that --memory, which is that of each, has no room for"});
   declare_restart(d);
   d.several_inputs();
   d.bf16();
