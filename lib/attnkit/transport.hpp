@@ -132,8 +132,9 @@ struct TransportOptions {
   ///
   /// 0 for a = b, and never negative for costs such as |x − y|². Without scores, mask and
   /// penalties. There are no plan and no sums; potentials and figures are those of transport
-  /// between a and b, the status is the worst and `iterations` the most of the three problems, and
-  /// the gradients are those of S.
+  /// between a and b, with those of a and b with themselves in `row_self_potential` and
+  /// `col_self_potential`, the status is the worst and `iterations` the most of the three problems,
+  /// and the gradients are those of S.
   bool divergence = false;
 
   /// Unbalanced transport, with penalties > 0 and finite in units of the cost. There is a solution
@@ -150,16 +151,18 @@ struct TransportOptions {
 /// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y` is
 /// present.
 struct TransportShapes {
-  std::optional<Shape> cost;                     ///< (…, m, n)
-  std::optional<Shape> scores;                   ///< (…, m, n)
-  std::optional<Shape> x;                        ///< (…, m, d)
-  std::optional<Shape> y;                        ///< (…, n, d)
-  std::optional<Shape> mask;                     ///< broadcasts to (…, m, n)
-  std::optional<Shape> row_marginal;             ///< (…, m)
-  std::optional<Shape> col_marginal;             ///< (…, n)
-  std::optional<Shape> grad_plan = {};           ///< broadcasts to (…, m, n)
-  std::optional<Shape> grad_row_potential = {};  ///< (…, m)
-  std::optional<Shape> grad_col_potential = {};  ///< (…, n)
+  std::optional<Shape> cost;                          ///< (…, m, n)
+  std::optional<Shape> scores;                        ///< (…, m, n)
+  std::optional<Shape> x;                             ///< (…, m, d)
+  std::optional<Shape> y;                             ///< (…, n, d)
+  std::optional<Shape> mask;                          ///< broadcasts to (…, m, n)
+  std::optional<Shape> row_marginal;                  ///< (…, m)
+  std::optional<Shape> col_marginal;                  ///< (…, n)
+  std::optional<Shape> grad_plan = {};                ///< broadcasts to (…, m, n)
+  std::optional<Shape> grad_row_potential = {};       ///< (…, m)
+  std::optional<Shape> grad_col_potential = {};       ///< (…, n)
+  std::optional<Shape> grad_row_self_potential = {};  ///< (…, m)
+  std::optional<Shape> grad_col_self_potential = {};  ///< (…, n)
 };
 
 /// The arrays of one run. A view without data and without axes is absent.
@@ -181,11 +184,15 @@ struct TransportInputs {
 
   /// Derivatives of a number L by the results, for the gradients of L through the solution: ∂L/∂π,
   /// which broadcasts to (…, m, n), ∂L/∂f (…, m) and ∂L/∂g (…, n); finite, absent ones are 0.
-  /// Without exact transport and divergence. A constant that f gains and g loses says nothing: L is
-  /// that of potentials with Σ f = Σ g over the lines with mass, unless there are penalties.
+  /// Not of exact transport, and of a divergence without ∂L/∂π. A constant that f gains and g loses
+  /// says nothing: L is that of potentials with Σ f = Σ g over the lines with mass, unless there
+  /// are penalties.
   TensorView<const T> grad_plan = {};
   TensorView<const double> grad_row_potential = {};
   TensorView<const double> grad_col_potential = {};
+  /// Of a divergence: ∂L/∂f of a with itself (…, m), and ∂L/∂g of b with itself (…, n).
+  TensorView<const double> grad_row_self_potential = {};
+  TensorView<const double> grad_col_self_potential = {};
 };
 
 /// The derivatives of a number L by what a solution was made of, through the solution, by the
@@ -193,7 +200,8 @@ struct TransportInputs {
 template <class T>
 struct SolutionGradients {
   /// By the cost (in units of 1/cost), or by the scores (leading, m, n); 0 where a pair is
-  /// forbidden. O(m n) memory.
+  /// forbidden. O(m n) memory. Of a divergence only with a cost, for changes that keep it
+  /// symmetric.
   TensorView<T> matrix = {};
   /// By a (leading, m) and b (leading, n). Exact marginals must keep Σ a = Σ b: only changes along
   /// that mean anything. At a marginal of 0 that of an increase: finite for exact marginals unless
@@ -222,11 +230,13 @@ TransportShapes shapes_of(const TransportInputs<T>& inputs);
 /// leading axes of the results. All results of an infeasible problem are NaN.
 template <class T>
 struct TransportOutputs {
-  TensorView<double> row_potential = {};  ///< f (leading, m); −inf for a closed line
-  TensorView<double> col_potential = {};  ///< g (leading, n)
-  TensorView<T> plan = {};                ///< π (leading, m, n): all π_ij, O(m n) memory
-  TensorView<double> row_sum = {};        ///< Σ_j π_ij (leading, m)
-  TensorView<double> col_sum = {};        ///< Σ_i π_ij (leading, n)
+  TensorView<double> row_potential = {};       ///< f (leading, m); −inf for a closed line
+  TensorView<double> col_potential = {};       ///< g (leading, n)
+  TensorView<T> plan = {};                     ///< π (leading, m, n): all π_ij, O(m n) memory
+  TensorView<double> row_sum = {};             ///< Σ_j π_ij (leading, m)
+  TensorView<double> col_sum = {};             ///< Σ_i π_ij (leading, n)
+  TensorView<double> row_self_potential = {};  ///< of a divergence: f of a with itself (leading, m)
+  TensorView<double> col_self_potential = {};  ///< g of b with itself (leading, n)
 
   /// Derivatives of TransportProblem::dual at f and g, each problem's own; at the solution those of
   /// the optimum. That by the cost is the plan (by scores, its negative). By a and b, in units of

@@ -84,7 +84,9 @@ TransportShapes shapes_of(const TransportInputs<T>& inputs) {
           shape_of(inputs.col_marginal),
           shape_of(inputs.grad_plan),
           shape_of(inputs.grad_row_potential),
-          shape_of(inputs.grad_col_potential)};
+          shape_of(inputs.grad_col_potential),
+          shape_of(inputs.grad_row_self_potential),
+          shape_of(inputs.grad_col_self_potential)};
 }
 
 TransportStatus TransportSummary::status() const {
@@ -106,7 +108,9 @@ class TransportPlan<T>::Impl {
         col_marginal_("col_marginal", shapes.col_marginal, 1),
         grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
         grad_row_("grad_row_potential", shapes.grad_row_potential, 1),
-        grad_col_("grad_col_potential", shapes.grad_col_potential, 1) {
+        grad_col_("grad_col_potential", shapes.grad_col_potential, 1),
+        grad_row_self_("grad_row_self_potential", shapes.grad_row_self_potential, 1),
+        grad_col_self_("grad_col_self_potential", shapes.grad_col_self_potential, 1) {
     if (options.divergence) require_divergence();
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});
@@ -114,11 +118,9 @@ class TransportPlan<T>::Impl {
     grad_plan_.require_block({rows_, cols_}, true);
     grad_row_.require_block({rows_});
     grad_col_.require_block({cols_});
-    if (has_upstream() && (options.exact || options.divergence)) {
-      throw Error(Failure::usage,
-                  "grad_plan, grad_row_potential and grad_col_potential have no effect with exact "
-                  "transport and a divergence");
-    }
+    grad_row_self_.require_block({rows_});
+    grad_col_self_.require_block({cols_});
+    require_upstream_effect();
     const auto all = operands();
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (Operand* operand : all) operand->broadcast_to(leading);
@@ -166,12 +168,15 @@ class TransportPlan<T>::Impl {
     const int threads = problems_->inside();
     bytes += source_.bytes(sizeof(T), threads);
     if (source_.has_points() || has_upstream()) {
-      bytes += differentiate_plans_bytes(rows_, cols_, 1, sizeof(T), threads);
+      bytes +=
+          differentiate_plans_bytes(rows_, cols_, options_.divergence ? 3 : 1, sizeof(T), threads);
     }
     if (has_upstream()) {
       // u, v and the derivatives by marginals.
-      bytes +=
-          implicit_gradient_bytes(rows_, cols_, sizeof(T), threads) + 4 * (rows_ + cols_) * number;
+      const Index longer = std::max(rows_, cols_);
+      bytes += implicit_gradient_bytes(options_.divergence ? longer : rows_,
+                                       options_.divergence ? longer : cols_, sizeof(T), threads) +
+               (options_.divergence ? 16 : 6) * (rows_ + cols_) * number;
     }
     return bytes;
   }
@@ -195,13 +200,28 @@ class TransportPlan<T>::Impl {
   std::vector<Operand*> operands() {
     const auto of_scores = source_.operands();
     std::vector<Operand*> all(of_scores.begin(), of_scores.end());
-    all.insert(all.end(),
-               {&mask_, &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_, &grad_col_});
+    all.insert(all.end(), {&mask_, &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_,
+                           &grad_col_, &grad_row_self_, &grad_col_self_});
     return all;
   }
 
   bool has_upstream() const {
-    return grad_plan_.present() || grad_row_.present() || grad_col_.present();
+    return grad_plan_.present() || grad_row_.present() || grad_col_.present() ||
+           grad_row_self_.present() || grad_col_self_.present();
+  }
+
+  void require_upstream_effect() const {
+    const auto refuse = [](const Operand& operand, const char* with) {
+      if (!operand.present()) return;
+      throw Error(Failure::usage, operand.name() + " has no effect " + with);
+    };
+    if (options_.divergence) refuse(grad_plan_, "with a divergence");
+    for (const Operand* const operand : {&grad_row_self_, &grad_col_self_}) {
+      if (!options_.divergence) refuse(*operand, "without a divergence");
+    }
+    for (const Operand* const operand : {&grad_plan_, &grad_row_, &grad_col_}) {
+      if (options_.exact) refuse(*operand, "with exact transport");
+    }
   }
 
   void require_divergence() const {
@@ -223,8 +243,15 @@ class TransportPlan<T>::Impl {
     grad_plan_.require(inputs.grad_plan);
     grad_row_.require(inputs.grad_row_potential);
     grad_col_.require(inputs.grad_col_potential);
+    grad_row_self_.require(inputs.grad_row_self_potential);
+    grad_col_self_.require(inputs.grad_col_self_potential);
     plan::require_output("row_potential", outputs.row_potential, row_shape());
     plan::require_output("col_potential", outputs.col_potential, col_shape());
+    plan::require_output("row_self_potential", outputs.row_self_potential, row_shape());
+    plan::require_output("col_self_potential", outputs.col_self_potential, col_shape());
+    if (!options_.divergence && (outputs.row_self_potential || outputs.col_self_potential)) {
+      throw Error(Failure::usage, "only a divergence has potentials of a side with itself");
+    }
     plan::require_output("plan", outputs.plan, plan_shape());
     plan::require_output("row_sum", outputs.row_sum, row_shape());
     plan::require_output("col_sum", outputs.col_sum, col_shape());
@@ -239,6 +266,12 @@ class TransportPlan<T>::Impl {
     if (grad_plan_.present()) plan::require_finite(grad_plan_.name(), inputs.grad_plan);
     if (grad_row_.present()) plan::require_finite(grad_row_.name(), inputs.grad_row_potential);
     if (grad_col_.present()) plan::require_finite(grad_col_.name(), inputs.grad_col_potential);
+    if (grad_row_self_.present()) {
+      plan::require_finite(grad_row_self_.name(), inputs.grad_row_self_potential);
+    }
+    if (grad_col_self_.present()) {
+      plan::require_finite(grad_col_self_.name(), inputs.grad_col_self_potential);
+    }
   }
 
   void require_through(const SolutionGradients<T>& through) const {
@@ -246,6 +279,9 @@ class TransportPlan<T>::Impl {
                             through.x || through.y)) {
       throw Error(Failure::usage,
                   "through_solution requires grad_plan, grad_row_potential or grad_col_potential");
+    }
+    if (options_.divergence && source_.has_points() && through.matrix) {
+      throw Error(Failure::usage, "through_solution.matrix requires a cost: points have three");
     }
     plan::require_output("through_solution.matrix", through.matrix, plan_shape());
     plan::require_output("through_solution.row_marginal", through.row_marginal, row_shape());
@@ -291,6 +327,11 @@ class TransportPlan<T>::Impl {
          .of_cost = source_.of_cost(),
          .points = source_.points(inputs, outputs.x_gradient, outputs.y_gradient, problem),
          .upstream = upstream,
+         .of_divergence = {upstream.row, upstream.col,
+                           plan::vector_block(grad_row_self_, inputs.grad_row_self_potential,
+                                              problem),
+                           plan::vector_block(grad_col_self_, inputs.grad_col_self_potential,
+                                              problem)},
          .through = {{plan::output_block(through.matrix, problem, rows_ * cols_), rows_, cols_},
                      source_.of_cost(),
                      source_.points(inputs, through.x, through.y, problem),
@@ -304,7 +345,7 @@ class TransportPlan<T>::Impl {
   plan::TransportSource source_;
   Index rows_, cols_;
   Operand mask_, row_marginal_, col_marginal_;
-  Operand grad_plan_, grad_row_, grad_col_;
+  Operand grad_plan_, grad_row_, grad_col_, grad_row_self_, grad_col_self_;
   std::optional<plan::Problems> problems_;
 };
 

@@ -16,6 +16,25 @@ typename Scores<T>::Terms terms_of(const Energy<T>& energy) {
   return terms;
 }
 
+// Adds `factor` times the derivatives by both copies of the points, of which the sink of an energy
+// with that scale is shown those by the scores.
+template <class T, class Differentiate>
+void add_of_both_copies(MatrixView<const T> points, double scale, double factor,
+                        MatrixView<T> gradient, const Differentiate& differentiate) {
+  if (gradient.data == nullptr) return;
+  const Index numbers = points.rows * points.cols;
+  const Buffer<T> first(numbers), second(numbers);
+  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, scale,
+                                             {first.data(), points.rows, points.cols},
+                                             {second.data(), points.rows, points.cols});
+  GradientTargets<T> targets;
+  targets.energies.push_back(sink.get());
+  differentiate(targets);
+  for (Index n = 0; n < numbers; ++n) {
+    gradient.data[n] += static_cast<T>(factor) * (first[n] + second[n]);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -34,16 +53,19 @@ std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& p
 template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads) {
-  if (gradient.data == nullptr) return;
-  const Index numbers = points.rows * points.cols;
-  const Buffer<T> first(numbers), second(numbers);
-  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, 2,
-                                             {first.data(), points.rows, points.cols},
-                                             {second.data(), points.rows, points.cols});
-  GradientTargets<T> targets;
-  targets.energies.push_back(sink.get());
-  differentiate_plan(scores, potentials, -1, targets, threads);
-  for (Index n = 0; n < numbers; ++n) gradient.data[n] -= (first[n] + second[n]) / 2;
+  add_of_both_copies<T>(points, 2, -0.5, gradient, [&](const GradientTargets<T>& targets) {
+    differentiate_plan(scores, potentials, -1, targets, threads);
+  });
+}
+
+template <class T>
+void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
+                                const Potentials& potentials, const ImplicitGradient& solved,
+                                double unit, MatrixView<T> gradient, int threads) {
+  add_of_both_copies<T>(points, 2 / unit, 1, gradient, [&](const GradientTargets<T>& targets) {
+    differentiate_solution<T>(scores, potentials, nullptr, solved.row, solved.col, targets,
+                              threads);
+  });
 }
 
 template <class T>
@@ -70,6 +92,9 @@ void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
                                                                 double);                         \
   template void subtract_self_gradient(MatrixView<const T>, const Scores<T>&, const Potentials&, \
                                        MatrixView<T>, int);                                      \
+  template void add_self_solution_gradient(MatrixView<const T>, const Scores<T>&,                \
+                                           const Potentials&, const ImplicitGradient&, double,   \
+                                           MatrixView<T>, int);                                  \
   template void add_missing_gradient(MatrixView<const T>, const PooledVector<double>&,           \
                                      MatrixView<const T>, const PooledVector<double>&,           \
                                      MatrixView<T>);

@@ -5,6 +5,7 @@
 #include "gradient/gradient_sink.hpp"
 #include "pass/potentials.hpp"
 #include "score/scores.hpp"
+#include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/pooled_vector.hpp"
 
 /// What transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|² needs besides
@@ -43,6 +44,14 @@ std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& p
 template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads);
+
+/// Adds to `gradient` (N, d) the derivative by the points of a number whose derivative by their
+/// scores of SelfScores with epsilon = `unit` is π_ij (u_i + v_j), that by both copies of a point.
+/// Does nothing without data.
+template <class T>
+void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
+                                const Potentials& potentials, const ImplicitGradient& solved,
+                                double unit, MatrixView<T> gradient, int threads);
 
 /// Adds to `gradient` (Lq, d) 2 e_i (x_i − Σ_j d_j y_j / Σ d): the derivative by x of the cost of
 /// e_i d_j / Σ d, the mass that a rounded plan adds. Does nothing without data, or if Σ d = 0.

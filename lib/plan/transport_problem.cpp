@@ -11,9 +11,9 @@
 #include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
 #include "plan/dense_weights.hpp"
+#include "plan/divergence_terms.hpp"
 #include "plan/operand.hpp"
 #include "plan/transport_options.hpp"
-#include "sinkhorn/divergence.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
 #include "sinkhorn/marginal_gradient.hpp"
@@ -62,6 +62,30 @@ class TransportSolver {
       differentiate_solution<T>(of_.scores, potentials, of_.upstream.plan, solved.row, solved.col,
                                 targets, of_.threads);
     });
+  }
+
+  // The same through the potentials of a divergence, whose costs are one or those of points.
+  void differentiate_through(const DivergenceScores<T>& scores, SinkhornDivergence& solution,
+                             TransportProblem& found) const {
+    const SolutionGradients<T>& outputs = of_.outputs.through_solution;
+    if (!of_.through.wanted() && !outputs.row_marginal && !outputs.col_marginal) return;
+    const ImplicitDivergence solved =
+        implicit_divergence(scores, solution, of_.marginals, of_.of_divergence,
+                            implicit_options(of_.options.solver, sizeof(T)), of_.threads);
+    found.through_solution = {solved.status, solved.iterations, solved.residual};
+    write(outputs.row_marginal, of_.number, solved.marginals.row);
+    write(outputs.col_marginal, of_.number, solved.marginals.col);
+    write_by_scores(of_.through, [&](const GradientTargets<T>& targets) {
+      const PooledVector<SolutionTerm> terms = divergence_terms(solution, solved);
+      const bool one_cost = &scores.row == &scores.between;
+      differentiate_solutions<T>(scores.between, std::span(terms).first(one_cost ? 3 : 1), nullptr,
+                                 targets, of_.threads);
+    });
+    const TransportPoints<T>& points = of_.through.points;
+    add_self_solution_gradient(points.x, scores.row, solution.row.potentials, solved.row, of_.unit,
+                               points.by_x, of_.threads);
+    add_self_solution_gradient(points.y, scores.col, solution.col.potentials, solved.col, of_.unit,
+                               points.by_y, of_.threads);
   }
 
   // Examines the marginals and makes their sums equal. Returns the tolerance of the iterations.
@@ -196,6 +220,8 @@ class TransportSolver {
                                      col ? col->scores() : of_.scores};
     SinkhornDivergence solution = solve_divergence(scores, of_.marginals, solver, of_.threads);
     write_potentials(solution.between.potentials);
+    write(of_.outputs.row_self_potential, of_.number, solution.row.potentials.row);
+    write(of_.outputs.col_self_potential, of_.number, solution.col.potentials.col);
     if (of_.outputs.row_marginal_gradient || of_.outputs.col_marginal_gradient) {
       Potentials by = divergence_gradient(scores, solution, of_.threads);
       for (double& value : by.row) value *= of_.unit;
@@ -207,6 +233,7 @@ class TransportSolver {
     differentiate_points(of_.scores, solution.between.potentials);
     subtract_self_gradient(points.x, scores.row, solution.row.potentials, points.by_x, of_.threads);
     subtract_self_gradient(points.y, scores.col, solution.col.potentials, points.by_y, of_.threads);
+    differentiate_through(scores, solution, found);
     solution.between.summary.status = solution.status();
     solution.between.summary.iterations = solution.iterations();
     take(solution.between, found);
@@ -246,6 +273,8 @@ class TransportSolver {
     };
     fill(outputs.row_potential, rows);
     fill(outputs.col_potential, cols);
+    fill(outputs.row_self_potential, rows);
+    fill(outputs.col_self_potential, cols);
     fill(outputs.plan, rows * cols);
     fill(outputs.row_sum, rows);
     fill(outputs.col_sum, cols);

@@ -3,6 +3,7 @@
 #include "attnkit/transport.hpp"
 #include "plan/solution_targets.hpp"
 #include "plan/transport_points.hpp"
+#include "sinkhorn/divergence_gradient.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "sinkhorn/marginals.hpp"
 
@@ -18,6 +19,7 @@ struct PlannedTransport {
   bool of_cost = true;        ///< else of scores
   TransportPoints<T> points;  ///< without data unless the cost is that of points
   PlanUpstream<T> upstream;
+  DivergenceUpstream of_divergence;  ///< of a divergence, in place of `upstream`
   SolutionTargets<T> through;
   const TransportOutputs<T>& outputs;
   Index number = 0;  ///< of the problem, whose blocks of the outputs are written

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "attnkit/error.hpp"
-#include "sinkhorn/completed_lines.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
@@ -69,27 +68,9 @@ SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Mar
   return found;
 }
 
-template <class T>
-Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
-                               int threads) {
-  Potentials gradient;
-  gradient.row = completed_rows<T>(scores.row, found.row.potentials.col, threads);
-  gradient.col = completed_rows<T>(scores.col, found.col.potentials.col, threads);
-  // Potentials here are those of the field of transport with the other sign.
-  const PooledVector<double> row =
-      completed_rows<T>(scores.between, found.between.potentials.col, threads);
-  const PooledVector<double> col =
-      completed_cols<T>(scores.between, found.between.potentials.row, threads);
-  for (std::size_t i = 0; i < row.size(); ++i) gradient.row[i] -= row[i];
-  for (std::size_t j = 0; j < col.size(); ++j) gradient.col[j] -= col[j];
-  return gradient;
-}
-
-#define ATTN_FOR_TYPE(T)                                                                         \
-  template SinkhornDivergence solve_divergence(const DivergenceScores<T>&, const Marginals&,     \
-                                               const SinkhornOptions&, int);                     \
-  template Potentials divergence_gradient(const DivergenceScores<T>&, const SinkhornDivergence&, \
-                                          int);
+#define ATTN_FOR_TYPE(T)                                                                     \
+  template SinkhornDivergence solve_divergence(const DivergenceScores<T>&, const Marginals&, \
+                                               const SinkhornOptions&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -43,10 +43,4 @@ template <class T>
 SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
                                     const SinkhornOptions& options, int threads);
 
-/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant,
-/// which says nothing as Σ a and Σ b stay equal. Four passes.
-template <class T>
-Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
-                               int threads);
-
 }  // namespace attn

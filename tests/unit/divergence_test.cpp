@@ -1,4 +1,4 @@
-#include "sinkhorn/divergence.hpp"
+#include "sinkhorn/divergence_gradient.hpp"
 
 #include <doctest/doctest.h>
 

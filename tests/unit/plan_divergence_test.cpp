@@ -142,6 +142,106 @@ TEST_CASE("divergence plans differentiate by points and by masses") {
   }
 }
 
+// L = ⟨x, f⟩ + ⟨y, g⟩ over the potentials between both sides, with Σ x = Σ y = 0, and over those of
+// a side with itself.
+TEST_CASE("divergence plans differentiate through their potentials") {
+  Random random(964);
+  for (const bool of_points : {true, false}) {
+    const Index n = of_points ? 4 : 5;
+    Array<double> x = normal_array<double>({5, 2}, random);
+    Array<double> y = normal_array<double>({n, 2}, random);
+    Array<double> cost({5, 5});
+    for (std::size_t i = 0; i < 5; ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        cost.values[5 * i + j] = cost.values[5 * j + i] = std::abs(x.values[2 * i] * x.values[j]);
+      }
+    }
+    std::vector<double> a = masses(5, random), b = masses(n, random);
+    TransportInputs<double> in;
+    if (of_points) {
+      in.x = std::as_const(x).view();
+      in.y = std::as_const(y).view();
+    } else {
+      in.cost = std::as_const(cost).view();
+    }
+    in.row_marginal = {a.data(), {5}};
+    in.col_marginal = {b.data(), {n}};
+    std::vector<double> of_f = {1, -2, 0.5, 0.25, 0.25}, of_g(static_cast<std::size_t>(n));
+    of_g[0] = 2;
+    of_g[1] = -2;
+    const Array<double> own_f = normal_array<double>({5}, random);
+    const Array<double> own_g = normal_array<double>({n}, random);
+    TransportInputs<double> with_slopes = in;
+    with_slopes.grad_row_potential = {of_f.data(), {5}};
+    with_slopes.grad_col_potential = {of_g.data(), {n}};
+    with_slopes.grad_row_self_potential = own_f.view();
+    with_slopes.grad_col_self_potential = own_g.view();
+    TransportPlan<double> plain(shapes_of(in), divergence_options(0.7), 1);
+    TransportPlan<double> plan(shapes_of(with_slopes), divergence_options(0.7), 2);
+    Array<double> by_x({5, 2}), by_y({n, 2}), by_a({5}), by_b({n}), by_cost({5, 5});
+    SolutionGradients<double> through = {.row_marginal = by_a.view(), .col_marginal = by_b.view()};
+    if (of_points) {
+      through.x = by_x.view();
+      through.y = by_y.view();
+    } else {
+      through.matrix = by_cost.view();
+    }
+    const SolutionGradientFigures figures =
+        plan.run(with_slopes, {.through_solution = through}).problems.front().through_solution;
+    CHECK(figures.status == SolveStatus::converged);
+    CHECK(figures.residual <= 1e-10);
+    const auto number = [&] {
+      Array<double> f({5}), g({n}), self_f({5}), self_g({n});
+      plain.run(in, {.row_potential = f.view(),
+                     .col_potential = g.view(),
+                     .row_self_potential = self_f.view(),
+                     .col_self_potential = self_g.view()});
+      double sum = 0;
+      for (std::size_t i = 0; i < 5; ++i) {
+        sum += of_f[i] * f.values[i] + own_f.values[i] * self_f.values[i];
+      }
+      for (std::size_t j = 0; j < of_g.size(); ++j) {
+        sum += of_g[j] * g.values[j] + own_g.values[j] * self_g.values[j];
+      }
+      return sum;
+    };
+    constexpr double step = 1e-4;
+    const auto slope = [&](double& up, double* down, double sign) {
+      const auto at = [&](double by) {
+        up += by;
+        if (down != nullptr) *down += sign * by;
+        const double value = number();
+        up -= by;
+        if (down != nullptr) *down -= sign * by;
+        return value;
+      };
+      return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
+    };
+    // Of the fourth order, and the errors of solutions over the step.
+    constexpr double limit = 1e-5;
+    for (std::size_t i = 1; i < 5; ++i) {
+      CHECK(std::abs(by_a.values[i] - by_a.values[0] - slope(a[i], &a[0], -1)) <= limit);
+    }
+    for (std::size_t j = 1; j < of_g.size(); ++j) {
+      CHECK(std::abs(by_b.values[j] - by_b.values[0] - slope(b[j], &b[0], -1)) <= limit);
+    }
+    for (std::size_t at = 0; of_points && at < by_x.values.size(); ++at) {
+      CHECK(std::abs(by_x.values[at] - slope(x.values[at], nullptr, 0)) <= limit);
+    }
+    for (std::size_t at = 0; of_points && at < by_y.values.size(); ++at) {
+      CHECK(std::abs(by_y.values[at] - slope(y.values[at], nullptr, 0)) <= limit);
+    }
+    for (std::size_t i = 0; !of_points && i < 5; ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        double& below = cost.values[5 * i + j];
+        double& above = cost.values[5 * j + i];
+        const double have = by_cost.values[5 * i + j] + by_cost.values[5 * j + i];
+        CHECK(std::abs(have - slope(below, &above, 1)) <= limit);
+      }
+    }
+  }
+}
+
 TEST_CASE_TEMPLATE("divergence plans of a common support, and their batches", T, float, double) {
   Random random(963);
   const Array<T> points = normal_array<T>({9, 2}, random);

@@ -180,7 +180,7 @@ TEST_CASE_TEMPLATE("transport plans: gradients of batches are those of each prob
 
 TEST_CASE("transport plans refuse gradients through a solution that they do not have") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
-  Array<double> cost({3, 2}, 1.0), matrix({3, 2}), x({3, 1});
+  Array<double> cost({3, 2}, 1.0), matrix({3, 2}), x({3, 1}), square({2, 2}, 1.0);
   Array<double> slope({2}, 1.0);
   TransportInputs<double> in;
   in.cost = std::as_const(cost).view();
@@ -194,6 +194,18 @@ TEST_CASE("transport plans refuse gradients through a solution that they do not 
   exact.exact = ExactOptions();
   CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), exact, 1); }),
                  "no effect with exact transport"));
+  TransportOptions divergence;
+  divergence.divergence = true;
+  TransportInputs<double> of_divergence = in;
+  of_divergence.cost = std::as_const(square).view();
+  of_divergence.grad_col_potential = {};
+  of_divergence.grad_plan = std::as_const(cost).view();
+  CHECK(contains(message([&] { TransportPlan<double>(shapes_of(of_divergence), divergence, 1); }),
+                 "grad_plan"));
+  of_divergence.grad_plan = {};
+  of_divergence.grad_col_self_potential = std::as_const(slope).view();
+  CHECK(contains(message([&] { TransportPlan<double>(shapes_of(of_divergence), {}, 1); }),
+                 "grad_col_self_potential has no effect without a divergence"));
   TransportPlan<double> plan(shapes_of(in), {}, 1);
   outputs.through_solution.x = x.view();
   CHECK(contains(message([&] { plan.run(in, outputs); }), "require points"));

@@ -37,18 +37,35 @@ ResultFamily attention() {
 }
 
 ResultFamily transport() {
-  return {.tool = "sinkhorn-iter",
-          .names = {"plan", "barycentre", "row_potential", "col_potential", "error", "chain",
-                    "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k",
-                    "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k",
-                    "grad_cost", "grad_scores", "grad_histogram_weights"},
-          .inputs =
-              joined(score_inputs, {"a", "b", "histogram_weights", "grad_plan",
-                                    "grad_row_potential", "grad_col_potential", "grad_barycentre"}),
-          .attributes = joined(scheme_attributes(), score_attributes()),
-          .left_by_run = "attn_scheme",
-          .value_left = "sinkhorn",
-          .describes_attention = true};
+  return {
+      .tool = "sinkhorn-iter",
+      .names = {"plan",
+                "barycentre",
+                "row_potential",
+                "col_potential",
+                "row_self_potential",
+                "col_self_potential",
+                "error",
+                "chain",
+                "dual_grad_a",
+                "dual_grad_b",
+                "dual_grad_q",
+                "dual_grad_k",
+                "dual_grad_histogram_weights",
+                "grad_a",
+                "grad_b",
+                "grad_q",
+                "grad_k",
+                "grad_cost",
+                "grad_scores",
+                "grad_histogram_weights"},
+      .inputs = joined(score_inputs, {"a", "b", "histogram_weights", "grad_plan",
+                                      "grad_row_potential", "grad_col_potential", "grad_barycentre",
+                                      "grad_row_self_potential", "grad_col_self_potential"}),
+      .attributes = joined(scheme_attributes(), score_attributes()),
+      .left_by_run = "attn_scheme",
+      .value_left = "sinkhorn",
+      .describes_attention = true};
 }
 
 ResultFamily dual() {

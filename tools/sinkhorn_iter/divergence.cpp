@@ -28,7 +28,8 @@ void require_divergence(const TransportTask& task) {
 template <class T>
 FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& head,
                                    const Marginals& marginals, const SinkhornOptions& options,
-                                   int threads) {
+                                   const HeadOutputs& outputs, int threads,
+                                   TransportResult& result) {
   const Scores<T>& between = head.scores(Scheme::sinkhorn);
   std::optional<SelfScores<T>> row, col;
   if (task.scores.source == ScoreOptions::Source::vectors) {
@@ -44,7 +45,7 @@ FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& hea
                                    col ? col->scores() : between};
   FoundDivergence<T> found;
   found.divergence = solve_divergence(scores, marginals, options, threads);
-  const SinkhornDivergence& divergence = found.divergence;
+  SinkhornDivergence& divergence = found.divergence;
   found.gradients = dual_gradients(task, head, divergence.between.potentials, marginals, threads);
   if (!found.gradients.marginals.row.empty()) {
     Potentials by = divergence_gradient(scores, divergence, threads);
@@ -56,6 +57,8 @@ FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& hea
                          rows_like(head.q(), found.gradients.q), threads);
   subtract_self_gradient(head.k(), scores.col, divergence.col.potentials,
                          rows_like(head.k(), found.gradients.k), threads);
+  found.through_solution =
+      solution_gradients(task, head, scores, divergence, marginals, outputs, threads, result);
   return found;
 }
 
@@ -73,9 +76,12 @@ std::int64_t divergence_bytes(const TransportTask& task, std::size_t element_siz
   return bytes;
 }
 
-template FoundDivergence<float> find_divergence(const TransportTask&, const Head<float>&,
-                                                const Marginals&, const SinkhornOptions&, int);
-template FoundDivergence<double> find_divergence(const TransportTask&, const Head<double>&,
-                                                 const Marginals&, const SinkhornOptions&, int);
+#define ATTN_FOR_TYPE(T)                                                                \
+  template FoundDivergence<T> find_divergence(const TransportTask&, const Head<T>&,     \
+                                              const Marginals&, const SinkhornOptions&, \
+                                              const HeadOutputs&, int, TransportResult&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn::tools

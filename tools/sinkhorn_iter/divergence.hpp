@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include "sinkhorn/divergence.hpp"
+#include "sinkhorn/divergence_gradient.hpp"
+#include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
@@ -13,17 +14,21 @@ template <class T>
 struct FoundDivergence {
   SinkhornDivergence divergence;  ///< in units of the scores
   DualGradients<T> gradients;     ///< of the divergence
+  SolutionGradients<T> through_solution;
 };
 
 /// Throws Error(usage) for terms of the scores, such as a mask, that the problems of either side
 /// with itself cannot have.
 void require_divergence(const TransportTask& task);
 
-/// Requires Σ a = Σ b. A cost is that of a common support: Throws Error(input) if it is not square.
+/// Requires Σ a = Σ b. Writes derivatives by the cost to `outputs`, and says in `result` how well
+/// the equations of derivatives were solved. A cost is that of a common support: Throws
+/// Error(input) if it is not square.
 template <class T>
 FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& head,
                                    const Marginals& marginals, const SinkhornOptions& options,
-                                   int threads);
+                                   const HeadOutputs& outputs, int threads,
+                                   TransportResult& result);
 
 /// Bytes that it takes more than transport between the larger of both sides and itself.
 std::int64_t divergence_bytes(const TransportTask& task, std::size_t element_size);

@@ -119,18 +119,19 @@ cli::Declaration declare() {
   declare_bulk(d);
   d.for_verbs({});
   d.choices("emit",
-            {"plan", "barycentre", "row_potential", "col_potential", "error", "dual_grad_a",
-             "dual_grad_b", "dual_grad_q", "dual_grad_k", "dual_grad_histogram_weights", "grad_a",
-             "grad_b", "grad_q", "grad_k", "grad_cost", "grad_scores", "grad_histogram_weights"},
+            {"plan", "barycentre", "row_potential", "col_potential", "row_self_potential",
+             "col_self_potential", "error", "dual_grad_a", "dual_grad_b", "dual_grad_q",
+             "dual_grad_k", "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k",
+             "grad_cost", "grad_scores", "grad_histogram_weights"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
             "L1 error after "
             "each iteration, nan after a problem's last one; with --anneal it begins with the "
             "iterations at larger epsilon. bulk: error (...) is that of the plan. "
             "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
             "problem: at the solution that of the optimum. That by the cost is the plan. grad_NAME "
-            "(without a verb, or barycentre) is the derivative by NAME of a number that depends "
-            "on the solution, whose derivatives by results are the datasets grad_plan, "
-            "grad_row_potential and grad_col_potential, or grad_barycentre.",
+            "(not with exact and bulk) is the derivative by NAME of a number that depends on the "
+            "solution, whose derivatives by results are datasets such as grad_plan and "
+            "grad_row_potential.",
             "barycentre,row_potential,col_potential,error");
   d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   d.section("Scores");

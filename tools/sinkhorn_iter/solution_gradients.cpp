@@ -12,7 +12,10 @@
 #include "kernel/gradient.hpp"
 #include "kernel/tile.hpp"
 #include "plan/barycentre_terms.hpp"
+#include "plan/divergence_terms.hpp"
+#include "plan/transport_points.hpp"
 #include "sinkhorn_iter/point_gradients.hpp"
+#include "sinkhorn_iter/transport_gradients.hpp"
 
 namespace attn::tools {
 namespace {
@@ -120,13 +123,20 @@ void require_solution_gradients(const TransportTask& task) {
     throw Error(Failure::usage, fmt::format("--emit {}: {}", name, why), hint);
   };
   if (!task.upstream) {
-    const bool averages = task.histograms.has_value();
-    const std::string names = std::string(averages ? "grad_barycentre, " : "") +
-                              "grad_plan, grad_row_potential or grad_col_potential";
+    std::vector<const char*> names = {"grad_plan", "grad_row_potential", "grad_col_potential"};
+    if (task.histograms) names.insert(names.begin(), "grad_barycentre");
+    if (task.diverges) {
+      names = {"grad_row_potential", "grad_col_potential", "grad_row_self_potential",
+               "grad_col_self_potential"};
+    }
+    const std::string hint = fmt::format("-i {}=FILE:/path", names.front());
+    const std::string last = names.back();
+    names.pop_back();
     refuse(first,
-           fmt::format("there is no dataset {}, the gradient of a number with respect to a result",
-                       names),
-           fmt::format("-i {}=FILE:/path", averages ? "grad_barycentre" : "grad_plan"));
+           fmt::format("there is no dataset {} or {}, the gradient of a number with respect to a "
+                       "result",
+                       fmt::join(names, ", "), last),
+           hint);
   }
   require_points(task, through_points, "--emit grad_cost or grad_scores");
   using Source = ScoreOptions::Source;
@@ -234,6 +244,55 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
 }
 
 template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        const DivergenceScores<T>& scores,
+                                        SinkhornDivergence& divergence, const Marginals& marginals,
+                                        const HeadOutputs& outputs, int threads,
+                                        TransportResult& result) {
+  SolutionGradients<T> found;
+  if (!task.upstream) return found;
+  const UpstreamInput& from = *task.upstream;
+  const TileRange& own = head.part.range;
+  const auto rows = [&](const std::optional<Operand>& operand) {
+    return read_upstream(operand, head.problem, own.row0, own.rows);
+  };
+  const auto cols = [&](const std::optional<Operand>& operand) {
+    return read_upstream(operand, head.problem, own.col0, own.cols);
+  };
+  const std::vector<double> row = rows(from.row), col = cols(from.col);
+  const std::vector<double> row_self = rows(from.row_self), col_self = cols(from.col_self);
+  const ImplicitDivergence solved =
+      implicit_divergence(scores, divergence, marginals, {row, col, row_self, col_self},
+                          implicit_options(task.solver, sizeof(T)), threads);
+  note(solved, result);
+
+  const Potentials& by = solved.marginals;
+  if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
+  if (task.emits(through_b)) found.b.assign(by.col.begin(), by.col.end());
+  const PooledVector<SolutionTerm> terms = divergence_terms(divergence, solved);
+  if (through_points.wanted(task)) {
+    differentiate_points(
+        task, head, task.input.recipe(Scheme::sinkhorn).scale, through_points, found.q, found.k,
+        [&](const GradientTargets<T>& targets) {
+          differentiate_solutions<T>(scores.between, std::span(terms).first(1), nullptr, targets,
+                                     threads);
+        },
+        threads);
+    add_self_solution_gradient(head.q(), scores.row, divergence.row.potentials, solved.row,
+                               task.unit(), rows_like(head.q(), found.q), threads);
+    add_self_solution_gradient(head.k(), scores.col, divergence.col.potentials, solved.col,
+                               task.unit(), rows_like(head.k(), found.k), threads);
+  }
+  if (const char* const name = written_gradient(task)) {
+    PairGradientWriter<T> writer(pairs_of(task, name, head, outputs), pair_factor(task));
+    GradientTargets<T> targets;
+    targets.scores.push_back(&writer);
+    differentiate_solutions<T>(scores.between, terms, nullptr, targets, threads);
+  }
+  return found;
+}
+
+template <class T>
 void write_no_gradient(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs) {
   const char* const name = written_gradient(task);
   if (name == nullptr) return;
@@ -322,9 +381,14 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
     bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
   }
   if (!task.histograms) {
-    return bytes +
-           std::max(implicit_gradient_bytes(input.queries, input.keys, element_size, threads),
-                    point_work_bytes(task, through_points, 1, element_size, threads));
+    // A divergence has square problems, too, and u, v and derivatives by marginals of three.
+    const Index longer = std::max(input.queries, input.keys);
+    if (task.diverges) bytes += 12 * (input.queries + input.keys) * number;
+    return bytes + std::max(implicit_gradient_bytes(task.diverges ? longer : input.queries,
+                                                    task.diverges ? longer : input.keys,
+                                                    element_size, threads),
+                            point_work_bytes(task, through_points, task.diverges ? 3 : 1,
+                                             element_size, threads));
   }
   bytes += (task.lines() + 1) * (input.queries + input.keys) * number;  // U, V and R
   const bool shown = through_points.wanted(task) || written_gradient(task) != nullptr;
@@ -345,6 +409,9 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   template SolutionGradients<T> solution_gradients(                                            \
       const TransportTask&, const Head<T>&, Barycentre&, const OwnHistograms&,                 \
       const HistogramPotentials&, const HeadOutputs&, std::int64_t, int, TransportResult&);    \
+  template SolutionGradients<T> solution_gradients(                                            \
+      const TransportTask&, const Head<T>&, const DivergenceScores<T>&, SinkhornDivergence&,   \
+      const Marginals&, const HeadOutputs&, int, TransportResult&);                            \
   template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&);   \
   template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,            \
                                          SolutionGradients<T>&);

@@ -8,6 +8,7 @@
 #include "common/head_reader.hpp"
 #include "common/matrix_operand.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
+#include "sinkhorn/divergence_gradient.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "sinkhorn_iter/transport_result.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
@@ -57,6 +58,14 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
                                         const HistogramPotentials& potentials,
                                         const HeadOutputs& outputs, std::int64_t dense_limit,
                                         int threads, TransportResult& result);
+
+/// The same through the potentials of a divergence.
+template <class T>
+SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
+                                        const DivergenceScores<T>& scores,
+                                        SinkhornDivergence& divergence, const Marginals& marginals,
+                                        const HeadOutputs& outputs, int threads,
+                                        TransportResult& result);
 
 /// Writes zeros by the cost or scores: for a problem without queries or keys.
 template <class T>

@@ -30,6 +30,8 @@ void declare_transport_datasets(cli::Declaration& d) {
                "the same by f and g, of barycentre (..., K, Lq) and (..., K, Lk); at least one of "
                "all. L is that of potentials with sum f = sum g over lines with mass, unless "
                "--unbalanced is given; barycentre: with the same sum f_k - sum g_k for all k")
+      .dataset("grad_row_self_potential, grad_col_self_potential", "(..., Lq), (..., Lk)",
+               "divergence: the same by these results; there is no grad_plan")
       .dataset("grad_barycentre", "(..., Lq)", "barycentre: the same by p");
   declare_score_datasets(d);
   declare_energy_datasets(d);
@@ -40,6 +42,9 @@ void declare_transport_datasets(cli::Declaration& d) {
               "f, float64; -inf for a row with the sum 0; barycentre: (..., K, Lq)")
       .result("col_potential", "(..., Lk)",
               "g, float64; -inf for a column with the sum 0; barycentre: (..., K, Lk)")
+      .result("row_self_potential, col_self_potential", "(..., Lq), (..., Lk)",
+              "divergence, only with --emit: the potentials of a with itself and of b with itself, "
+              "float64")
       .result(
           "error", "(..., T)",
           "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
@@ -66,7 +71,8 @@ void declare_transport_datasets(cli::Declaration& d) {
       .result("grad_q, grad_k", "(..., Lq, d), (..., Lk, d)",
               "only with --emit: the same by q and k, of each problem alone")
       .result("grad_cost, grad_scores", "(..., Lq, Lk)",
-              "only with --emit: the same by the cost or the scores")
+              "only with --emit: the same by the cost or the scores; divergence: for changes that "
+              "keep the cost symmetric")
       .result("chain", "(..., L, 3)",
               "bulk --chain: the largest singular value, row sum and column sum of the product of "
               "the plans so far, float64")

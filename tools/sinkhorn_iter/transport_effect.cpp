@@ -16,8 +16,9 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   for (const std::string& name : emitted) {
     effect.results[name] = from;
     if (!name.starts_with("grad_")) continue;
-    effect.results[name].insert(
-        {"grad_plan", "grad_row_potential", "grad_col_potential", "grad_barycentre"});
+    effect.results[name].insert({"grad_plan", "grad_row_potential", "grad_col_potential",
+                                 "grad_barycentre", "grad_row_self_potential",
+                                 "grad_col_self_potential"});
   }
 
   Settings& settings = effect.settings;

@@ -31,6 +31,8 @@ struct HeadResult {
   TransportResult result;
   SinkhornSolution solution;        // with K lines of either potential for a barycentre
   PooledVector<double> barycentre;  // (Lq)
+  PooledVector<double> row_self;    // of a divergence: f of a with itself (Lq)
+  PooledVector<double> col_self;    // and g of b (Lk)
   DualGradients<T> gradients;
   SolutionGradients<T> through_solution;
 };
@@ -42,6 +44,8 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.solution.potentials.col);
   archive(with, found.solution.errors);
   archive(with, found.barycentre);
+  archive(with, found.row_self);
+  archive(with, found.col_self);
   archive(with, found.gradients);
   archive(with, found.through_solution);
 }
@@ -107,9 +111,11 @@ HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
 // The problems of a divergence.
 template <class T>
 void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals& marginals,
-                 const SinkhornOptions& options, int threads, HeadResult<T>& found) {
-  FoundDivergence<T> sides = naming_head(
-      task.input, head, [&] { return find_divergence(task, head, marginals, options, threads); });
+                 const SinkhornOptions& options, const HeadOutputs& outputs, int threads,
+                 HeadResult<T>& found) {
+  FoundDivergence<T> sides = naming_head(task.input, head, [&] {
+    return find_divergence(task, head, marginals, options, outputs, threads, found.result);
+  });
   const SinkhornDivergence& divergence = sides.divergence;
   const double unit = task.unit();
   found.result.divergence = {unit * divergence.value, unit * divergence.sharp,
@@ -122,6 +128,9 @@ void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals
   summary.status = divergence.status();
   summary.iterations = divergence.iterations();
   found.gradients = std::move(sides.gradients);
+  found.through_solution = std::move(sides.through_solution);
+  found.row_self = std::move(sides.divergence.row.potentials.row);
+  found.col_self = std::move(sides.divergence.col.potentials.col);
   found.solution = std::move(sides.divergence.between);
 }
 
@@ -161,7 +170,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   }
   options.kept_bytes = memory.useful_bytes;
   if (task.diverges) {
-    solve_sides(task, head, marginals, options, threads, found);
+    solve_sides(task, head, marginals, options, outputs, threads, found);
     return found;
   }
   std::optional<WeightsWriter<T>> plan;
@@ -212,6 +221,8 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   };
   create_potential("row_potential", queries, "query");
   create_potential("col_potential", keys, "key");
+  create_potential("row_self_potential", queries, "query");
+  create_potential("col_self_potential", keys, "key");
   create_gradients(outputs, task);
   create_solution_gradients(outputs, task);
 }
@@ -297,6 +308,10 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         spread_lines(potentials.col, task.lines(), own.col0, input.keys, minus_infinity);
         spread_rows(found.barycentre, own.row0, input.queries, 1, 0.0);
         outputs.write("barycentre", problem, found.barycentre.data());
+        spread_rows(found.row_self, own.row0, input.queries, 1, minus_infinity);
+        spread_rows(found.col_self, own.col0, input.keys, 1, minus_infinity);
+        outputs.write("row_self_potential", problem, found.row_self.data());
+        outputs.write("col_self_potential", problem, found.col_self.data());
         outputs.write("row_potential", problem, potentials.row.data());
         outputs.write("col_potential", problem, potentials.col.data());
         write_gradients(outputs, task, problem, found.gradients);

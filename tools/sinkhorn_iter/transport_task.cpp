@@ -185,14 +185,16 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     a = marginal_operand(bundle, "a", input.leading, input.queries);
     b = marginal_operand(bundle, "b", input.leading, input.keys);
   }
-  if (exact || diverges) {
+  if (exact) {
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
+  if (!diverges) leave_out({"row_self_potential", "col_self_potential"}, arguments);
   const auto needs_upstream = [](const std::string& name) { return name.starts_with("grad_"); };
   if (std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
     std::optional<Index> lines;
     if (histograms) lines = histograms->count;
-    upstream = UpstreamInput::read(bundle, input.leading, input.queries, input.keys, lines);
+    upstream =
+        UpstreamInput::read(bundle, input.leading, input.queries, input.keys, lines, diverges);
   }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {

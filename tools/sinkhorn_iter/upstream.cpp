@@ -34,9 +34,10 @@ std::optional<Operand> upstream_operand(const io::InputBundle& bundle, const cha
 
 std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
                                                  const Shape& leading, Index queries, Index keys,
-                                                 std::optional<Index> histograms) {
+                                                 std::optional<Index> histograms,
+                                                 bool of_divergence) {
   UpstreamInput found;
-  if (bundle.has(of_plan)) {
+  if (bundle.has(of_plan) && !of_divergence) {
     require_floating(bundle.dataset(of_plan));
     found.plan = matrix_operand(bundle, of_plan, leading, queries, keys);
     found.plan->finite = true;
@@ -46,13 +47,19 @@ std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
   if (histograms) {
     found.masses = upstream_operand(bundle, of_masses, leading, std::nullopt, queries);
   }
+  if (of_divergence) {
+    found.row_self =
+        upstream_operand(bundle, "grad_row_self_potential", leading, std::nullopt, queries);
+    found.col_self =
+        upstream_operand(bundle, "grad_col_self_potential", leading, std::nullopt, keys);
+  }
   if (found.datasets().empty()) return std::nullopt;
   return found;
 }
 
 std::vector<io::InputDataset> UpstreamInput::datasets() const {
   std::vector<io::InputDataset> all;
-  for (const auto* operand : {&plan, &row, &col, &masses}) {
+  for (const auto* operand : {&plan, &row, &col, &masses, &row_self, &col_self}) {
     if (*operand) all.push_back((*operand)->dataset);
   }
   return all;

@@ -9,16 +9,18 @@
 namespace attn::tools {
 
 /// Derivatives of a number by the results of transport: the datasets grad_plan, grad_row_potential
-/// and grad_col_potential, and of `histograms`, grad_barycentre by a barycentre.
+/// and grad_col_potential; of `histograms` also grad_barycentre, and of a divergence without
+/// grad_plan, but with grad_row_self_potential and grad_col_self_potential.
 struct UpstreamInput {
   /// Those of a bundle; none: it has none. Throws Error(input) for shapes that do not fit.
   static std::optional<UpstreamInput> read(const io::InputBundle& bundle, const Shape& leading,
                                            Index queries, Index keys,
-                                           std::optional<Index> histograms);
+                                           std::optional<Index> histograms, bool of_divergence);
 
   std::optional<Operand> plan;      ///< broadcasts to (…, Lq, Lk)
   std::optional<Operand> row, col;  ///< (…, Lq), (…, Lk); of histograms (…, K, Lq), (…, K, Lk)
-  std::optional<Operand> masses;  ///< by a barycentre, (…, Lq)
+  std::optional<Operand> masses;              ///< by a barycentre, (…, Lq)
+  std::optional<Operand> row_self, col_self;  ///< (…, Lq), (…, Lk)
 
   std::vector<io::InputDataset> datasets() const;
 };

@@ -1,0 +1,84 @@
+#include "sinkhorn/divergence_gradient.hpp"
+
+#include <algorithm>
+
+#include "sinkhorn/completed_lines.hpp"
+
+namespace attn {
+namespace {
+
+// The derivatives through one of the problems; adds those by its marginals.
+template <class T>
+ImplicitGradient through_problem(const Scores<T>& scores, SinkhornSolution& solution,
+                                 const Marginals& marginals, const PlanUpstream<T>& upstream,
+                                 const ImplicitOptions& options, int threads,
+                                 PooledVector<double>& by_row, PooledVector<double>& by_col) {
+  ImplicitGradient solved =
+      implicit_gradient<T>(scores, solution.potentials, marginals, upstream, options, threads);
+  const Potentials by = implicit_marginal_gradient<T>(scores, solved, solution.potentials,
+                                                      marginals, upstream, threads);
+  for (std::size_t i = 0; i < by.row.size(); ++i) by_row[i] += by.row[i];
+  for (std::size_t j = 0; j < by.col.size(); ++j) by_col[j] += by.col[j];
+  return solved;
+}
+
+}  // namespace
+
+template <class T>
+Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
+                               int threads) {
+  Potentials gradient;
+  gradient.row = completed_rows<T>(scores.row, found.row.potentials.col, threads);
+  gradient.col = completed_rows<T>(scores.col, found.col.potentials.col, threads);
+  // Potentials here are those of the field of transport with the other sign.
+  const PooledVector<double> row =
+      completed_rows<T>(scores.between, found.between.potentials.col, threads);
+  const PooledVector<double> col =
+      completed_cols<T>(scores.between, found.between.potentials.row, threads);
+  for (std::size_t i = 0; i < row.size(); ++i) gradient.row[i] -= row[i];
+  for (std::size_t j = 0; j < col.size(); ++j) gradient.col[j] -= col[j];
+  return gradient;
+}
+
+template <class T>
+ImplicitDivergence implicit_divergence(const DivergenceScores<T>& scores, SinkhornDivergence& found,
+                                       const Marginals& marginals,
+                                       const DivergenceUpstream& upstream,
+                                       const ImplicitOptions& options, int threads) {
+  ImplicitDivergence all;
+  PooledVector<double>& by_a = all.marginals.row;
+  PooledVector<double>& by_b = all.marginals.col;
+  by_a.assign(marginals.row.size(), 0.0);
+  by_b.assign(marginals.col.size(), 0.0);
+  all.between =
+      through_problem<T>(scores.between, found.between, marginals,
+                         {nullptr, upstream.row, upstream.col}, options, threads, by_a, by_b);
+  const auto with_itself = [&](const Scores<T>& own, SinkhornSolution& solution,
+                               const PooledVector<double>& marginal,
+                               std::span<const double> by_potential, PooledVector<double>& by) {
+    PooledVector<double> half(by_potential.begin(), by_potential.end());
+    for (double& value : half) value /= 2;
+    return through_problem<T>(own, solution, {marginal, marginal}, {nullptr, half, half}, options,
+                              threads, by, by);
+  };
+  all.row = with_itself(scores.row, found.row, marginals.row, upstream.row_self, by_a);
+  all.col = with_itself(scores.col, found.col, marginals.col, upstream.col_self, by_b);
+  for (const ImplicitGradient* const one : {&all.between, &all.row, &all.col}) {
+    all.status = std::max(all.status, one->status);
+    all.iterations = std::max(all.iterations, one->iterations);
+    all.residual = std::max(all.residual, one->residual);
+  }
+  return all;
+}
+
+#define ATTN_FOR_TYPE(T)                                                                           \
+  template Potentials divergence_gradient(const DivergenceScores<T>&, const SinkhornDivergence&,   \
+                                          int);                                                    \
+  template ImplicitDivergence implicit_divergence(const DivergenceScores<T>&, SinkhornDivergence&, \
+                                                  const Marginals&, const DivergenceUpstream&,     \
+                                                  const ImplicitOptions&, int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

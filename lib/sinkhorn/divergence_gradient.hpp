@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+
+#include "sinkhorn/divergence.hpp"
+#include "sinkhorn/implicit_gradient.hpp"
+
+/// Derivatives of Sinkhorn's divergence, and of a number L that depends on the potentials of its
+/// three problems, by scores and marginals.
+namespace attn {
+
+/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant,
+/// which says nothing as Σ a and Σ b stay equal. Four passes.
+template <class T>
+Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
+                               int threads);
+
+/// The derivatives of L by potentials, finite; empty: 0.
+struct DivergenceUpstream {
+  std::span<const double> row;       ///< by f of a with b (Lq)
+  std::span<const double> col;       ///< by g of a with b (Lk)
+  std::span<const double> row_self;  ///< by f of a with itself (Lq)
+  std::span<const double> col_self;  ///< by g of b with itself (Lk)
+};
+
+/// u and v of the three problems, each with its own scores; the outcome is the worst of the three
+/// and the most iterations. A side with itself has one potential, f = g, which is unique: half of
+/// its upstream counts as that of f, half as that of g, and u = v.
+struct ImplicitDivergence : ImplicitOutcome {
+  ImplicitGradient between, row, col;
+  Potentials marginals;  ///< ∂L/∂a and ∂L/∂b (implicit_marginal_gradient), of all three
+};
+
+template <class T>
+ImplicitDivergence implicit_divergence(const DivergenceScores<T>& scores, SinkhornDivergence& found,
+                                       const Marginals& marginals,
+                                       const DivergenceUpstream& upstream,
+                                       const ImplicitOptions& options, int threads);
+
+}  // namespace attn
