@@ -2,7 +2,6 @@
 
 #include "gradient/gradient.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -22,9 +21,7 @@ class CentredValues {
   const Forward<T>& forward() const { return forward_; }
 
  private:
-  void drop_empty_keys();
   void centre(int threads);
-  PooledVector<Index> live_queries() const;
 
   Forward<T> forward_;
   Buffer<T> v_;

@@ -1,9 +1,6 @@
 #include "gradient/folded_rows.hpp"
 
 #include <cmath>
-
-#include "kernel/few_rows.hpp"
-
 namespace attn {
 namespace {
 
@@ -15,32 +12,35 @@ constexpr double greatest_magnitude = 1e10;
 }  // namespace
 
 template <class T>
-bool fold_rows(const Forward<T>& forward, WeightAdjoint<T>& adjoint, Buffer<T>& grad_out) {
+bool folds_rows(const Scores<T>& scores, const SchemeOptions& options, double largest_grad_out,
+                double largest_value) {
   // A larger sink would take ρ out of that range.
   constexpr double largest_sink = 30;
-  if (!is_softmax(forward.options.scheme) || !forward.scores->near_zero() ||
-      is_small(*forward.scores) || forward.options.sink > largest_sink) {
-    return false;
-  }
-  const MatrixView<const T> given = forward.grad_out;
-  const auto magnitude = static_cast<double>(kernel::largest_magnitude(given));
-  if (!(magnitude >= least_magnitude && magnitude <= greatest_magnitude)) return false;
-  if (!(static_cast<double>(kernel::largest_magnitude(forward.v)) <= greatest_magnitude)) {
-    return false;
-  }
-  grad_out = Buffer<T>(given.rows * given.cols);
-  for (Index i = 0; i < given.rows; ++i) {
+  return is_softmax(options.scheme) && scores.near_zero() && options.sink <= largest_sink &&
+         largest_grad_out >= least_magnitude && largest_grad_out <= greatest_magnitude &&
+         largest_value <= greatest_magnitude;
+}
+
+template <class T>
+void fold_rows(MatrixView<const T> grad_out, WeightAdjoint<T>& adjoint, Buffer<T>& folded) {
+  folded = Buffer<T>(grad_out.rows * grad_out.cols);
+  for (Index i = 0; i < grad_out.rows; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const auto factor = static_cast<T>(std::exp(-adjoint.f[at]));
-    for (Index c = 0; c < given.cols; ++c) grad_out[i * given.cols + c] = factor * given(i, c);
+    for (Index c = 0; c < grad_out.cols; ++c) {
+      folded[i * grad_out.cols + c] = factor * grad_out(i, c);
+    }
     adjoint.row[at] *= factor;
   }
   adjoint.f.clear();
   adjoint.g.clear();
-  return true;
 }
 
-template bool fold_rows(const Forward<float>&, WeightAdjoint<float>&, Buffer<float>&);
-template bool fold_rows(const Forward<double>&, WeightAdjoint<double>&, Buffer<double>&);
+#define ATTN_FOR_TYPE(T)                                                            \
+  template bool folds_rows(const Scores<T>&, const SchemeOptions&, double, double); \
+  template void fold_rows(MatrixView<const T>, WeightAdjoint<T>&, Buffer<T>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn

@@ -10,11 +10,16 @@ namespace attn {
 ///
 ///   dS_ij = P_ij (G_ij + row_i) = E_ij (ρ_i G_ij + ρ_i row_i),   dV = Pᵀ dO = Eᵀ (ρ dO).
 ///
-/// Writes ρ dO to `grad_out` (Lq, dv), turns adjoint.row into ρ_i row_i and clears adjoint.f and
-/// adjoint.g, which marks E as the weights. Returns false, and does nothing, if the scheme is not
-/// softmax, the problem is small (is_small: δ then comes from the very products that it is
-/// subtracted from), or dO is so large or small that ρ dO would leave the range of T.
+/// Whether this is done: not if the scheme is not softmax, or dO, of which the largest magnitude is
+/// given as that of the values, is so large or small that ρ dO would leave the range of T. Nor for
+/// small problems (is_small), whose δ comes from the very products that it is subtracted from.
 template <class T>
-bool fold_rows(const Forward<T>& forward, WeightAdjoint<T>& adjoint, Buffer<T>& grad_out);
+bool folds_rows(const Scores<T>& scores, const SchemeOptions& options, double largest_grad_out,
+                double largest_value);
+
+/// Writes ρ dO to `folded` (Lq, dv), turns adjoint.row into ρ_i row_i and clears adjoint.f and
+/// adjoint.g, which marks E as the weights.
+template <class T>
+void fold_rows(MatrixView<const T> grad_out, WeightAdjoint<T>& adjoint, Buffer<T>& folded);
 
 }  // namespace attn

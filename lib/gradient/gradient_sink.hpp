@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "pass/slot_share.hpp"
 #include "tensor/buffer.hpp"
@@ -38,6 +39,13 @@ class GradientSink : public FromPool {
 
   /// Completes sums by column from the slots of other ranks; called before `finish`.
   virtual void share(const SlotShare& share) { static_cast<void>(share); }
+
+  /// If queries come in blocks, which only some sinks without sums by row can take: the tiles that
+  /// follow are of these queries.
+  virtual void go_on(MatrixView<const T> q) {
+    static_cast<void>(q);
+    throw std::logic_error("this gradient needs all queries at once");
+  }
 
   /// Called after the last tile, on one thread.
   virtual void finish() {}

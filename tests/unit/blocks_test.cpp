@@ -12,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "energy/table.hpp"
+#include "blocked_head.hpp"
 #include "infinity.hpp"
 #include "pass/one_pass.hpp"
-#include "plan/head.hpp"
-#include "random_problem.hpp"
 #include "scheme/scheme.hpp"
 #include "stats/observers.hpp"
 
@@ -24,21 +22,6 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-struct BlockedShape {
-  Index queries = 300;
-  Index keys = 700;
-  Index depth = 5;
-  Index v_head_dim = 3;
-  double spread = 1;  // of q and k: 4 is not near zero
-  bool causal = false;
-  Window window = {};
-  bool bias = false;
-  bool mask = false;
-  bool alibi = false;
-  double sink = no_sink;
-  double values = 1;  // the size of v
-};
 
 // What a scheme finds, by query or key.
 template <class T>
@@ -50,28 +33,22 @@ struct BlockedResult {
 };
 
 template <class T>
-class BlockedProblem {
+class BlockedProblem : BlockedHead<T> {
+  using Base = BlockedHead<T>;
+  using Base::bounds_of_blocks;
+  using Base::case_;
+  using Base::each_block;
+  using Base::largest_value;
+  using Base::part_of;
+  using Base::whole;
+  using typename Base::Part;
+
  public:
-  BlockedProblem(const BlockedShape& of, Random& random) : case_(of) {
-    q_ = normal(of.queries * of.depth, of.spread, random);
-    k_ = normal(of.keys * of.depth, of.spread, random);
-    v_ = normal(of.keys * of.v_head_dim, of.values, random);
-    bias_ = normal(of.queries * of.keys, 1, random);
-    // The largest bias is in one block only.
-    if (!bias_.empty()) bias_.back() = T{3};
-    for (Index n = 0; n < of.queries * of.keys; ++n) mask_.push_back(chance(random, 0.7) ? 1 : 0);
-    // A query and a key with nothing allowed.
-    for (Index j = 0; j < of.keys; ++j) mask_[static_cast<std::size_t>(j)] = 0;
-    for (Index i = 0; i < of.queries; ++i) mask_[static_cast<std::size_t>(i * of.keys)] = 0;
-    recipe_.energy = &scaled_dot_energy();
-    recipe_.causal = of.causal;
-    recipe_.window = of.window;
-    if (of.alibi) recipe_.relative = RelativePositions::alibi;
-  }
+  using BlockedHead<T>::BlockedHead;
 
   // Without `weights` nothing is wanted that must see them.
   BlockedResult<T> at_once(Scheme scheme, bool weights) const {
-    const Part part(*this, {0, case_.queries, 0, case_.keys}, std::nullopt);
+    const Part part = whole();
     BlockedResult<T> found = room(case_.queries);
     Output<T> output(part.arrays.v, out_of(found));
     ColumnSums<T> sums;
@@ -112,7 +89,7 @@ class BlockedProblem {
       QueryBlocks<T>& own = all.emplace_back(options);
       for (int round = 0; round < own.column_rounds(); ++round) {
         for (Index row = 0; row < case_.queries; row += step) {
-          own.add(round, part_of(own, row, step, bounds).scores->scores(), 1 + round);
+          own.add(round, part_of(own.keys(), row, step, bounds).scores->scores(), 1 + round);
         }
         own.end_round(round);
       }
@@ -138,7 +115,7 @@ class BlockedProblem {
       for (Index p = 0; p < processes; ++p) {
         const QueryBlocks<T>& own = all[static_cast<std::size_t>(p)];
         typename QueryBlocks<T>::Sums sums(own, rows, {out.data(), rows, case_.v_head_dim});
-        const Part part = part_of(own, row, step, bounds);
+        const Part part = part_of(own.keys(), row, step, bounds);
         own.gather(part.scores->scores(), part.arrays.v, sums, 2);
         auto from = totals.begin();
         sums.visit([&](std::span<std::byte> bytes) {
@@ -194,46 +171,6 @@ class BlockedProblem {
   }
 
  private:
-  // Some queries and keys as a head of their own.
-  struct Part {
-    Part(const BlockedProblem& of, const TileRange& pairs, const std::optional<ScoreBounds>& bounds)
-        : range(pairs) {
-      const BlockedShape& shape = of.case_;
-      arrays.queries = pairs.rows;
-      arrays.keys = pairs.cols;
-      arrays.offset = pairs.row0 - pairs.col0;
-      arrays.q = {of.q_.data() + pairs.row0 * shape.depth, pairs.rows, shape.depth};
-      arrays.k = {of.k_.data() + pairs.col0 * shape.depth, pairs.cols, shape.depth};
-      arrays.v = {of.v_.data() + pairs.col0 * shape.v_head_dim, pairs.cols, shape.v_head_dim};
-      arrays.part.bounds = bounds;
-      const Index first = pairs.row0 * shape.keys + pairs.col0;
-      if (shape.bias) {
-        T largest = 0;
-        for (Index i = 0; i < pairs.rows; ++i) {
-          for (Index j = 0; j < pairs.cols; ++j) {
-            const T value = of.bias_[static_cast<std::size_t>(first + i * shape.keys + j)];
-            largest = std::max(largest, std::abs(value));
-          }
-        }
-        bias.emplace(of.bias_.data() + first, shape.keys, 1, static_cast<double>(largest));
-        arrays.bias = &*bias;
-      }
-      if (shape.mask) {
-        mask.emplace(of.mask_.data() + first, shape.keys, 1);
-        arrays.mask = &*mask;
-      }
-      relative = relative_bias_of<T>(of.recipe_, {}, arrays);
-      if (relative) arrays.relative = &*relative;
-      scores.emplace(of.recipe_, arrays, 1);
-    }
-    TileRange range;
-    HeadArrays<T> arrays;
-    std::optional<BroadcastMatrix<T>> bias;
-    std::optional<BroadcastMatrix<std::uint8_t>> mask;
-    std::optional<RelativeBias<T>> relative;
-    std::optional<HeadScores<T>> scores;
-  };
-
   void add_in_key_blocks(typename KeyBlocks<T>::Options options, Index step, int threads,
                          BlockedResult<T>& all) const {
     const RowRange own{options.partition.first_line(options.first_slot),
@@ -266,37 +203,9 @@ class BlockedProblem {
     all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
   }
 
-  template <class Body>
-  void each_block(RowRange own, Index step, const std::optional<ScoreBounds>& bounds,
-                  const Body& body) const {
-    for (Index col = 0; col < case_.keys; col += step) {
-      const Index cols = std::min(step, case_.keys - col);
-      body(Part(*this, {own.first, own.last - own.first, col, cols}, bounds));
-    }
-  }
-
-  Part part_of(const QueryBlocks<T>& blocks, Index row, Index step,
-               const ScoreBounds& bounds) const {
-    const RowRange keys = blocks.keys();
-    return Part(*this,
-                {row, std::min(step, case_.queries - row), keys.first, keys.last - keys.first},
-                bounds);
-  }
-
-  T largest_value() const {
-    return std::abs(*std::max_element(v_.begin(), v_.end(),
-                                      [](T a, T b) { return std::abs(a) < std::abs(b); }));
-  }
-
   // Joined from those of parts.
   ScoreBounds bounds_of_whole() const {
-    const Partition partition = row_tile_partition(case_.queries, case_.keys);
-    ScoreBounds bounds;
-    for (Index p = 0; p < partition.panels; ++p) {
-      each_block(partition.lines(p), 256, std::nullopt,
-                 [&](const Part& part) { bounds = bounds.joined(part.scores->scores().bounds()); });
-    }
-    return bounds;
+    return bounds_of_blocks(row_tile_partition(case_.queries, case_.keys), 256);
   }
 
   BlockedResult<T> room(Index queries) const {
@@ -310,18 +219,7 @@ class BlockedProblem {
     return {found.out.data(), static_cast<Index>(found.row.size()), case_.v_head_dim};
   }
 
-  static std::vector<T> normal(Index size, double deviation, Random& random) {
-    std::normal_distribution<double> draw(0, deviation);
-    std::vector<T> values;
-    for (Index n = 0; n < size; ++n) values.push_back(static_cast<T>(draw(random)));
-    return values;
-  }
-
   static constexpr double hybrid = 0.3;
-  BlockedShape case_;
-  ScoreRecipe recipe_;
-  std::vector<T> q_, k_, v_, bias_;
-  std::vector<std::uint8_t> mask_;
 };
 
 template <class T>
