@@ -13,9 +13,10 @@ namespace attn {
 /// Whether δ is computed from the very products that it is subtracted from. In small problems all
 /// rows may have one weight next to which the others vanish, and such a row must keep nothing but
 /// its true gradient. It costs two products more than δ of the output.
+inline bool is_small(Index rows, Index cols) { return rows * cols <= Index{1} << 16; }
 template <class T>
 bool is_small(const Scores<T>& scores) {
-  return scores.rows() * scores.cols() <= Index{1} << 16;
+  return is_small(scores.rows(), scores.cols());
 }
 
 /// The adjoint of weights of which each row sums to 1 and the columns follow from nothing,

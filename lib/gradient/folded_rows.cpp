@@ -11,12 +11,11 @@ constexpr double greatest_magnitude = 1e10;
 
 }  // namespace
 
-template <class T>
-bool folds_rows(const Scores<T>& scores, const SchemeOptions& options, double largest_grad_out,
+bool folds_rows(const SchemeOptions& options, bool near_zero, double largest_grad_out,
                 double largest_value) {
   // A larger sink would take ρ out of that range.
   constexpr double largest_sink = 30;
-  return is_softmax(options.scheme) && scores.near_zero() && options.sink <= largest_sink &&
+  return is_softmax(options.scheme) && near_zero && options.sink <= largest_sink &&
          largest_grad_out >= least_magnitude && largest_grad_out <= greatest_magnitude &&
          largest_value <= greatest_magnitude;
 }
@@ -36,11 +35,7 @@ void fold_rows(MatrixView<const T> grad_out, WeightAdjoint<T>& adjoint, Buffer<T
   adjoint.g.clear();
 }
 
-#define ATTN_FOR_TYPE(T)                                                            \
-  template bool folds_rows(const Scores<T>&, const SchemeOptions&, double, double); \
-  template void fold_rows(MatrixView<const T>, WeightAdjoint<T>&, Buffer<T>&);
-ATTN_FOR_TYPE(float)
-ATTN_FOR_TYPE(double)
-#undef ATTN_FOR_TYPE
+template void fold_rows(MatrixView<const float>, WeightAdjoint<float>&, Buffer<float>&);
+template void fold_rows(MatrixView<const double>, WeightAdjoint<double>&, Buffer<double>&);
 
 }  // namespace attn

@@ -13,8 +13,7 @@ namespace attn {
 /// Whether this is done: not if the scheme is not softmax, or dO, of which the largest magnitude is
 /// given as that of the values, is so large or small that ρ dO would leave the range of T. Nor for
 /// small problems (is_small), whose δ comes from the very products that it is subtracted from.
-template <class T>
-bool folds_rows(const Scores<T>& scores, const SchemeOptions& options, double largest_grad_out,
+bool folds_rows(const SchemeOptions& options, bool near_zero, double largest_grad_out,
                 double largest_value);
 
 /// Writes ρ dO to `folded` (Lq, dv), turns adjoint.row into ρ_i row_i and clears adjoint.f and

@@ -11,13 +11,20 @@ template <class T>
 GradientBlocks<T>::GradientBlocks(const Options& options) : options_(options) {
   const Partition& partition = options_.partition;
   own_ = {partition.first_line(options_.first_slot), partition.first_line(options_.last_slot)};
-  keys_ = {own_.first - own_.first % kernel::packed_width<T>(), own_.last};
+  const Index before = slots() == 0 ? 0 : own_.first % kernel::packed_width<T>();
+  keys_ = {own_.first - before, own_.last};
   column_sums_.assign(static_cast<std::size_t>(keys_.last - keys_.first), 0.0);
 }
 
 template <class T>
 Partition GradientBlocks<T>::partition(Scheme scheme, bool scores, Index queries, Index keys) {
   return gradient_partition(queries, keys, sizeof(T), scores && scheme == Scheme::dnas);
+}
+
+template <class T>
+void GradientBlocks<T>::use(const Keys& keys) {
+  of_keys_ = keys;
+  set_to_zero(of_keys_.grad_v);
 }
 
 // Calls body(slot, keys of a panel, scratch) for the own panels; slots and keys are counted from
@@ -52,7 +59,7 @@ void GradientBlocks<T>::with_panels(const Block& block, const GradientTargets<T>
   forward.v = of_keys_.v;
   forward.grad_out = block.grad_out;
   Buffer<T> folded;
-  if (options_.folds) {
+  if (of_keys_.folds) {
     fold_rows(block.grad_out, adjoints.front(), folded);
     forward.grad_out = {folded.data(), block.grad_out.rows, block.grad_out.cols};
   }
@@ -86,8 +93,8 @@ template <class T>
 std::int64_t GradientBlocks<T>::bytes(Index queries, Index keys, Index v_head_dim, int threads) {
   const GradientSizes sizes{queries, keys, v_head_dim, sizeof(T), threads};
   constexpr auto element = static_cast<std::int64_t>(sizeof(T));
-  // dO once more, folded.
-  return differentiate_weights_bytes(sizes, {}) + queries * v_head_dim * element;
+  // Instead of centred copies of values, and of outputs, there is dO once more, folded.
+  return differentiate_weights_bytes(sizes, {}) - 2 * keys * v_head_dim * element;
 }
 
 template class GradientBlocks<float>;

@@ -24,7 +24,6 @@ class GradientBlocks {
     Index last_slot = 0;   ///< one past the last
     Scheme scheme = Scheme::unas;
     bool scores = false;  ///< whether gradients of the scores are wanted
-    bool folds = false;   ///< see folds_rows
   };
   explicit GradientBlocks(const Options& options);
 
@@ -41,9 +40,10 @@ class GradientBlocks {
   struct Keys {
     MatrixView<const T> v;      ///< centred, see CentredValues
     std::span<const double> g;  ///< the potentials; empty: zeros
-    MatrixView<T> grad_v;       ///< dV is added here; without data it is not wanted
+    MatrixView<T> grad_v;       ///< dV is written here; without data it is not wanted
+    bool folds = false;         ///< see folds_rows
   };
-  void use(const Keys& keys) { of_keys_ = keys; }
+  void use(const Keys& keys);
 
   /// Some queries.
   struct Block {

@@ -122,6 +122,38 @@ class Memory(RankTest):
         for place, (memory, more, arguments) in enumerate(sample(cases, 3)):
             self.check(place, self.data() | more, memory, "attn-compute", "--scheme=dnas", *arguments)
 
+    def gradient_data(self, queries, keys, common=0.0, **more):
+        shapes = {"q": (2, queries, 40), "k": (2, keys, 40), "v": (2, keys, 56), "grad_out": (2, queries, 56)}
+        data = {name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+        data["v"] += np.float32(common)
+        return data | more
+
+    def test_gradients(self):
+        names = "--emit=out,row_potential,grad_q,grad_k,grad_v"
+        mask = {"mask": self.random.random(size=(1100, 9000)) < 0.7, "bias": self.random.normal(size=(1100, 1))}
+        mask["mask"][:, 17] = False
+        mask["mask"][5] = False
+        padded = {"query_length": np.array([1000, 9]), "key_length": np.array([8000, 40]), "key_start": np.array([4, 0])}
+        sharp = self.gradient_data(1100, 9000)
+        sharp["q"] *= 8
+        ready = {name: sharp[name][0] for name in ("v", "grad_out")}
+        ready["scores"] = self.random.normal(size=(1100, 9000)).astype("f4")
+        cases = [
+            (sharp, "16M", [names]),
+            (self.gradient_data(1100, 9000, common=5), "16M", ["--emit=grad_q,grad_k,grad_v", "--causal=bottom-right"]),
+            (self.gradient_data(5000, 1300) | {"sink": np.array([0.5, -1])}, "20M",
+             ["--emit=grad_k", "--softcap=3", "--window=900"]),
+            (self.gradient_data(1100, 9000, **mask), "30M", [names, "--precision=f64"]),
+            (self.gradient_data(1100, 9000, **padded), "16M", [names]),
+            (ready, "11M", ["--emit=out,grad_v", "--from=scores"]),
+            (self.gradient_data(1100, 9000, preference=self.random.random(size=(1100, 1)).astype("f4")), "16M",
+             ["--scheme=fenchel", names]),
+            (self.gradient_data(6000, 1500), "12M", ["--scheme=dnas", names]),
+            (self.gradient_data(6000, 1500, common=3), "12M", ["--scheme=dnas", names, "--causal=bottom-right"]),
+        ]
+        for place, (data, memory, arguments) in enumerate(sample(cases, 3)):
+            self.check(place, data, memory, "attn-compute", *arguments)
+
     def test_query_that_no_key_prefers(self):
         one = {name: self.random.normal(size=(3000, 48)).astype("f4") for name in "qkv"}
         one["k"] = abs(one["k"])
@@ -171,23 +203,25 @@ class Memory(RankTest):
 
     def test_bytes(self):
         """MATHEMATICS.md §10, for the mean over the ranks; the first messages are some dozen bytes."""
-        lq, lk, d, dv, e, count = 2000, 9000, 48, 40, 4, 3
-        one = {"q": (lq, d), "k": (lk, d), "v": (lk, dv)}
+        lq, lk, d, dv, e, count = 2000, 9216, 48, 40, 4, 3
+        one = {"q": (lq, d), "k": (lk, d), "v": (lk, dv), "grad_out": (lq, dv)}
         self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in one.items()})
         part, turns = 1 - 1 / count, 2 - 2 / count
         counts = turns * 8 * (lq + lk)
         rows = part * (16 * lq + e * lq * dv / count) + turns * 8 * lk
         sums = turns * (8 * lq + e * lq * dv)
         g = part * 8 * lk
-        for arguments, expected in (
-                ([self.ALL], counts + rows),
-                (["--scheme=dnas"], counts + g + sums),
-                (["--scheme=hnas", "--hybrid=0.5"], counts + g + 2 * sums),
-                (["--scheme=dnas", self.ALL], counts + g + rows),
-                (["--scheme=hnas", "--hybrid=0.5", self.ALL], counts + g + part * 8 * lq + rows)):
+        for memory, arguments, expected in (
+                ("9M", [self.ALL], counts + rows),
+                ("9M", ["--scheme=dnas"], counts + g + sums),
+                ("9M", ["--scheme=hnas", "--hybrid=0.5"], counts + g + 2 * sums),
+                ("9M", ["--scheme=dnas", self.ALL], counts + g + rows),
+                ("9M", ["--scheme=hnas", "--hybrid=0.5", self.ALL], counts + g + part * 8 * lq + rows),
+                ("10M", ["--emit=grad_q,grad_k,grad_v"],
+                 counts + part * (16 * lq + e * lk * (d + dv) / count) + e * lq * d)):
             with self.subTest(arguments=arguments):
-                self.on_ranks(count, "attn-compute", *arguments, "--memory=9M", "--threads=1", "in.h5", "-o", "out.h5",
-                              "--force", "--json=report.json")
+                self.on_ranks(count, "attn-compute", *arguments, f"--memory={memory}", "--threads=1", "in.h5", "-o",
+                              "out.h5", "--force", "--json=report.json")
                 ranks = self.read_json("report.json")["runtime"]["ranks"]
                 sent = sum(rank["sent_bytes"] for rank in ranks) / count
                 self.assertAlmostEqual(sent, expected, delta=0.01 * expected)

@@ -49,7 +49,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 /// What ranks that divide the memory of heads are to find; nothing if they cannot, so that each has
 /// whole heads.
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
-                                          const ComputeOptions& options);
+                                          const ComputeOptions& options,
+                                          const AttentionInput& input);
 
 /// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
 /// they enlarge the output file (up to some KiB, before compression); the working memory is that of

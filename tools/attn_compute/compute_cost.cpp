@@ -15,6 +15,7 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "common/restart.hpp"
+#include "gradient/shared_sums.hpp"
 #include "pass/output.hpp"
 #include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
@@ -95,18 +96,27 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 }
 
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
-                                          const ComputeOptions& options) {
+                                          const ComputeOptions& options,
+                                          const AttentionInput& input) {
   // A checkpoint keeps what the loops within a whole head have found.
   if (checkpoints(arguments)) return std::nullopt;
   const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
-                                         "col_potential", "col_sum",       "row_entropy"};
+                                         "col_potential", "col_sum",       "row_entropy",
+                                         "grad_q",        "grad_k",        "grad_v"};
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   if (others || options.join || options.queries || options.repetition) return std::nullopt;
+  for (const GradientKind& kind : options.gradients) {
+    const SharedSums<float> sums(blocks_by_problem(kind, input.problems), kind.blocks());
+    if (sums.any_shared()) return std::nullopt;
+  }
   return DividedWants{.scheme = options.scheme.scheme,
                       .out = options.emits("out"),
                       .col_sum = options.emits("col_sum"),
                       .row_entropy = options.emits("row_entropy"),
+                      .grad_q = options.emits("grad_q"),
+                      .grad_k = options.emits("grad_k"),
+                      .grad_v = options.emits("grad_v"),
                       .hybrid = options.hybrid};
 }
 
@@ -115,7 +125,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
   const HeadNeeds needs = compute_needs(options, input, element);
-  const std::optional<DividedWants> wants = divided_wants(arguments, options);
+  const std::optional<DividedWants> wants = divided_wants(arguments, options, input);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;
   const std::int64_t working =

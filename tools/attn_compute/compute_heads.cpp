@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attn_compute/divided_writer.hpp"
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
@@ -214,22 +215,6 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   return result;
 }
 
-// Padding is 0. It is written in pieces, as no whole output need fit into memory.
-template <class T>
-void write_padding(const AttentionInput& input, Index problem, HeadOutputs& outputs) {
-  const TileRange& own = input.part(problem).range;
-  const Index row_bytes = std::max<Index>(1, input.v_head_dim * static_cast<Index>(sizeof(T)));
-  const Index at_once = std::clamp<Index>(divided_piece_bytes / row_bytes, 1, input.queries);
-  const std::vector<T> zeros(static_cast<std::size_t>(at_once * input.v_head_dim), T{0});
-  for (const RowRange& padding :
-       {RowRange{0, own.row0}, RowRange{own.row0 + own.rows, input.queries}}) {
-    for (Index first = padding.first; first < padding.last; first += at_once) {
-      const Index count = std::min(at_once, padding.last - first);
-      outputs.write_lines("out", problem, first, count, zeros.data());
-    }
-  }
-}
-
 template <class T>
 HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& input, Index problem,
                         DividedHead&& head) {
@@ -246,25 +231,23 @@ HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& inp
 }
 
 // Heads whose memory ranks divide, or that `compute_whole` computes; `keep` takes all results but
-// the output. Returns the seconds.
+// the output, and gradients only of the latter. Returns the seconds.
 template <class T>
 double compute_divided(const ComputeOptions& options, const AttentionInput& input,
                        const DividedWants& wants, const DividedPlan& plan, HeadOutputs& outputs,
-                       cli::Progress& progress, const std::function<void(double least_bias)>& look,
+                       GradientWriter<T>& gradients, cli::Progress& progress,
+                       const std::function<void(double least_bias)>& look,
                        const std::function<HeadResult<T>(Index problem)>& compute_whole,
                        const std::function<void(Index problem, HeadResult<T>& result)>& keep) {
   HeadDivision<T> division(input, wants, plan);
+  const DividedWriter<T> writer(input, wants, outputs, gradients);
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
-    const Index row0 = input.part(problem).range.row0;
-    std::optional<DividedHead> head =
-        division.compute(problem, [&](Index first, Index count, const T* rows) {
-          outputs.write_lines("out", problem, row0 + first, count, rows);
-        });
+    std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
     HeadResult<T> result;
     if (head) {
       look(head->least_bias);
-      if (wants.out) write_padding<T>(input, problem, outputs);
+      writer.write_padding(problem);
       result = result_of<T>(options, input, problem, std::move(*head));
     } else {
       result = compute_whole(problem);
@@ -282,7 +265,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                       cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
-  const std::optional<DividedWants> wants = divided_wants(arguments, options);
+  const std::optional<DividedWants> wants = divided_wants(arguments, options, input);
   const HeadNeeds needs = compute_needs(options, input, sizeof(T));
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;
@@ -320,7 +303,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     if (keep_hybrid) {
       outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
     }
-    gradients.add(problem, result.gradients);
+    if (!result.gradients.empty()) gradients.add(problem, result.gradients);
     totals.scheme.add(result.attention);
     has_likelihood = has_likelihood && !result.log_likelihood.empty();
     totals.add_likelihood(result.log_likelihood);
@@ -332,15 +315,16 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     look(head->least_bias());
     return compute_head<T>(options, input, *head, outputs, whole.useful_bytes, whole.threads);
   };
-  const double seconds = divided ? compute_divided<T>(options, input, *wants, *divided, outputs,
-                                                      progress, look, compute_whole, keep)
-                                 : for_each_head<T, HeadResult<T>>(
-                                       input, plan, progress, look,
-                                       [&](const Head<T>& head, int threads) {
-                                         return compute_head<T>(options, input, head, outputs,
-                                                                plan.useful_bytes, threads);
-                                       },
-                                       keep, checkpoint);
+  const double seconds =
+      divided
+          ? compute_divided<T>(options, input, *wants, *divided, outputs, gradients, progress, look,
+                               compute_whole, keep)
+          : for_each_head<T, HeadResult<T>>(
+                input, plan, progress, look,
+                [&](const Head<T>& head, int threads) {
+                  return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
+                },
+                keep, checkpoint);
   report.add_compute_seconds(seconds);
   if (!has_likelihood) totals.log_likelihood.clear();
   return totals;

@@ -52,13 +52,7 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
   for (std::size_t n = 0; n < gradients_.size(); ++n) {
     Gradient& gradient = gradients_[n];
     const Buffer<T>& part = parts[n];
-    if (!std::all_of(part.begin(), part.end(), [](T x) { return std::isfinite(x); })) {
-      constexpr bool is_float = sizeof(T) == sizeof(float);
-      throw Error(Failure::numerical,
-                  input_.place(problem) + ": " + gradient.kind.name + " is beyond the range of " +
-                      (is_float ? "float32" : "float64"),
-                  is_float ? "--precision f64" : "");
-    }
+    require_finite(gradient, problem, {part.data(), static_cast<std::size_t>(part.size())});
     const Index block = gradient.kind.block(problem);
     if (gradient.sums.is_alone(problem)) {
       write(gradient, block, part.data());
@@ -68,6 +62,28 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
         gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
     if (!sum.empty()) write(gradient, block, sum.data());
   }
+}
+
+template <class T>
+void GradientWriter<T>::write_rows(const std::string& name, Index problem, Index first, Index count,
+                                   const T* rows) {
+  const auto gradient = std::find_if(gradients_.begin(), gradients_.end(),
+                                     [&](const Gradient& one) { return one.kind.name == name; });
+  const Operand& of = *gradient->kind.of;
+  require_finite(*gradient, problem, {rows, static_cast<std::size_t>(count * of.cols)});
+  const BlockAxes axes(of, gradient->kind.block(problem), first, count, 0, of.cols);
+  gradient->dataset.dataset().write(axes.start, axes.count, rows);
+}
+
+template <class T>
+void GradientWriter<T>::require_finite(const Gradient& gradient, Index problem,
+                                       std::span<const T> part) const {
+  if (std::all_of(part.begin(), part.end(), [](T x) { return std::isfinite(x); })) return;
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  throw Error(Failure::numerical,
+              input_.place(problem) + ": " + gradient.kind.name + " is beyond the range of " +
+                  (is_float ? "float32" : "float64"),
+              is_float ? "--precision f64" : "");
 }
 
 template <class T>

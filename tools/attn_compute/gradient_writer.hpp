@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "attn_compute/gradient_plan.hpp"
@@ -25,6 +27,10 @@ class GradientWriter {
   /// not finite.
   void add(Index problem, const std::vector<Buffer<T>>& parts);
 
+  /// Writes rows [first, first + count) of the gradient `name` of one head, which shares its block
+  /// with no other. Throws as `add` does.
+  void write_rows(const std::string& name, Index problem, Index first, Index count, const T* rows);
+
  private:
   struct Gradient {
     GradientKind kind;
@@ -32,6 +38,7 @@ class GradientWriter {
     SharedSums<T> sums;
   };
 
+  void require_finite(const Gradient& gradient, Index problem, std::span<const T> part) const;
   void write(Gradient& gradient, Index block, const T* values) const;
 
   const AttentionInput& input_;

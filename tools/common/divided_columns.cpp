@@ -1,5 +1,6 @@
 #include "common/divided_columns.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,21 +12,47 @@
 namespace attn::tools {
 
 template <class T>
-std::optional<DividedHead> DividedColumns<T>::run(const ShowRows<T>& show) {
+std::optional<DividedHead> DividedColumns<T>::run(const ShownRows<T>& show) {
   this->find_columns();
   this->start_rows();
-  for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys())) {
-    if (!complete_rows(pairs, show)) return std::nullopt;
+  if (this->wants_.gradients()) keep_rows();
+  for (const TileRange& pairs :
+       this->blocks_of_queries(this->columns_->keys(), this->plan_.block)) {
+    if (!complete_rows(pairs, show.out)) return std::nullopt;
   }
   this->close_rows();
+  if (this->wants_.gradients()) {
+    this->columns_.reset();
+    this->differentiate(slots_of_rows_, std::move(out_), show);
+  }
   return std::move(this->found_);
+}
+
+// Makes room for rows of the output, from which gradients start.
+template <class T>
+void DividedColumns<T>::keep_rows() {
+  slots_of_rows_ = this->slots_for(row_tile_partition(this->whole_.queries(), this->whole_.keys()));
+  const RowRange own = slots_of_rows_.lines(this->ranks_.own());
+  out_ = Buffer<T>((own.last - own.first) * this->input_.v_head_dim);
+  std::fill(out_.begin(), out_.end(), T{0});
+}
+
+// Of the rows from `first` on, the own ones.
+template <class T>
+void DividedColumns<T>::keep(Index first, MatrixView<const T> rows) {
+  const RowRange own = slots_of_rows_.lines(this->ranks_.own());
+  const Index end = std::min(own.last, first + rows.rows);
+  for (Index i = std::max(own.first, first); i < end; ++i) {
+    std::copy_n(rows.row(i - first), rows.cols, out_.data() + (i - own.first) * rows.cols);
+  }
 }
 
 template <class T>
 bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>& show) {
-  const Index width = this->wants_.out ? this->input_.v_head_dim : 0;
+  const bool makes_out = this->wants_.makes_out();
+  const Index width = makes_out ? this->input_.v_head_dim : 0;
   const Buffer<T> rows(pairs.rows * width);
-  const MatrixView<T> out(this->wants_.out ? rows.data() : nullptr, pairs.rows, width);
+  const MatrixView<T> out(makes_out ? rows.data() : nullptr, pairs.rows, width);
   typename QueryBlocks<T>::Sums sums(*this->columns_, pairs.rows, out);
   this->with_part(pairs, [&](const Head<T>& part) {
     this->columns_->gather(part.scores(this->wants_.scheme), part.v(), sums, this->plan_.threads);
@@ -42,6 +69,7 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
     require_whole(pairs.row0 + i);
     return false;
   }
+  if (this->wants_.gradients()) keep(pairs.row0, out);
   if (!this->wants_.out || this->ranks_.own() > 0) return true;
   if (this->input_.gate) {
     this->with_part(pairs, [&](const Head<T>& part) { apply_gate<T>(*part.arrays().gate, out); });

@@ -1,21 +1,27 @@
 #pragma once
 
-#include "common/divided_potential.hpp"
+#include "common/divided_gradient.hpp"
 
 namespace attn::tools {
 
 /// A head under dnas or hnas, with the keys of the own slots and blocks of queries.
 template <class T>
-class DividedColumns : public DividedPotential<T> {
+class DividedColumns : public DividedGradient<T> {
  public:
-  using DividedPotential<T>::DividedPotential;
+  using DividedGradient<T>::DividedGradient;
 
   /// See HeadDivision::compute.
-  std::optional<DividedHead> run(const ShowRows<T>& show);
+  std::optional<DividedHead> run(const ShownRows<T>& show);
 
  private:
+  void keep_rows();
+  void keep(Index first, MatrixView<const T> rows);
   bool complete_rows(const TileRange& pairs, const ShowRows<T>& show);
   void require_whole(Index query) const;
+
+  // For gradients: the ranks' rows of the output, and the own ones.
+  RankSlots slots_of_rows_;
+  Buffer<T> out_;
 };
 
 }  // namespace attn::tools

@@ -2,6 +2,8 @@
 
 #include "common/divided_columns.hpp"
 #include "common/divided_rows.hpp"
+#include "common/divided_small.hpp"
+#include "gradient/adjoints.hpp"
 
 namespace attn::tools {
 
@@ -11,7 +13,12 @@ HeadDivision<T>::HeadDivision(const AttentionInput& input, const DividedWants& w
     : input_(input), wants_(wants), plan_(plan), reader_(input, plan.dense_limit, plan.threads) {}
 
 template <class T>
-std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShowRows<T>& show) {
+std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRows<T>& show) {
+  const OwnPart& part = input_.part(problem);
+  const bool empty = part.queries() == 0 || part.keys() == 0;
+  if (wants_.gradients() && !empty && is_small(part.queries(), part.keys())) {
+    return compute_small(input_, wants_, *reader_.read(problem), show);
+  }
   const auto find = [&](auto run) {
     std::optional<DividedHead> found = run.run(show);
     seconds_ += run.seconds();

@@ -17,9 +17,16 @@ struct DividedHead {
   double least_bias = 0;                     ///< see Head::least_bias
 };
 
-/// Takes rows of the output of a head, in rank 0, in order and in pieces of neighbouring queries.
+/// Takes rows of a result of a head, in rank 0, in order and in pieces of neighbouring rows.
 template <class T>
 using ShowRows = std::function<void(Index first, Index count, const T* rows)>;
+
+/// Takes what is wanted of a head.
+template <class T>
+struct ShownRows {
+  ShowRows<T> out;
+  ShowRows<T> grad_q, grad_k, grad_v;
+};
 
 /// Computes heads. Called by all ranks in the same order, on one thread.
 template <class T>
@@ -32,7 +39,7 @@ class HeadDivision {
   /// are too small (QueryBlocks::complete_rows), which is not so if column sums or entropies are
   /// wanted; rows may have been shown nevertheless. Throws Error(memory) if a whole head does not
   /// fit, what HeadReader throws, and the errors of the scores; ranks may throw different ones.
-  std::optional<DividedHead> compute(Index problem, const ShowRows<T>& show);
+  std::optional<DividedHead> compute(Index problem, const ShownRows<T>& show);
 
   double seconds() const { return seconds_; }  ///< of all heads, without reading
 

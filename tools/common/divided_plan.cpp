@@ -8,6 +8,8 @@
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
+#include "common/divided_gradient_needs.hpp"
+#include "common/divided_part.hpp"
 #include "energy/table.hpp"
 #include "pass/key_blocks.hpp"
 #include "pass/query_blocks.hpp"
@@ -29,6 +31,7 @@ constexpr Index fewest_lines = 96;  // of a rank
 constexpr Index line_numbers = 5;
 
 bool is_divided(const AttentionInput& input, const DividedWants& wants) {
+  if (wants.gradients() && (input.gate || wants.scheme == Scheme::hnas)) return false;
   if (wants.scheme == Scheme::hnas) {
     // At its ends hnas is another scheme.
     for (Index n = 0; n < input.own_problems(); ++n) {
@@ -47,44 +50,6 @@ bool is_divided(const AttentionInput& input, const DividedWants& wants) {
          input.energy().name() == scaled_dot_energy().name();
 }
 
-// The most that a rank has of any head.
-struct Part {
-  Index lines = 0;
-  Index slots = 0;
-  Index panel = 0;  // lines of a panel
-};
-
-Part largest_part(const AttentionInput& input, const DividedWants& wants, DividedStep step,
-                  std::size_t element_size, Index ranks) {
-  const ScoreRecipe recipe = input.recipe(wants.scheme);
-  Part most;
-  const OwnPart* last = nullptr;
-  for (Index n = 0; n < input.own_problems(); ++n) {
-    const OwnPart& part = input.part(input.own_problem(n));
-    // Heads of one sequence are alike.
-    const bool known = last != nullptr && last->queries() == part.queries() &&
-                       last->keys() == part.keys() && last->offset == part.offset;
-    last = &part;
-    if (known) continue;
-    const Partition partition =
-        divided_partition(wants, step, part.queries(), part.keys(), element_size);
-    const BandRule rule{recipe.causal, recipe.window, part.offset};
-    Index first = 0;
-    for (const Index end : cut_slots(partition, rule, ranks)) {
-      most.lines = std::max(most.lines, partition.first_line(end) - partition.first_line(first));
-      most.slots = std::max(most.slots, end - first);
-      first = end;
-    }
-    most.panel = std::max(most.panel, partition.panel);
-  }
-  return most;
-}
-
-// q and out of a query, or k and v of a key.
-std::int64_t line_bytes(const AttentionInput& input, std::size_t element_size) {
-  return (input.depth + input.v_head_dim) * static_cast<std::int64_t>(element_size);
-}
-
 bool sees_weights(const DividedWants& wants) { return wants.col_sum || wants.row_entropy; }
 
 // Of a mixture.
@@ -92,17 +57,17 @@ Index parts_of(const DividedWants& wants) { return wants.scheme == Scheme::hnas 
 
 // What a line of a block takes.
 std::int64_t block_line_bytes(const AttentionInput& input, const DividedWants& wants,
-                              const Part& most, std::size_t element_size) {
+                              const LargestPart& most, std::size_t element_size) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const std::int64_t line = line_bytes(input, element_size);
   const bool sums_rows = divided_steps(wants).back() == DividedStep::columns;
-  return std::max(number, sums_rows ? parts_of(wants) * (1 + most.slots) * (number + line) : line);
+  return sums_rows ? parts_of(wants) * (1 + most.slots) * (number + line) : line;
 }
 
 // What a rank takes in one step.
 template <class T>
 std::int64_t step_bytes(const AttentionInput& input, const DividedWants& wants,
-                        const DividedPlan& plan, DividedStep step, const Part& most) {
+                        const DividedPlan& plan, DividedStep step, const LargestPart& most) {
   const bool by_key = step == DividedStep::columns;
   EnergySizes sizes = input.sizes();
   sizes.queries = by_key ? plan.block : most.lines;
@@ -196,24 +161,38 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   const std::vector<DividedStep> steps = divided_steps(wants);
   const bool by_key = steps.front() == DividedStep::columns;
   if ((by_key ? input.keys : input.queries) < fewest_lines * ranks) return {};
-  std::vector<Part> most;
+  std::vector<LargestPart> most;
+  Index rows = 0;
   for (const DividedStep step : steps) {
-    most.push_back(largest_part(input, wants, step, element_size, ranks));
+    most.push_back(largest_part(input, wants.scheme, ranks, [&](Index queries, Index keys) {
+      return divided_partition(wants, step, queries, keys, element_size);
+    }));
+    if (step != DividedStep::columns) rows = std::max(rows, most.back().lines);
   }
+  if (rows == 0) rows = largest_part(input, wants.scheme, ranks, row_tile_partition).lines;
+  const DividedGradientNeeds gradients(input, wants, element_size, ranks, rows);
   DividedPlan plan;
   plan.memory = memory;
   plan.whole_bytes = least_bytes(input, element_size, needs, 1);
   plan.threads = arguments.threads;
   plan.dense_limit = memory / 8;
-  plan.block = std::min(block_bytes, memory / block_part) /
-               block_line_bytes(input, wants, most.front(), element_size) / block_step * block_step;
+  const auto lines_of = [&](std::int64_t line) {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    return std::min(block_bytes, memory / block_part) / std::max(number, line) / block_step *
+           block_step;
+  };
+  plan.block = lines_of(block_line_bytes(input, wants, most.front(), element_size));
   // A softmax is as fast in parts; dnas and hnas would make scores again (lib/mpi/README.md).
   const bool fits = least_bytes(input, element_size, needs, arguments.threads) <= memory;
   if (fits && (by_key || input.keys <= plan.block)) return {};
   const Index length =
       std::max(by_key ? input.queries : 0, steps.back() == DividedStep::columns ? 0 : input.keys);
-  const Index all = (length + block_step - 1) / block_step * block_step;
-  plan.block = std::clamp(plan.block, block_step, std::max(block_step, all));
+  const auto at_most = [](Index block, Index all) {
+    const Index whole = (all + block_step - 1) / block_step * block_step;
+    return std::clamp(block, block_step, std::max(block_step, whole));
+  };
+  plan.block = at_most(plan.block, length);
+  plan.gradient_block = at_most(lines_of(gradients.line_bytes()), input.queries);
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
 
   const auto bytes = [&] {
@@ -226,12 +205,17 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
     }
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     // With a piece of the output of another rank.
-    return of_steps + wants.kept_bytes + divided_piece_bytes +
-           line_numbers * (input.queries + input.keys) * number +
+    return std::max(of_steps + gradients.forward_bytes(plan.block) + divided_piece_bytes,
+                    gradients.bytes(plan.gradient_block, plan.threads)) +
+           wants.kept_bytes + line_numbers * (input.queries + input.keys) * number +
            input.matrix_bytes(element_size, plan.dense_limit);
   };
   if (bytes() > memory) plan.dense_limit = 0;
-  while (bytes() > memory && plan.block > block_step) plan.block -= block_step;
+  while (bytes() > memory && std::max(plan.block, plan.gradient_block) > block_step) {
+    for (Index* const block : {&plan.block, &plan.gradient_block}) {
+      *block = std::max(block_step, *block - block_step);
+    }
+  }
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
   // Two blocks may be more than a head that is hardly longer than one.

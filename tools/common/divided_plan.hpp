@@ -13,7 +13,8 @@
 /// and their output, and reads all keys and values by blocks, in the order of the keys. Under dnas
 /// and hnas each has neighbouring keys and values, and reads all queries by blocks; the sums of a
 /// block go from rank to rank. With column sums or entropies that is so for g alone, and the rest
-/// is as under a softmax. Results have the bits of a head computed at once.
+/// is as under a softmax. For gradients each has neighbouring keys and values, and reads all
+/// queries by blocks. Results have the bits of a head computed at once.
 namespace attn::tools {
 
 /// What is wanted of each head. The potentials are found in any case.
@@ -22,8 +23,15 @@ struct DividedWants {
   bool out = false;
   bool col_sum = false;
   bool row_entropy = false;
+  bool grad_q = false;
+  bool grad_k = false;
+  bool grad_v = false;
   std::span<const double> hybrid = {};  ///< u by problem, of hnas
   std::int64_t kept_bytes = 0;          ///< of other results, which are kept meanwhile
+
+  bool gradients_of_scores() const { return grad_q || grad_k; }
+  bool gradients() const { return gradients_of_scores() || grad_v; }
+  bool makes_out() const { return out || gradients(); }
 
   double hybrid_of(Index problem) const {
     return scheme == Scheme::hnas ? hybrid[static_cast<std::size_t>(problem)] : 1;
@@ -42,7 +50,8 @@ std::vector<DividedStep> divided_steps(const DividedWants& wants);
 
 /// How ranks divide the heads of an input.
 struct DividedPlan {
-  Index block = 0;  ///< keys or queries at a time
+  Index block = 0;           ///< keys or queries at a time
+  Index gradient_block = 0;  ///< queries at a time, for gradients
   int threads = 1;
   std::int64_t dense_limit = 0;  ///< see HeadReader
   std::int64_t bytes = 0;        ///< the expected use of memory by one rank
@@ -55,6 +64,8 @@ struct DividedPlan {
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
 /// - there is a softmax, dnas, or hnas with 0 < u < 1;
+/// - gradients are those of q, k and v, which heads do not share, not under hnas, and there is no
+///   gate;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
 ///   fit one block of up to 16 MiB; and if it fits with one thread, a part does as well.
@@ -74,5 +85,19 @@ Partition divided_partition(const DividedWants& wants, DividedStep step, Index q
 /// By rank, one past its last slot: ranks get about the same number of allowed pairs, and at least
 /// 96 lines or none.
 std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, Index ranks);
+
+/// The neighbouring slots of a partition that each rank has.
+struct RankSlots {
+  Partition partition;
+  std::vector<Index> ends;  ///< see cut_slots
+
+  Index first(int rank) const { return rank == 0 ? 0 : ends[static_cast<std::size_t>(rank - 1)]; }
+  Index last(int rank) const { return ends[static_cast<std::size_t>(rank)]; }
+
+  /// The lines of a rank, queries or keys, that follow from its slots.
+  RowRange lines(int rank) const {
+    return {partition.first_line(first(rank)), partition.first_line(last(rank))};
+  }
+};
 
 }  // namespace attn::tools

@@ -6,17 +6,17 @@ namespace attn::tools {
 
 template <class T>
 void DividedPotential<T>::find_columns() {
-  this->look(this->blocks_of_queries(this->lines(this->ranks_.own())));
+  this->look(this->blocks_of_queries(this->own_lines(), this->plan_.block));
   typename QueryBlocks<T>::Options options;
-  options.partition = this->partition_;
-  options.first_slot = this->first_slot(this->ranks_.own());
-  options.last_slot = this->last_slot(this->ranks_.own());
+  options.partition = this->slots_.partition;
+  options.first_slot = this->slots_.first(this->ranks_.own());
+  options.last_slot = this->slots_.last(this->ranks_.own());
   options.largest_value = this->largest_value_;
   options.sink = this->input_.sink_of(this->problem_);
   options.hybrid = this->wants_.hybrid_of(this->problem_);
   columns_.emplace(options);
   for (int round = 0; round < columns_->column_rounds(); ++round) {
-    for (const TileRange& pairs : this->blocks_of_queries(columns_->keys())) {
+    for (const TileRange& pairs : this->blocks_of_queries(columns_->keys(), this->plan_.block)) {
       this->with_part(pairs, [&](const Head<T>& part) {
         columns_->add(round, part.scores(this->wants_.scheme), this->plan_.threads);
       });

@@ -9,13 +9,19 @@
 namespace attn::tools {
 
 template <class T>
-DividedHead DividedRows<T>::run(const ShowRows<T>& show) {
+DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
   const bool near_zero = begin();
   blocks_ = KeyBlocks<T>::make(options(near_zero));
   complete_rows();
   if (blocks_->shows_weights()) show_weights();
   finish();
-  if (this->wants_.out) gather_rows(show);
+  if (this->wants_.out) {
+    this->gather_rows(this->slots_, out_.data(), this->input_.v_head_dim, show.out);
+  }
+  if (this->wants_.gradients()) {
+    blocks_.reset();
+    this->differentiate(this->slots_, std::move(out_), show);
+  }
   return std::move(this->found_);
 }
 
@@ -23,7 +29,7 @@ DividedHead DividedRows<T>::run(const ShowRows<T>& show) {
 template <class T>
 bool DividedRows<T>::begin() {
   if (divided_steps(this->wants_).front() != DividedStep::columns) {
-    this->look(this->blocks_of_keys(this->lines(this->ranks_.own())));
+    this->look(this->blocks_of_keys(this->own_lines()));
     for (const Index of_key : this->found_.attention.allowed.queries_of_key) {
       this->found_.attention.potentials.col.push_back(of_key == 0 ? minus_infinity : 0.0);
     }
@@ -44,9 +50,9 @@ bool DividedRows<T>::begin() {
 template <class T>
 typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
   typename KeyBlocks<T>::Options options;
-  options.partition = this->partition_;
-  options.first_slot = this->first_slot(this->ranks_.own());
-  options.last_slot = this->last_slot(this->ranks_.own());
+  options.partition = this->slots_.partition;
+  options.first_slot = this->slots_.first(this->ranks_.own());
+  options.last_slot = this->slots_.last(this->ranks_.own());
   if (!is_softmax(this->wants_.scheme)) options.col = this->found_.attention.potentials.col;
   options.near_zero = near_zero;
   options.hybrid = this->wants_.hybrid_of(this->problem_);
@@ -54,8 +60,8 @@ typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
   options.entropies = this->wants_.row_entropy;
   options.sink = this->input_.sink_of(this->problem_);
   options.largest_value = this->largest_value_;
-  if (!this->wants_.out) return options;
-  const RowRange own = this->lines(this->ranks_.own());
+  if (!this->wants_.makes_out()) return options;
+  const RowRange own = this->own_lines();
   const Index rows = own.last - own.first;
   out_ = Buffer<T>(rows * this->input_.v_head_dim);
   std::fill(out_.begin(), out_.end(), T{0});
@@ -122,34 +128,6 @@ void DividedRows<T>::finish() {
                     apply_gate<T>(*part.arrays().gate,
                                   MatrixView<T>(out_.data(), rows, this->input_.v_head_dim));
                   });
-}
-
-// Rank 0 takes the rows of the others in their order.
-template <class T>
-void DividedRows<T>::gather_rows(const ShowRows<T>& show) {
-  kernel::Ranks& ranks = this->ranks_;
-  const Index width = this->input_.v_head_dim;
-  const Index row_bytes = std::max<Index>(1, width * static_cast<Index>(sizeof(T)));
-  const Index at_once = std::max<Index>(1, divided_piece_bytes / row_bytes);
-  Buffer<T> of_other;
-  for (int rank = 0; rank < ranks.count(); ++rank) {
-    const RowRange queries = this->lines(rank);
-    const bool own = rank == ranks.own();
-    for (Index first = queries.first; first < queries.last; first += at_once) {
-      const Index count = std::min(at_once, queries.last - first);
-      if (!own && ranks.own() > 0) continue;
-      if (!own) of_other.reserve(count * width);
-      T* const rows = own ? out_.data() + (first - queries.first) * width : of_other.data();
-      const auto bytes =
-          std::as_writable_bytes(std::span(rows, static_cast<std::size_t>(count * width)));
-      if (!own) ranks.receive(rank, bytes);
-      if (ranks.own() > 0) {
-        ranks.send(0, bytes);
-      } else {
-        show(first, count, rows);
-      }
-    }
-  }
 }
 
 template class DividedRows<float>;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/divided_potential.hpp"
+#include "common/divided_gradient.hpp"
 #include "pass/key_blocks.hpp"
 
 namespace attn::tools {
@@ -8,11 +8,11 @@ namespace attn::tools {
 /// A head with the queries of the own slots and blocks of keys: under a softmax, and under dnas
 /// and hnas where g is known and weights must be seen.
 template <class T>
-class DividedRows : public DividedPotential<T> {
+class DividedRows : public DividedGradient<T> {
  public:
-  using DividedPotential<T>::DividedPotential;
+  using DividedGradient<T>::DividedGradient;
 
-  DividedHead run(const ShowRows<T>& show);
+  DividedHead run(const ShownRows<T>& show);
 
  private:
   bool begin();
@@ -20,7 +20,6 @@ class DividedRows : public DividedPotential<T> {
   void complete_rows();
   void show_weights();
   void finish();
-  void gather_rows(const ShowRows<T>& show);
 
   std::unique_ptr<KeyBlocks<T>> blocks_;
   Buffer<T> out_;  // of the own queries

@@ -38,23 +38,19 @@ class DividedRun {
   double seconds() const { return seconds_; }
 
  protected:
+  RankSlots slots_for(const Partition& partition) const {
+    const ScoreRecipe recipe = input_.recipe(wants_.scheme);
+    return {partition,
+            cut_slots(partition, {recipe.causal, recipe.window, whole_.offset}, ranks_.count())};
+  }
+
   /// Ranks have the slots of this step from now on.
   void cut(DividedStep step) {
-    partition_ = divided_partition(wants_, step, whole_.queries(), whole_.keys(), sizeof(T));
-    const ScoreRecipe recipe = input_.recipe(wants_.scheme);
-    slot_ends_ =
-        cut_slots(partition_, {recipe.causal, recipe.window, whole_.offset}, ranks_.count());
+    slots_ = slots_for(divided_partition(wants_, step, whole_.queries(), whole_.keys(), sizeof(T)));
   }
 
-  Index first_slot(int rank) const {
-    return rank == 0 ? 0 : slot_ends_[static_cast<std::size_t>(rank - 1)];
-  }
-  Index last_slot(int rank) const { return slot_ends_[static_cast<std::size_t>(rank)]; }
-
-  /// The lines of a rank, queries or keys, that follow from its slots.
-  RowRange lines(int rank) const {
-    return {partition_.first_line(first_slot(rank)), partition_.first_line(last_slot(rank))};
-  }
+  /// The own lines, queries or keys.
+  RowRange own_lines() const { return slots_.lines(ranks_.own()); }
 
   /// In the order of the keys.
   std::vector<TileRange> blocks_of_keys(RowRange queries) const {
@@ -68,13 +64,13 @@ class DividedRun {
   }
 
   /// In the order of the queries. None is so short that its products would take another path.
-  std::vector<TileRange> blocks_of_queries(RowRange keys) const {
+  std::vector<TileRange> blocks_of_queries(RowRange keys, Index block) const {
     std::vector<TileRange> blocks;
     const Index queries = whole_.queries();
     for (Index row = 0; row < queries; row += blocks.back().rows) {
       const Index left = queries - row;
-      const bool last = !kernel::worth_packing(left - plan_.block);
-      blocks.push_back({row, last ? left : plan_.block, keys.first, keys.last - keys.first});
+      const bool last = !kernel::worth_packing(left - block);
+      blocks.push_back({row, last ? left : block, keys.first, keys.last - keys.first});
     }
     return blocks;
   }
@@ -143,13 +139,52 @@ class DividedRun {
     share_.take_totals(totals);
   }
 
+  /// The same if rank 0 alone needs the totals.
+  void add_up_for_first(const kernel::RankShare::Memory& totals, const std::function<void()>& add) {
+    const Timed timed(*this);
+    share_.add_in_turn(ranks_.own(), totals, add);
+    const int last = ranks_.count() - 1;
+    if (last == 0) return;
+    totals([&](std::span<std::byte> bytes) {
+      if (ranks_.own() == last) ranks_.send(0, bytes);
+      if (ranks_.own() == 0) ranks_.receive(last, bytes);
+    });
+  }
+
   /// Completes a vector of all lines of which each rank has those of its own.
-  void complete_lines(std::span<double> numbers) {
+  void complete_lines(std::span<double> numbers) { complete_lines(numbers, slots_); }
+  void complete_lines(std::span<double> numbers, const RankSlots& slots) {
     const Timed timed(*this);
     share_.complete_numbers(numbers, [&](Index rank) {
-      return rank < ranks_.count() ? lines(static_cast<int>(rank)).first
+      return rank < ranks_.count() ? slots.lines(static_cast<int>(rank)).first
                                    : static_cast<Index>(numbers.size());
     });
+  }
+
+  /// Shows, in rank 0, rows of `width` numbers of which each rank has its lines: rank 0 takes those
+  /// of the others in their order.
+  void gather_rows(const RankSlots& slots, T* own_rows, Index width, const ShowRows<T>& show) {
+    const Index row_bytes = std::max<Index>(1, width * static_cast<Index>(sizeof(T)));
+    const Index at_once = std::max<Index>(1, divided_piece_bytes / row_bytes);
+    Buffer<T> of_other;
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      const RowRange lines = slots.lines(rank);
+      const bool own = rank == ranks_.own();
+      for (Index first = lines.first; first < lines.last; first += at_once) {
+        const Index count = std::min(at_once, lines.last - first);
+        if (!own && ranks_.own() > 0) continue;
+        if (!own) of_other.reserve(count * width);
+        T* const rows = own ? own_rows + (first - lines.first) * width : of_other.data();
+        const auto bytes =
+            std::as_writable_bytes(std::span(rows, static_cast<std::size_t>(count * width)));
+        if (!own) ranks_.receive(rank, bytes);
+        if (ranks_.own() > 0) {
+          ranks_.send(0, bytes);
+        } else {
+          show(first, count, rows);
+        }
+      }
+    }
   }
 
   const AttentionInput& input_;
@@ -160,7 +195,7 @@ class DividedRun {
   kernel::Ranks& ranks_;
   const kernel::Ranks::Use alone_;  ///< the loops of the library are those of this rank alone
   HeadReader<T>& reader_;
-  Partition partition_;
+  RankSlots slots_;
   T largest_value_ = 0;
   DividedHead found_;
 
@@ -207,7 +242,6 @@ class DividedRun {
   }
 
   const kernel::RankShare share_;
-  std::vector<Index> slot_ends_;
   std::optional<ScoreBounds> bounds_;  // of the whole head, once they are known
   double seconds_ = 0;
 };

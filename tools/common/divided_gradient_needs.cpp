@@ -1,0 +1,77 @@
+#include "common/divided_gradient_needs.hpp"
+
+#include <algorithm>
+
+#include "gradient/gradient_blocks.hpp"
+#include "kernel/packed.hpp"
+#include "pass/partition.hpp"
+
+namespace attn::tools {
+
+DividedGradientNeeds::DividedGradientNeeds(const AttentionInput& input, const DividedWants& wants,
+                                           std::size_t element_size, Index ranks, Index rows)
+    : input_(input), wants_(wants), element_size_(element_size), rows_(rows) {
+  if (!wants.gradients()) return;
+  const bool scores = wants.gradients_of_scores();
+  keys_ = largest_part(input, wants.scheme, ranks, [&](Index queries, Index keys) {
+    return element_size == sizeof(double)
+               ? GradientBlocks<double>::partition(wants.scheme, scores, queries, keys)
+               : GradientBlocks<float>::partition(wants.scheme, scores, queries, keys);
+  });
+}
+
+std::int64_t DividedGradientNeeds::line_bytes() const {
+  if (!wants_.gradients()) return 0;
+  return (input_.depth + input_.v_head_dim + (1 + keys_.slots) * input_.depth) * element();
+}
+
+std::int64_t DividedGradientNeeds::forward_bytes(Index block) const {
+  return wants_.gradients() ? (rows_ + 2 * block) * input_.v_head_dim * element() : 0;
+}
+
+std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
+  if (!wants_.gradients()) return 0;
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  return keys_.lines * input_.v_head_dim * element() + input_.queries * number +
+         std::max(delta_bytes(block, threads), own_bytes(block, threads));
+}
+
+// Outputs, their gradients, both once more, and blocks of keys from which they are made again.
+std::int64_t DividedGradientNeeds::delta_bytes(Index block, int threads) const {
+  const std::int64_t line = tools::line_bytes(input_, element_size_);
+  const std::int64_t width = input_.v_head_dim * element();
+  const std::int64_t tile = row_tile_partition(rows_, block).panel * pass_tile_length;
+  return rows_ * (line + 3 * width) + 2 * block * (line + width) + energy_bytes(rows_, block) +
+         kernel::packed_bytes(block, input_.v_head_dim, element_size_) +
+         threads * tile * (3 * element() + 1);
+}
+
+// Keys, values and their gradients, and blocks of queries.
+std::int64_t DividedGradientNeeds::own_bytes(Index block, int threads) const {
+  const std::int64_t work = (element_size_ == sizeof(double) ? GradientBlocks<double>::bytes
+                                                             : GradientBlocks<float>::bytes)(
+      block, keys_.lines, input_.v_head_dim, threads);
+  return 2 * (keys_.lines + block) * tools::line_bytes(input_, element_size_) +
+         block * input_.depth * element() + work + energy_bytes(block, keys_.lines) +
+         sink_bytes(block) + divided_piece_bytes;
+}
+
+EnergySizes DividedGradientNeeds::sizes(Index queries, Index keys) const {
+  EnergySizes sizes = input_.sizes();
+  sizes.queries = queries;
+  sizes.keys = keys;
+  return sizes;
+}
+
+std::int64_t DividedGradientNeeds::energy_bytes(Index queries, Index keys) const {
+  if (!input_.q) return 0;
+  return input_.recipe(wants_.scheme).energy->bytes(sizes(queries, keys), element_size_);
+}
+
+std::int64_t DividedGradientNeeds::sink_bytes(Index block) const {
+  if (!wants_.gradients_of_scores()) return 0;
+  return input_.recipe(wants_.scheme)
+      .energy->gradient_bytes(sizes(block, keys_.lines), element_size_, keys_.slots);
+}
+
+}  // namespace attn::tools

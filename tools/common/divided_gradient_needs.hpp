@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/divided_part.hpp"
+
+namespace attn::tools {
+
+/// The memory that a rank needs for its part of the gradients of a head (DividedGradient). Without
+/// gradients all is 0.
+class DividedGradientNeeds {
+ public:
+  /// All must outlive it. `rows`: the most queries whose output a rank has.
+  DividedGradientNeeds(const AttentionInput& input, const DividedWants& wants,
+                       std::size_t element_size, Index ranks, Index rows);
+
+  /// Of a query of a block.
+  std::int64_t line_bytes() const;
+
+  /// What is read or kept besides while blocks of so many lines make the output.
+  std::int64_t forward_bytes(Index block) const;
+
+  /// With blocks of so many queries.
+  std::int64_t bytes(Index block, int threads) const;
+
+ private:
+  std::int64_t element() const { return static_cast<std::int64_t>(element_size_); }
+  std::int64_t delta_bytes(Index block, int threads) const;
+  std::int64_t own_bytes(Index block, int threads) const;
+  EnergySizes sizes(Index queries, Index keys) const;
+  std::int64_t energy_bytes(Index queries, Index keys) const;
+  std::int64_t sink_bytes(Index block) const;
+
+  const AttentionInput& input_;
+  const DividedWants& wants_;
+  std::size_t element_size_;
+  LargestPart keys_;
+  Index rows_ = 0;
+};
+
+}  // namespace attn::tools
