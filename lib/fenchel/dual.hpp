@@ -26,6 +26,9 @@ struct TransportCost {
   double gamma = 1;               ///< > 0
 };
 
+/// The most queries that are solved together.
+inline constexpr Index dual_part_step = 48;
+
 struct DualProblem {
   MatrixView<const double> templates;  ///< t (n, d), finite
   MatrixView<const double> evidence;   ///< z (Q, d), finite
@@ -36,13 +39,11 @@ struct DualProblem {
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 
   /// How many queries there are in all, if these are a part of them; 0: these are all. The results
-  /// have the bits of a run with all queries if these are at least 4 dual_part_step, and the part
-  /// begins at a multiple of dual_part_step and ends at one or with them.
+  /// have the bits of a run with all of them if there are at least 4 dual_part_step in all, and the
+  /// part begins at a multiple of dual_part_step and ends at one, or with the last query.
   Index all_queries = 0;
   Index first_query = 0;  ///< the number of the first of these, for messages
 };
-
-inline constexpr Index dual_part_step = 48;
 
 /// Where results go, each of Q rows. A result whose view has no rows is not returned.
 struct DualResults {

@@ -1,6 +1,7 @@
 #include "gradient/folded_rows.hpp"
 
 #include <cmath>
+
 namespace attn {
 namespace {
 

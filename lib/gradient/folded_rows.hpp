@@ -11,8 +11,9 @@ namespace attn {
 ///   dS_ij = P_ij (G_ij + row_i) = E_ij (ρ_i G_ij + ρ_i row_i),   dV = Pᵀ dO = Eᵀ (ρ dO).
 ///
 /// Whether this is done: not if the scheme is not softmax, or dO, of which the largest magnitude is
-/// given as that of the values, is so large or small that ρ dO would leave the range of T. Nor for
-/// small problems (is_small), whose δ comes from the very products that it is subtracted from.
+/// given as that of the values, is so large or small that ρ dO would leave the range of T. Callers
+/// leave out small problems (is_small), whose δ comes from the very products that it is subtracted
+/// from.
 bool folds_rows(const SchemeOptions& options, bool near_zero, double largest_grad_out,
                 double largest_value);
 

@@ -154,6 +154,23 @@ class Memory(RankTest):
         for place, (data, memory, arguments) in enumerate(sample(cases, 3)):
             self.check(place, data, memory, "attn-compute", *arguments)
 
+    def test_small_head_with_gradients(self):
+        """Every rank computes it whole, beside one that is divided."""
+        data = self.gradient_data(6000, 1500, query_length=np.array([6, 6000]))
+        self.check(0, data, "12M", "attn-compute", "--scheme=dnas", "--emit=out,grad_q,grad_v")
+
+    def test_errors_ask_for_enough(self):
+        """A head in parts may need more than a whole one, and one scheme more than another."""
+        shapes = {"q": (368, 40), "k": (11840, 40), "v": (11840, 64)}
+        self.write("in.h5", **{name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()})
+        for command in (["attn-compute", "--scheme=hnas", "--hybrid=0.4"], ["explain-away-stats", "--scheme=unas,dnas"]):
+            with self.subTest(command=command):
+                command = [*command, "in.h5", "-o", "out.h5", "--force", "--threads=1"]
+                alone = self.run_tool(*command, "--memory=1M", status=6).err.split()[-1]
+                hint = self.on_ranks(3, *command, "--memory=1M", status=6).err.split()[-1]
+                self.assertLessEqual(int(hint.rstrip("M")), int(alone.rstrip("M")))
+                self.on_ranks(3, *command, f"--memory={hint}")
+
     def test_query_that_no_key_prefers(self):
         one = {name: self.random.normal(size=(3000, 48)).astype("f4") for name in "qkv"}
         one["k"] = abs(one["k"])

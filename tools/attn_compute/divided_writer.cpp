@@ -8,8 +8,8 @@ namespace {
 
 template <class T>
 void write_zeros(RowRange own, Index rows, Index width, const ShowRows<T>& write) {
-  const Index row_bytes = std::max<Index>(1, width * static_cast<Index>(sizeof(T)));
-  const Index at_once = std::max<Index>(1, std::min(divided_piece_bytes / row_bytes, rows));
+  const Index at_once =
+      std::min(rows_of_piece(width * static_cast<Index>(sizeof(T))), std::max<Index>(1, rows));
   const std::vector<T> zeros(static_cast<std::size_t>(at_once * width), T{0});
   for (const RowRange& padding : {RowRange{0, own.first}, RowRange{own.last, rows}}) {
     for (Index first = padding.first; first < padding.last; first += at_once) {

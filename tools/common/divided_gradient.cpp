@@ -102,6 +102,7 @@ template <class T>
 void DividedGradient<T>::read_values() {
   const RowRange keys = gradients_->keys();
   const Index queries = std::min(this->plan_.gradient_block, this->whole_.queries());
+  // Any queries: values come with a head.
   this->with_part({0, queries, keys.first, keys.last - keys.first}, [&](const Head<T>& part) {
     near_zero_ = part.scores(this->wants_.scheme).near_zero();
     const auto used = std::span(this->found_.attention.allowed.queries_of_key)
@@ -122,6 +123,7 @@ void DividedGradient<T>::find_delta(const RankSlots& rows, const Buffer<T>& out)
   const Index width = this->input_.v_head_dim;
   Buffer<T> grad_out(count * width);
   const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
+  // Any keys: grad_out comes with a head.
   this->with_part({own.first, count, 0, keys}, [&](const Head<T>& part) {
     std::copy_n(part.grad_out().data, grad_out.size(), grad_out.data());
   });
@@ -224,6 +226,7 @@ void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& sh
       if (by_key_) {
         by_key_->go_on(part.q());
       } else {
+        // Its view of the keys stays valid, as the reader keeps the block that all parts share.
         by_key_ = sink(part, nullptr, grad_k_.data());
       }
       sinks.push_back(by_key_.get());

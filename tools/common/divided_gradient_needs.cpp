@@ -20,7 +20,7 @@ DividedGradientNeeds::DividedGradientNeeds(const AttentionInput& input, const Di
   });
 }
 
-std::int64_t DividedGradientNeeds::line_bytes() const {
+std::int64_t DividedGradientNeeds::query_bytes() const {
   if (!wants_.gradients()) return 0;
   return (input_.depth + input_.v_head_dim + (1 + keys_.slots) * input_.depth) * element();
 }
@@ -38,7 +38,7 @@ std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
 
 // Outputs, their gradients, both once more, and blocks of keys from which they are made again.
 std::int64_t DividedGradientNeeds::delta_bytes(Index block, int threads) const {
-  const std::int64_t line = tools::line_bytes(input_, element_size_);
+  const std::int64_t line = line_bytes(input_, element_size_);
   const std::int64_t width = input_.v_head_dim * element();
   const std::int64_t tile = row_tile_partition(rows_, block).panel * pass_tile_length;
   return rows_ * (line + 3 * width) + 2 * block * (line + width) + energy_bytes(rows_, block) +
@@ -51,7 +51,7 @@ std::int64_t DividedGradientNeeds::own_bytes(Index block, int threads) const {
   const std::int64_t work = (element_size_ == sizeof(double) ? GradientBlocks<double>::bytes
                                                              : GradientBlocks<float>::bytes)(
       block, keys_.lines, input_.v_head_dim, threads);
-  return 2 * (keys_.lines + block) * tools::line_bytes(input_, element_size_) +
+  return 2 * (keys_.lines + block) * line_bytes(input_, element_size_) +
          block * input_.depth * element() + work + energy_bytes(block, keys_.lines) +
          sink_bytes(block) + divided_piece_bytes;
 }

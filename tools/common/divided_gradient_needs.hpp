@@ -16,7 +16,7 @@ class DividedGradientNeeds {
                        std::size_t element_size, Index ranks, Index rows);
 
   /// Of a query of a block.
-  std::int64_t line_bytes() const;
+  std::int64_t query_bytes() const;
 
   /// What is read or kept besides while blocks of so many lines make the output.
   std::int64_t forward_bytes(Index block) const;

@@ -1,5 +1,7 @@
 #include "common/divided_head.hpp"
 
+#include <chrono>
+
 #include "common/divided_columns.hpp"
 #include "common/divided_rows.hpp"
 #include "common/divided_small.hpp"
@@ -17,7 +19,11 @@ std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRo
   const OwnPart& part = input_.part(problem);
   const bool empty = part.queries() == 0 || part.keys() == 0;
   if (wants_.gradients() && !empty && is_small(part.queries(), part.keys())) {
-    return compute_small(input_, wants_, *reader_.read(problem), show);
+    const auto head = reader_.read(problem);
+    const auto start = std::chrono::steady_clock::now();
+    DividedHead found = compute_small(input_, wants_, *head, show);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return found;
   }
   const auto find = [&](auto run) {
     std::optional<DividedHead> found = run.run(show);

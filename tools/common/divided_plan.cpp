@@ -152,9 +152,9 @@ std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, I
   return ends;
 }
 
-std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
-                                        std::size_t element_size, const HeadNeeds& needs,
-                                        const cli::Arguments& arguments) {
+std::optional<DividedPlan> find_division(const AttentionInput& input, const DividedWants& wants,
+                                         std::size_t element_size, const HeadNeeds& needs,
+                                         const cli::Arguments& arguments) {
   const Index ranks = arguments.ranks;
   const std::int64_t memory = arguments.memory;
   if (ranks < 2 || !is_divided(input, wants)) return {};
@@ -192,7 +192,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
     return std::clamp(block, block_step, std::max(block_step, whole));
   };
   plan.block = at_most(plan.block, length);
-  plan.gradient_block = at_most(lines_of(gradients.line_bytes()), input.queries);
+  plan.gradient_block = at_most(lines_of(gradients.query_bytes()), input.queries);
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
 
   const auto bytes = [&] {
@@ -219,11 +219,22 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
   // Two blocks may be more than a head that is hardly longer than one.
-  if (plan.bytes > memory && plan.whole_bytes <= memory) return {};
+  if (plan.bytes > memory && plan.whole_bytes <= plan.bytes) return {};
+  return plan;
+}
+
+void require_room(const AttentionInput& input, Index ranks, const DividedPlan& plan) {
   require_memory(
       fmt::format("one head of {} and {} on {}", cli::counted(input.queries, "query", "queries"),
                   cli::counted(input.keys, "key"), cli::counted(ranks, "rank")),
-      plan.bytes, memory);
+      plan.bytes, plan.memory);
+}
+
+std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
+                                        std::size_t element_size, const HeadNeeds& needs,
+                                        const cli::Arguments& arguments) {
+  const auto plan = find_division(input, wants, element_size, needs, arguments);
+  if (plan) require_room(input, arguments.ranks, *plan);
   return plan;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -51,7 +52,7 @@ std::vector<DividedStep> divided_steps(const DividedWants& wants);
 /// How ranks divide the heads of an input.
 struct DividedPlan {
   Index block = 0;           ///< keys or queries at a time
-  Index gradient_block = 0;  ///< queries at a time, for gradients
+  Index gradient_block = 0;  ///< the same for gradients; where they read keys, as many of them
   int threads = 1;
   std::int64_t dense_limit = 0;  ///< see HeadReader
   std::int64_t bytes = 0;        ///< the expected use of memory by one rank
@@ -68,15 +69,27 @@ struct DividedPlan {
 ///   gate;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
-///   fit one block of up to 16 MiB; and if it fits with one thread, a part does as well.
-/// `needs` are those of a whole head. Throws Error(memory) that states the bytes needed if `memory`
-/// is too small for a part, and the errors of require_readable.
+///   fit one block of up to 16 MiB; and a part fits, or takes less than a whole head.
+/// `needs` are those of a whole head. Throws the errors of require_readable.
+std::optional<DividedPlan> find_division(const AttentionInput& input, const DividedWants& wants,
+                                         std::size_t element_size, const HeadNeeds& needs,
+                                         const cli::Arguments& arguments);
+
+/// Throws Error(memory) that states the bytes needed if a part does not fit.
+void require_room(const AttentionInput& input, Index ranks, const DividedPlan& plan);
+
+/// Both.
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
                                         const cli::Arguments& arguments);
 
 /// The most bytes of one message when the output is gathered.
 inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;
+
+/// The rows of `row_bytes` bytes of such a message, at least one.
+inline Index rows_of_piece(std::int64_t row_bytes) {
+  return std::max<Index>(1, divided_piece_bytes / std::max<std::int64_t>(1, row_bytes));
+}
 
 /// The partition of a head, of which each rank has neighbouring slots.
 Partition divided_partition(const DividedWants& wants, DividedStep step, Index queries, Index keys,

@@ -85,8 +85,8 @@ class DividedRun {
     naming([&] { return input_.place(problem_); }, [&] { body(*part); });
   }
 
-  /// Reads all parts once, so that errors of the input come before the work, and finds what must be
-  /// known of the whole. The parts of all ranks together have each pair once.
+  /// Reads all parts once, but grad_out, so that errors of the input come before the work, and
+  /// finds what must be known of the whole. The parts of all ranks together have each pair once.
   void look(const std::vector<TileRange>& parts) {
     AllowedCounts own;
     own.keys_of_query.assign(static_cast<std::size_t>(whole_.queries()), 0);
@@ -164,8 +164,7 @@ class DividedRun {
   /// Shows, in rank 0, rows of `width` numbers of which each rank has its lines: rank 0 takes those
   /// of the others in their order.
   void gather_rows(const RankSlots& slots, T* own_rows, Index width, const ShowRows<T>& show) {
-    const Index row_bytes = std::max<Index>(1, width * static_cast<Index>(sizeof(T)));
-    const Index at_once = std::max<Index>(1, divided_piece_bytes / row_bytes);
+    const Index at_once = rows_of_piece(width * static_cast<Index>(sizeof(T)));
     Buffer<T> of_other;
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const RowRange lines = slots.lines(rank);

@@ -50,10 +50,13 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
            forward.scores = &head.scores(wants.scheme);
            forward.options.scheme = wants.scheme;
            forward.options.sink = input.sink_of(head.problem);
-           found.attention =
-               attend<T>(*forward.scores, forward.options, {&output, &sums, &entropy}, 1);
-           found.col_sum = sums.values();
-           found.row_entropy = entropy.values();
+           // Others would make another pass, with other bits.
+           ObserverList<T> observers = {&output};
+           if (wants.col_sum) observers.push_back(&sums);
+           if (wants.row_entropy) observers.push_back(&entropy);
+           found.attention = attend<T>(*forward.scores, forward.options, observers, 1);
+           if (wants.col_sum) found.col_sum = sums.values();
+           if (wants.row_entropy) found.row_entropy = entropy.values();
            forward.attention = &found.attention;
            forward.out = out.view();
            forward.grad_out = head.grad_out();

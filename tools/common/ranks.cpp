@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -31,7 +32,11 @@ std::string of_rank(int rank, std::string lines) {
   return lines.insert(at + mark.size(), fmt::format("rank {}: ", rank));
 }
 
+// One thread ends all: the helper that hears of another rank's failure, or the one that fails
+// itself.
 [[noreturn]] void end_all(mpi::ProcessRanks& ranks, int status, const std::string& lines) {
+  static std::atomic_flag ending = ATOMIC_FLAG_INIT;
+  while (ending.test_and_set()) pause();
   remove_temporaries();
   write_raw({lines.c_str()});
   ranks.abort(status);
@@ -39,6 +44,8 @@ std::string of_rank(int rank, std::string lines) {
 }
 
 void report_rank(mpi::ProcessRanks& own, int rank, int status, const char* lines) {
+  // An error of all ranks is told once, by this one, which may be about to.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   end_all(own, status, of_rank(rank, lines));
 }
 

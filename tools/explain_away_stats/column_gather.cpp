@@ -413,10 +413,15 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                              .kept_bytes = needs.kept_bytes + needs.result_bytes};
     const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
     const std::optional<DividedPlan> plan =
-        plan_divided(task.input, wants, element, needs, arguments);
+        find_division(task.input, wants, element, needs, arguments);
     if (!plan) return {};
     all.push_back({wants, *plan});
   }
+  const auto most = std::max_element(all.begin(), all.end(),
+                                     [](const DividedScheme& one, const DividedScheme& other) {
+                                       return one.plan.bytes < other.plan.bytes;
+                                     });
+  require_room(task.input, arguments.ranks, most->plan);
   return all;
 }
 

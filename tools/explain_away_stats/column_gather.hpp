@@ -21,7 +21,8 @@ struct DividedScheme {
   DividedPlan plan;
 };
 
-/// All schemes, if ranks divide the memory under each of them; else none. Errors as plan_divided.
+/// All schemes, if ranks divide the memory under each of them; else none. Throws Error(memory) that
+/// states the bytes needed if some part does not fit, and the errors of find_division.
 std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments, const ColumnTask& task);
 
 /// Receives the result of one head under one scheme, at the first point of a sweep; called for the

@@ -83,8 +83,9 @@ cli::Declaration declare() {
   declare_score_options(d, true);
   declare_sections(d, "heads");
   declare_ranks(
-      d, {.memory = "Under unas, fenchel, dnas or hnas alone they can also divide the memory of a "
-                    "head that --memory, which is that of each, has no room for"});
+      d,
+      {.memory = "If all schemes are among unas, fenchel, dnas and hnas, they can also divide the "
+                 "memory of a head that --memory, which is that of each, has no room for"});
   declare_restart(d);
   d.several_inputs();
   d.bf16();

@@ -281,11 +281,12 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   return result;
 }
 
-// Padding has results of 0. It is written with the first of its head's queries.
+// Padding has results of 0. It is written with the queries next to it.
 void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOutputs& outputs) {
   const AttentionInput& input = task.input;
   const TileRange& own = input.part(problem).range;
-  const auto [first, last] = result.queries;
+  const Index first = result.queries.first;
+  const Index last = result.queries.last;
   const RowRange lines = {first == 0 ? 0 : own.row0 + first,
                           last == own.rows ? input.queries : own.row0 + last};
   const auto write = [&]<class Values>(const char* name, Values& values, const Shape& each) {

@@ -246,7 +246,7 @@ Shape DualTask::own_shape(const DualResultKind& kind) const {
 
 MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
   constexpr std::size_t element = sizeof(double);
-  // As fast as a whole head.
+  // Parts of so many queries take about as long as all at once, and have the same bits.
   constexpr Index least = 4 * dual_part_step;
   Index part = input.queries;
   const auto fits = [&] {
