@@ -2,7 +2,6 @@
 
 #include "gradient/adjoints.hpp"
 #include "gradient/folded_rows.hpp"
-#include "kernel/packed.hpp"
 #include "pass/own_panels.hpp"
 
 namespace attn {
@@ -11,8 +10,7 @@ template <class T>
 GradientBlocks<T>::GradientBlocks(const Options& options) : options_(options) {
   const Partition& partition = options_.partition;
   own_ = {partition.first_line(options_.first_slot), partition.first_line(options_.last_slot)};
-  const Index before = slots() == 0 ? 0 : own_.first % kernel::packed_width<T>();
-  keys_ = {own_.first - before, own_.last};
+  keys_ = with_start_of_packed<T>(own_);
   column_sums_.assign(static_cast<std::size_t>(keys_.last - keys_.first), 0.0);
 }
 

@@ -1,9 +1,18 @@
 #pragma once
 
+#include "kernel/packed.hpp"
 #include "kernel/parallel.hpp"
 #include "pass/partition.hpp"
 
 namespace attn {
+
+/// Own keys, and a few before them, so that packed products begin where those of all keys do; of
+/// none, none.
+template <class T>
+RowRange with_start_of_packed(RowRange own) {
+  const Index before = own.first == own.last ? 0 : own.first % kernel::packed_width<T>();
+  return {own.first - before, own.last};
+}
 
 /// Calls body(slot, panel, scratch) for the panels of slots [first, last), on up to `threads`
 /// threads: those of a slot in order and by one thread at a time, with that thread's scratch

@@ -41,7 +41,7 @@ template <class T>
 QueryBlocks<T>::QueryBlocks(const Options& options) : options_(options) {
   const Partition& partition = options_.partition;
   own_ = {partition.first_line(options_.first_slot), partition.first_line(options_.last_slot)};
-  keys_ = {own_.first - own_.first % kernel::packed_width<T>(), own_.last};
+  keys_ = with_start_of_packed<T>(own_);
   const auto count = static_cast<std::size_t>(own_.last - own_.first);
   shift_.assign(count, minus_infinity);
   sum_.assign(count, 0.0);
