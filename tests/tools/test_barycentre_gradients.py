@@ -9,6 +9,16 @@ from attn import ToolTest
 from test_solution_gradients import EXACTLY, STEP, distances, ot, torch
 
 
+def changes_of(name, values):
+    """Directions in which a dataset may change."""
+    changes = np.eye(values.size).reshape(-1, *values.shape)
+    if name != "a":
+        return changes
+    # Within each histogram, whose sum must stay, and all of them alike.
+    within = [changes[at + 1] - changes[at] for at in range(values.size - 1) if (at + 1) % values.shape[1]]
+    return np.array([*within, values])
+
+
 class BarycentreGradientTest(ToolTest):
 
     def solve(self, *arguments, status=0):
@@ -32,11 +42,7 @@ class BarycentreGradientTest(ToolTest):
         self.assertLessEqual(result["gradient_residual"], 1e-10)
         for name in names:
             values = data[name]
-            changes = np.eye(values.size).reshape(-1, *values.shape)
-            if name == "a":
-                # Within each histogram, whose sum must stay, and all of them alike.
-                within = [changes[at + 1] - changes[at] for at in range(values.size - 1) if (at + 1) % values.shape[1]]
-                changes = np.array([*within, values])
+            changes = changes_of(name, values)
             moves = np.array([-2, -1, 1, 2])[:, None].reshape(4, *[1] * changes.ndim) * STEP * changes
             stacked = {other: np.broadcast_to(old, (4, len(changes), *np.shape(old))) for other, old in data.items()}
             stacked[name] = values + moves
@@ -152,10 +158,7 @@ class OfAllResults(BarycentreGradientTest):
         self.assertLessEqual(result["gradient_residual"], 1e-10)
         for name in names:
             values = data[name]
-            changes = np.eye(values.size).reshape(-1, *values.shape)
-            if name == "a":
-                within = [changes[at + 1] - changes[at] for at in range(values.size - 1) if (at + 1) % values.shape[1]]
-                changes = np.array([*within, values])
+            changes = changes_of(name, values)
             if name == "histogram_weights":
                 changes = changes[weights > 0]
             moves = np.array([-2, -1, 1, 2])[:, None].reshape(4, *[1] * changes.ndim) * STEP * changes

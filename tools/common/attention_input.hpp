@@ -141,7 +141,8 @@ struct AttentionInput {
   std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit) const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
-  /// bytes are held in memory, larger ones are read by tiles. `part`: with so many of its queries.
+  /// bytes are held in memory, larger ones are read by tiles. `part`: the number of its queries
+  /// that are in memory; absent: all.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
                           std::optional<Index> part = std::nullopt) const;
 

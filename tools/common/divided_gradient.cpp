@@ -102,7 +102,7 @@ template <class T>
 void DividedGradient<T>::read_values() {
   const RowRange keys = gradients_->keys();
   const Index queries = std::min(this->plan_.gradient_block, this->whole_.queries());
-  // Any queries: values come with a head.
+  // Only values are wanted, but they are read with a head, which has some queries.
   this->with_part({0, queries, keys.first, keys.last - keys.first}, [&](const Head<T>& part) {
     near_zero_ = part.scores(this->wants_.scheme).near_zero();
     const auto used = std::span(this->found_.attention.allowed.queries_of_key)
@@ -123,7 +123,7 @@ void DividedGradient<T>::find_delta(const RankSlots& rows, const Buffer<T>& out)
   const Index width = this->input_.v_head_dim;
   Buffer<T> grad_out(count * width);
   const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
-  // Any keys: grad_out comes with a head.
+  // Only grad_out is wanted, but it is read with a head, which has some keys.
   this->with_part({own.first, count, 0, keys}, [&](const Head<T>& part) {
     std::copy_n(part.grad_out().data, grad_out.size(), grad_out.data());
   });

@@ -15,13 +15,14 @@ class DividedGradientNeeds {
   DividedGradientNeeds(const AttentionInput& input, const DividedWants& wants,
                        std::size_t element_size, Index ranks, Index rows);
 
-  /// Of a query of a block.
+  /// Bytes of a query in a block.
   std::int64_t query_bytes() const;
 
-  /// What is read or kept besides while blocks of so many lines make the output.
+  /// Bytes that the output takes more because gradients follow, if it is made by blocks of `block`
+  /// lines: gradients of the output that are read with them, and own rows that are kept.
   std::int64_t forward_bytes(Index block) const;
 
-  /// With blocks of so many queries.
+  /// Bytes of the gradients themselves, with blocks of `block` queries.
   std::int64_t bytes(Index block, int threads) const;
 
  private:

@@ -44,7 +44,7 @@ std::string of_rank(int rank, std::string lines) {
 }
 
 void report_rank(mpi::ProcessRanks& own, int rank, int status, const char* lines) {
-  // An error of all ranks is told once, by this one, which may be about to.
+  // If all ranks have this error, rank 0 prints it itself within this time.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   end_all(own, status, of_rank(rank, lines));
 }

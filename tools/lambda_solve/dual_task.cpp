@@ -246,7 +246,7 @@ Shape DualTask::own_shape(const DualResultKind& kind) const {
 
 MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
   constexpr std::size_t element = sizeof(double);
-  // Parts of so many queries take about as long as all at once, and have the same bits.
+  // The fewest queries at a time: with fewer in all, bits depend on their number.
   constexpr Index least = 4 * dual_part_step;
   Index part = input.queries;
   const auto fits = [&] {
