@@ -28,14 +28,17 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Short waits only yield, so that a message between idle cores takes microseconds; longer ones
-// sleep for a part of the time that has passed, at most a millisecond.
+// Seconds to sleep while nothing has come for some time. Short waits only yield, so that a message
+// between idle cores takes microseconds; longer ones sleep for a part of the time that has passed,
+// at most a millisecond.
+double sleep_after(double waited) { return waited < 1e-4 ? 0 : std::min(1e-3, waited / 16); }
+
 void pause_after(double waited) {
-  if (waited < 1e-4) {
+  const double sleep = sleep_after(waited);
+  if (sleep == 0) {
     sched_yield();
     return;
   }
-  const double sleep = std::min(1e-3, waited / 16);
   const timespec length{0, static_cast<long>(sleep * 1e9)};
   nanosleep(&length, nullptr);
 }
@@ -101,6 +104,7 @@ class MpiRanks final : public ProcessRanks {
   // The bytes are copied, so that the sender goes on at once.
   void send(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (outgoing_.empty()) last_sent_ = Clock::now();
     for_pieces(bytes.size(), [&](std::size_t at, int size) {
       const auto piece = bytes.subspan(at, static_cast<std::size_t>(size));
       Message& message = outgoing_.emplace_back();
@@ -242,6 +246,7 @@ class MpiRanks final : public ProcessRanks {
       MPI_Test(&outgoing_.front().request, &done, MPI_STATUS_IGNORE);
       if (done == 0) return;
       outgoing_.pop_front();
+      last_sent_ = Clock::now();
     }
   }
 
@@ -270,7 +275,14 @@ class MpiRanks final : public ProcessRanks {
     while (!ending_) {
       if (own_ == 0) look_for_notice(lock);
       drop_sent();
-      sending_.wait_for(lock, std::chrono::milliseconds(outgoing_.empty() ? 20 : 1));
+      const double sleep = outgoing_.empty() ? 0.02 : sleep_after(seconds_since(last_sent_));
+      if (sleep > 0) {
+        sending_.wait_for(lock, std::chrono::duration<double>(sleep));
+      } else {
+        lock.unlock();
+        sched_yield();
+        lock.lock();
+      }
     }
   }
 
@@ -299,6 +311,7 @@ class MpiRanks final : public ProcessRanks {
 
   std::mutex mutex_;  // held during calls of MPI, and where the members below change
   std::deque<Message> outgoing_;
+  Clock::time_point last_sent_;  // when one of them was complete, or began while there was none
   std::condition_variable sending_;
   bool ending_ = false;
   std::string notice_;

@@ -19,8 +19,10 @@ struct Settings {
   /// MPI starts, and ends, within so long.
   double start_timeout_s = 3600;
 
-  /// Longer messages are sent in pieces, since MPI counts bytes by an int.
-  std::size_t piece_bytes = std::size_t{1} << 30;
+  /// Longer messages are sent in pieces, of less than 2 GiB. As these arrive a rank sees that a
+  /// message is on its way, and asks for more without a pause: where processes cannot read each
+  /// other's memory, MPI moves only some 100 kB whenever it is called.
+  std::size_t piece_bytes = std::size_t{256} << 10;
 
   /// Called, on the thread that waits, when rank `rank` has sent or taken nothing for timeout_s.
   /// Must end the process. `own` are the ranks of this process.
