@@ -68,9 +68,9 @@ class GaussianGradient final : public GradientSink<T> {
     kernel::add_columns(gradient, col_.data() + range.col0);
   }
 
-  void merge(Index lane) override {
-    sums_.merge(lane);
-    lanes_.merge(lane, row_.data());
+  void merge(Index lane, kernel::SumPart part) override {
+    sums_.merge(lane, part);
+    lanes_.merge(lane, row_.data(), part);
   }
   bool can_share() const override { return true; }
   void visit_totals(const kernel::RankShare::Visit& visit) override {

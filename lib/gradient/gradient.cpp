@@ -1,6 +1,7 @@
 #include "gradient/gradient.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "gradient/folded_rows.hpp"
 #include "gradient/gradient_panels.hpp"
@@ -35,6 +36,7 @@ double run_panels(const Forward<T>& forward, const GradientTargets<T>& targets,
   const auto add_slots = [&] {
     kernel::add_in_order(
         share.own_count(), threads,
+        share.divided() ? 1 : kernel::parts_of_sums(partition.rows, threads),
         [&](Index n, Index lane) {
           const Index slot = share.own_slot(n);
           for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
@@ -42,10 +44,11 @@ double run_panels(const Forward<T>& forward, const GradientTargets<T>& targets,
             panels.run(partition.lines(p), lane, workspaces[static_cast<std::size_t>(lane)]);
           }
         },
-        [&](Index n, Index lane) {
-          share.add_in_turn(share.own_slot(n), totals, [&] {
-            for (GradientSink<T>* sink : sinks) sink->merge(lane);
-          });
+        [&](Index n, Index lane, kernel::SumPart part) {
+          const auto merge = [&] {
+            for (GradientSink<T>* sink : sinks) sink->merge(lane, part);
+          };
+          share.add_in_turn(share.own_slot(n), totals, std::ref(merge));
         });
   };
   share.run(add_slots, [&] {

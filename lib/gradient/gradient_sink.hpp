@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernel/in_order.hpp"
 #include "pass/slot_share.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -27,9 +28,9 @@ class GradientSink : public FromPool {
 
   virtual void add(const TileRange& range, MatrixView<const T> gradient, Index lane) = 0;
 
-  /// Adds a lane's sums to the totals and empties the lane. Called in the order of the slots, on
-  /// one thread at a time.
-  virtual void merge(Index lane) = 0;
+  /// Adds part of a lane's sums to the totals; the last part empties the lane. Called for the parts
+  /// of a lane in their order; each part in the order of the slots, on one thread at a time.
+  virtual void merge(Index lane, kernel::SumPart part) = 0;
 
   /// True: the slots may be divided among ranks, by the two functions below.
   virtual bool can_share() const { return false; }
@@ -69,12 +70,13 @@ class LaneSums {
     return own.values.data();
   }
 
-  /// total += the sum of a lane; resets it to zeros.
-  void merge(Index lane, T* total) {
+  /// total += part of the sum of a lane; the last part resets it to zeros.
+  void merge(Index lane, T* total, kernel::SumPart part) {
     Lane& own = lanes_[static_cast<std::size_t>(lane)];
     if (!own.used) return;
-    for (Index at = 0; at < size_; ++at) total[at] += own.values[at];
-    own.used = false;
+    const Index last = part.last(size_);
+    for (Index at = part.first(size_); at < last; ++at) total[at] += own.values[at];
+    if (part.is_last()) own.used = false;
   }
 
  private:

@@ -54,9 +54,9 @@ class MlpGradient final : public GradientSink<T> {
                               w2_lanes_.lane(lane));
   }
 
-  void merge(Index lane) override {
-    lanes_.merge(lane, by_query_storage_.data());
-    w2_lanes_.merge(lane, w2_sum_.data());
+  void merge(Index lane, kernel::SumPart part) override {
+    lanes_.merge(lane, by_query_storage_.data(), part);
+    w2_lanes_.merge(lane, w2_sum_.data(), part);
   }
   bool can_share() const override { return true; }
   void visit_totals(const kernel::RankShare::Visit& visit) override {

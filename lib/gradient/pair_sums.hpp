@@ -42,7 +42,7 @@ class PairSums {
     }
   }
 
-  void merge(Index lane) { lanes_.merge(lane, by_query_.data); }
+  void merge(Index lane, kernel::SumPart part) { lanes_.merge(lane, by_query_.data, part); }
 
   void visit_totals(const kernel::RankShare::Visit& visit) const {
     if (by_query_.data == nullptr) return;
@@ -74,7 +74,7 @@ class PairSink : public GradientSink<T> {
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) final {
     sums().add(range, gradient, lane);
   }
-  void merge(Index lane) final { sums().merge(lane); }
+  void merge(Index lane, kernel::SumPart part) final { sums().merge(lane, part); }
   bool can_share() const final { return true; }
   void visit_totals(const kernel::RankShare::Visit& visit) final { sums().visit_totals(visit); }
   void share(const SlotShare& share) final { sums().share(share); }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "kernel/parallel.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::kernel {
 
@@ -13,6 +16,12 @@ class Turns {
  public:
   /// Waits until all items before `item` have passed. False: another thread has failed.
   bool wait(Index item) {
+    // The item before is often about to pass: to sleep and to be woken would take longer.
+    for (int n = 0; n < yields_before_sleep; ++n) {
+      if (failed_) return false;
+      if (next_ == item) return true;
+      std::this_thread::yield();
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return next_ == item || failed_; });
     return !failed_;
@@ -29,32 +38,62 @@ class Turns {
   }
 
  private:
+  static constexpr int yields_before_sleep = 100;
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  Index next_ = 0;
-  bool failed_ = false;
+  std::atomic<Index> next_ = 0;
+  std::atomic<bool> failed_ = false;
 };
 
+/// One of `count` parts of what is added.
+struct SumPart {
+  Index index = 0;
+  Index count = 1;
+
+  bool is_first() const { return index == 0; }
+  bool is_last() const { return index == count - 1; }
+
+  /// This part's are lines [first, last) of `lines`.
+  Index first(Index lines) const { return lines * index / count; }
+  Index last(Index lines) const { return lines * (index + 1) / count; }
+};
+
+/// The parts for sums of so many lines: several threads then add items at once, each to another
+/// part. With one thread, one part.
+inline Index parts_of_sums(Index lines, int threads) {
+  constexpr Index least_lines = 128;  // beyond what a thread takes to hand over
+  return threads == 1 ? 1 : std::clamp<Index>(lines / least_lines, 1, 32);
+}
+
 /// Calls make(item, lane) for the items [0, count), several at a time, each in a lane of its own,
-/// and then add(item, lane), one at a time in the order of the items: sums of what is made have the
-/// same bits for any number of threads, with memory for one item per lane. There are
+/// and then add(item, lane, SumPart) for each of `parts` in their order. Each part is added one
+/// item at a time, in the order of the items, so that sums of what is made have the same bits for
+/// any number of threads and parts, with memory for one item per lane. There are
 /// min(threads, count) lanes. Errors are those of parallel_for.
 template <class Make, class Add>
-void add_in_order(Index count, int threads, const Make& make, const Add& add) {
+void add_in_order(Index count, int threads, Index parts, const Make& make, const Add& add) {
   std::atomic<Index> next = 0;
-  Turns turns;
+  PooledVector<Turns> turns(static_cast<std::size_t>(parts));
   const Index lanes = std::min<Index>(threads, count);
+  const auto add_item = [&](Index item, Index lane) {
+    for (Index part = 0; part < parts; ++part) {
+      Turns& turn = turns[static_cast<std::size_t>(part)];
+      if (!turn.wait(item)) return false;
+      add(item, lane, SumPart{part, parts});
+      turn.pass();
+    }
+    return true;
+  };
   parallel_for(lanes, threads, [&](Index lane, int) {
     try {
       for (Index item = next++; item < count; item = next++) {
         stop_if_asked();
         make(item, lane);
-        if (!turns.wait(item)) return;
-        add(item, lane);
-        turns.pass();
+        if (!add_item(item, lane)) return;
       }
     } catch (...) {
-      turns.fail();
+      for (Turns& turn : turns) turn.fail();
       throw;
     }
   });

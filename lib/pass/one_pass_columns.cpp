@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "kernel/in_order.hpp"
 #include "kernel/tile.hpp"
@@ -35,6 +36,7 @@ struct Part {
   double begin = 0;       // the level of sums of nothing
   ScaledSums total = {};
   PooledVector<ScaledSums> lanes = {};
+  PooledVector<AddedBy> by = {};  // by lane, while it is added
 };
 
 template <class T>
@@ -59,8 +61,10 @@ class ColumnsRun {
     PooledVector<ColumnScratch<T>> workspaces(static_cast<std::size_t>(lanes));
     const auto totals = [&](const kernel::RankShare::Visit& visit) { visit_totals(visit); };
     const auto add_slots = [&] {
+      // The totals of ranks and records are handed on as a whole.
       kernel::add_in_order(
           share.own_count(), threads,
+          share.divided() ? 1 : kernel::parts_of_sums(partition_.rows, threads),
           [&](Index n, Index lane) {
             const Index slot = share.own_slot(n);
             clear(lane);
@@ -70,8 +74,9 @@ class ColumnsRun {
               run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
             }
           },
-          [&](Index n, Index lane) {
-            share.add_in_turn(share.own_slot(n), totals, [&] { add(lane); });
+          [&](Index n, Index lane, kernel::SumPart part) {
+            const auto add_lane = [&] { add(lane, part); };
+            share.add_in_turn(share.own_slot(n), totals, std::ref(add_lane));
           });
     };
     share.run(add_slots, [&] {
@@ -118,6 +123,7 @@ class ColumnsRun {
       part.total.values.resize(rows);
       part.total.clear(part.begin);
       part.lanes.resize(static_cast<std::size_t>(lanes));
+      part.by.resize(static_cast<std::size_t>(lanes));
       for (ScaledSums& sums : part.lanes) sums.values.resize(rows);
     }
   }
@@ -135,17 +141,24 @@ class ColumnsRun {
     return parts_[part].lanes[static_cast<std::size_t>(lane)];
   }
 
-  void add(Index lane) {
-    for (std::size_t part = 0; part < parts_.size(); ++part) add_part(part, lane);
+  void add(Index lane, kernel::SumPart rows) {
+    for (std::size_t part = 0; part < parts_.size(); ++part) add_part(part, lane, rows);
   }
 
-  // total += the sums of a lane.
-  void add_part(std::size_t part, Index lane) {
-    const AddedBy by = add_sums(sums_of(part, lane), parts_[part].total);
+  // total += the sums of a lane, for some of the rows.
+  void add_part(std::size_t index, Index lane, kernel::SumPart rows) {
+    Part& part = parts_[index];
+    const ScaledSums& sums = sums_of(index, lane);
+    AddedBy& by = part.by[static_cast<std::size_t>(lane)];
+    if (rows.is_first()) by = join_levels(sums, part.total);
     if (by.added == 0) return;
+    add_sums(sums, part.total, by, {rows.first(partition_.rows), rows.last(partition_.rows)});
     for (Observer<T>* observer : observers_) {
-      add_scaled<T>(observer->gathered(place_of_lane(lane, part)),
-                    observer->gathered(place_of_total(part)), by);
+      const MatrixView<T> from = observer->gathered(place_of_lane(lane, index));
+      const MatrixView<T> to = observer->gathered(place_of_total(index));
+      const Index first = rows.first(to.rows);
+      const Index count = rows.last(to.rows) - first;
+      add_scaled<T>(from.row_range(first, count), to.row_range(first, count), by);
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"
+#include "pass/row_selection.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
@@ -31,8 +32,8 @@ struct AddedBy {
   double added = 1;
 };
 
-/// total += sums.
-inline AddedBy add_sums(const ScaledSums& sums, ScaledSums& total) {
+/// Raises the level of `total` for `sums`, by which both are then to be multiplied and added.
+inline AddedBy join_levels(const ScaledSums& sums, ScaledSums& total) {
   const double level = std::max(total.level, sums.level);
   // Of sums without an allowed pair.
   if (level == minus_infinity) return {1, 0};
@@ -40,10 +41,22 @@ inline AddedBy add_sums(const ScaledSums& sums, ScaledSums& total) {
     return from == minus_infinity ? 0 : std::exp(from - level);
   };
   const AddedBy by{factor(total.level), factor(sums.level)};
-  for (std::size_t i = 0; i < sums.values.size(); ++i) {
+  total.level = level;
+  return by;
+}
+
+/// total += sums, for rows [first, last), with the levels joined.
+inline void add_sums(const ScaledSums& sums, ScaledSums& total, const AddedBy& by, RowRange rows) {
+  for (auto i = static_cast<std::size_t>(rows.first); i < static_cast<std::size_t>(rows.last);
+       ++i) {
     total.values[i] = by.kept * total.values[i] + by.added * sums.values[i];
   }
-  total.level = level;
+}
+
+/// total += sums.
+inline AddedBy add_sums(const ScaledSums& sums, ScaledSums& total) {
+  const AddedBy by = join_levels(sums, total);
+  if (by.added != 0) add_sums(sums, total, by, {0, static_cast<Index>(sums.values.size())});
   return by;
 }
 

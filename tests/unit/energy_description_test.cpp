@@ -98,7 +98,7 @@ TEST_CASE("every energy's gradients against differences of its energies") {
     const auto sink = energy->differentiate(arguments, gradients);
     sink->start(1);
     sink->add(all, {upstream.data(), sizes.queries, sizes.keys}, 0);
-    sink->merge(0);
+    sink->merge(0, {});
     sink->finish();
     for (std::size_t n = 0; n < inputs.size(); ++n) {
       CAPTURE(n);

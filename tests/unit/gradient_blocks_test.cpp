@@ -259,7 +259,7 @@ class BlockedGradient : BlockedHead<T> {
       }
       own.blocks->add(block(part), {by_query.get(), own.by_key.get()}, 2);
       sums = totals;
-      for (Index slot = 0; slot < slots; ++slot) by_query->merge(slot);
+      for (Index slot = 0; slot < slots; ++slot) by_query->merge(slot, {});
       totals = sums;
       if (own.blocks->own_keys().last == case_.keys) by_query->finish();
       std::copy(sums.begin(), sums.end(), grad_q.begin() + row * case_.depth);

@@ -66,10 +66,10 @@ TEST_CASE("no item begins after the request, with any number of threads") {
     CHECK(begun <= threads);
     flag = false;
     begun = 0;
-    CHECK_THROWS_AS(
-        kernel::add_in_order(
-            1000, threads, [&](Index, Index) { ++begun; }, [&](Index, Index) { flag = true; }),
-        Stopped);
+    CHECK_THROWS_AS(kernel::add_in_order(
+                        1000, threads, 3, [&](Index, Index) { ++begun; },
+                        [&](Index, Index, kernel::SumPart) { flag = true; }),
+                    Stopped);
     CHECK(begun <= 2 * threads);
   }
 }

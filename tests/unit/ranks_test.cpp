@@ -94,17 +94,49 @@ TEST_CASE("results longer than one exchange, and items without any") {
 
 TEST_CASE("sums in order, and an error in one of them") {
   for (const int threads : {1, 2, 4}) {
-    std::vector<Index> order;
-    kernel::add_in_order(
-        9, threads, [](Index, Index) {}, [&](Index item, Index) { order.push_back(item); });
-    CHECK(order == std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8});
-    CHECK_THROWS_AS(kernel::add_in_order(
-                        9, threads,
-                        [](Index item, Index) {
-                          if (item == 3) throw Error(Failure::input, "item 3");
-                        },
-                        [](Index, Index) {}),
-                    Error);
+    for (const Index parts : {1, 3}) {
+      CAPTURE(threads);
+      CAPTURE(parts);
+      std::vector<std::vector<Index>> orders(static_cast<std::size_t>(parts));
+      kernel::add_in_order(
+          9, threads, parts, [](Index, Index) {},
+          [&](Index item, Index, kernel::SumPart part) {
+            CHECK(part.count == parts);
+            orders[static_cast<std::size_t>(part.index)].push_back(item);
+          });
+      for (const std::vector<Index>& order : orders) {
+        CHECK(order == std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+      }
+      const auto fail_at_3 = [](Index item) {
+        if (item == 3) throw Error(Failure::input, "item 3");
+      };
+      CHECK_THROWS_AS(kernel::add_in_order(
+                          9, threads, parts, [&](Index item, Index) { fail_at_3(item); },
+                          [](Index, Index, kernel::SumPart) {}),
+                      Error);
+      CHECK_THROWS_AS(kernel::add_in_order(
+                          9, threads, parts, [](Index, Index) {},
+                          [&](Index item, Index, kernel::SumPart part) {
+                            if (part.is_last()) fail_at_3(item);
+                          }),
+                      Error);
+    }
+  }
+}
+
+TEST_CASE("the parts of sums have each line once, in order") {
+  for (const Index lines : {Index{0}, Index{1}, Index{127}, Index{1000}, Index{100001}}) {
+    for (const int threads : {1, 2, 64}) {
+      const Index count = kernel::parts_of_sums(lines, threads);
+      Index next = 0;
+      for (Index index = 0; index < count; ++index) {
+        const kernel::SumPart part{index, count};
+        CHECK(part.first(lines) == next);
+        CHECK(part.last(lines) >= next);
+        next = part.last(lines);
+      }
+      CHECK(next == lines);
+    }
   }
 }
 
