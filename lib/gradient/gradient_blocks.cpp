@@ -1,5 +1,7 @@
 #include "gradient/gradient_blocks.hpp"
 
+#include <utility>
+
 #include "gradient/adjoints.hpp"
 #include "gradient/folded_rows.hpp"
 #include "pass/own_panels.hpp"
@@ -16,7 +18,7 @@ GradientBlocks<T>::GradientBlocks(const Options& options) : options_(options) {
 
 template <class T>
 Partition GradientBlocks<T>::partition(Scheme scheme, bool scores, Index queries, Index keys) {
-  return gradient_partition(queries, keys, sizeof(T), scores && scheme == Scheme::dnas);
+  return gradient_partition(queries, keys, sizeof(T), scores && !is_softmax(scheme));
 }
 
 template <class T>
@@ -39,19 +41,32 @@ void GradientBlocks<T>::for_panels(int threads, const Body& body) const {
                                });
 }
 
+// Of dnas its columns are open.
+template <class T>
+WeightAdjoint<T> GradientBlocks<T>::first_adjoint(const Block& block) const {
+  const PooledVector<double> f(block.f.begin(), block.f.end());
+  const PooledVector<double> delta(block.delta.begin(), block.delta.end());
+  PooledVector<double> g(of_keys_.g.begin(), of_keys_.g.end());
+  g.resize(column_sums_.size(), 0.0);
+  if (is_softmax(options_.scheme)) return row_adjoint<T>(f, g, 1, delta);
+  const double coefficient = options_.scheme == Scheme::hnas ? options_.hybrid : 1;
+  return row_and_column_adjoint<T>(f, g, coefficient, delta);
+}
+
+// The softmax of a mixture.
+template <class T>
+WeightAdjoint<T> GradientBlocks<T>::second_adjoint(const Block& block) const {
+  const PooledVector<double> f(block.unas_f.begin(), block.unas_f.end());
+  const PooledVector<double> delta(block.unas_delta.begin(), block.unas_delta.end());
+  return row_adjoint<T>(f, PooledVector<double>(column_sums_.size(), 0.0), 1 - options_.hybrid,
+                        delta);
+}
+
 // Calls body(panels), which are of the block and keys().
 template <class T>
 template <class Body>
-void GradientBlocks<T>::with_panels(const Block& block, const GradientTargets<T>& targets,
-                                    const Body& body) const {
-  const PooledVector<double> f(block.f.begin(), block.f.end());
-  PooledVector<double> g(of_keys_.g.begin(), of_keys_.g.end());
-  g.resize(column_sums_.size(), 0.0);
-  const PooledVector<double> delta(block.delta.begin(), block.delta.end());
-  const bool columns = options_.scheme == Scheme::dnas;
-  PooledVector<WeightAdjoint<T>> adjoints = {columns ? row_and_column_adjoint<T>(f, g, 1, delta)
-                                                     : row_adjoint<T>(f, g, 1, delta)};
-  if (!targets.energies.empty() && columns) adjoints.front().col = narrow<T>(column_sums_, -1);
+void GradientBlocks<T>::with_panels(const Block& block, PooledVector<WeightAdjoint<T>> adjoints,
+                                    const GradientTargets<T>& targets, const Body& body) const {
   Forward<T> forward;
   forward.scores = block.scores;
   forward.v = of_keys_.v;
@@ -68,7 +83,7 @@ void GradientBlocks<T>::with_panels(const Block& block, const GradientTargets<T>
 
 template <class T>
 void GradientBlocks<T>::add_columns(const Block& block, int threads) {
-  with_panels(block, {}, [&](const GradientPanels<T>& panels) {
+  with_panels(block, {first_adjoint(block)}, {}, [&](const GradientPanels<T>& panels) {
     for_panels(threads, [&](Index, RowRange keys, Scratch& work) {
       panels.add_columns(keys, work, column_sums_.data() + keys.first);
     });
@@ -78,21 +93,27 @@ void GradientBlocks<T>::add_columns(const Block& block, int threads) {
 template <class T>
 void GradientBlocks<T>::add(const Block& block, const PooledVector<GradientSink<T>*>& energies,
                             int threads) {
+  PooledVector<WeightAdjoint<T>> adjoints = {first_adjoint(block)};
+  if (needs_columns()) adjoints.front().col = narrow<T>(column_sums_, -1);
+  if (options_.scheme == Scheme::hnas) adjoints.push_back(second_adjoint(block));
   GradientTargets<T> targets;
   targets.v = of_keys_.grad_v;
   targets.energies = energies;
-  with_panels(block, targets, [&](GradientPanels<T>& panels) {
+  with_panels(block, std::move(adjoints), targets, [&](GradientPanels<T>& panels) {
     for_panels(threads,
                [&](Index slot, RowRange keys, Scratch& work) { panels.run(keys, slot, work); });
   });
 }
 
 template <class T>
-std::int64_t GradientBlocks<T>::bytes(Index queries, Index keys, Index v_head_dim, int threads) {
+std::int64_t GradientBlocks<T>::bytes(Scheme scheme, Index queries, Index keys, Index v_head_dim,
+                                      int threads) {
   const GradientSizes sizes{queries, keys, v_head_dim, sizeof(T), threads};
   constexpr auto element = static_cast<std::int64_t>(sizeof(T));
+  AdjointNeeds needs;
+  if (scheme == Scheme::hnas) needs = {.several = true, .sets = 5};
   // Instead of centred copies of values, and of outputs, there is dO once more, folded.
-  return differentiate_weights_bytes(sizes, {}) - 2 * keys * v_head_dim * element;
+  return differentiate_weights_bytes(sizes, needs) - 2 * keys * v_head_dim * element;
 }
 
 template class GradientBlocks<float>;

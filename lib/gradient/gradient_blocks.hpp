@@ -8,11 +8,11 @@
 
 namespace attn {
 
-/// Gradients through the weights of some keys, under a softmax or dnas, whose queries come block by
-/// block, so that neither all keys nor all queries need be in memory. The results have the bits of
-/// differentiate over all queries and keys, if these are not small (is_small), whatever the blocks.
-/// They begin at multiples of gradient_tile_rows and have at least 24 queries, unless there are
-/// fewer; the bounds of their scores (Scores::Terms::bounds) are those of all queries and keys.
+/// Gradients through the weights of some keys, under a softmax, dnas or hnas, whose queries come
+/// block by block, so that neither all keys nor all queries need be in memory. The results have the
+/// bits of differentiate over all queries and keys, if these are not small (is_small), whatever the
+/// blocks. They begin at multiples of gradient_tile_rows and have at least 24 queries, unless there
+/// are fewer; the bounds of their scores (Scores::Terms::bounds) are those of all queries and keys.
 ///
 /// If needs_columns(), all blocks come by add_columns first. Then they come by `add`, in order.
 template <class T>
@@ -24,6 +24,7 @@ class GradientBlocks {
     Index last_slot = 0;   ///< one past the last
     Scheme scheme = Scheme::unas;
     bool scores = false;  ///< whether gradients of the scores are wanted
+    double hybrid = 1;    ///< u, 0 < u < 1, of hnas
   };
   explicit GradientBlocks(const Options& options);
 
@@ -49,25 +50,30 @@ class GradientBlocks {
   struct Block {
     const Scores<T>* scores = nullptr;  ///< with keys()
     MatrixView<const T> grad_out;
-    std::span<const double> f;      ///< the potentials
-    std::span<const double> delta;  ///< δ, see delta_of
+    std::span<const double> f;                             ///< the potentials
+    std::span<const double> delta;                         ///< δ, see delta_of
+    std::span<const double> unas_f = {}, unas_delta = {};  ///< of hnas: those of its second part
   };
 
-  bool needs_columns() const { return options_.scores && options_.scheme == Scheme::dnas; }
+  bool needs_columns() const { return options_.scores && !is_softmax(options_.scheme); }
   void add_columns(const Block& block, int threads);
 
   /// `energies` see dE of the block and keys(), which is dS if there is no soft cap. A lane is a
   /// slot, counted from the first own one.
   void add(const Block& block, const PooledVector<GradientSink<T>*>& energies, int threads);
 
-  /// Bytes that it takes, sinks not included.
-  static std::int64_t bytes(Index queries, Index keys, Index v_head_dim, int threads);
+  /// Bytes that it takes with blocks of `queries` queries, sinks not included.
+  static std::int64_t bytes(Scheme scheme, Index queries, Index keys, Index v_head_dim,
+                            int threads);
 
  private:
   using Scratch = typename GradientPanels<T>::Scratch;
 
+  WeightAdjoint<T> first_adjoint(const Block& block) const;
+  WeightAdjoint<T> second_adjoint(const Block& block) const;
   template <class Body>
-  void with_panels(const Block& block, const GradientTargets<T>& targets, const Body& body) const;
+  void with_panels(const Block& block, PooledVector<WeightAdjoint<T>> adjoints,
+                   const GradientTargets<T>& targets, const Body& body) const;
   template <class Body>
   void for_panels(int threads, const Body& body) const;
 

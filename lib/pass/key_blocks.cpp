@@ -7,6 +7,7 @@
 #include "pass/entropy_rounding.hpp"
 #include "pass/own_panels.hpp"
 #include "pass/pass_blocks.hpp"
+#include "pass/row_tiles.hpp"
 #include "pass/running_blocks.hpp"
 
 namespace attn {
@@ -41,21 +42,11 @@ template <class Body>
 void KeyBlocks<T>::for_tiles(Index key, const Scores<T>& scores, int threads,
                              const Body& body) const {
   const auto run_panel = [&](Index slot, Index panel, Work& work) {
-    const RowRange lines = own_lines(panel - first_panel_);
-    TileRange range{lines.first, lines.last - lines.first, 0, 0};
-    work.tile.reserve(range.rows * std::min(tile_cols_, scores.cols()));
-    for (range.col0 = 0; range.col0 < scores.cols(); range.col0 += tile_cols_) {
-      range.cols = std::min(tile_cols_, scores.cols() - range.col0);
-      if (trimmed_) {
-        const Index used = scores.cols_in_use(range);
-        range.cols =
-            std::min(range.cols, (used + row_tile_step - 1) / row_tile_step * row_tile_step);
-      }
-      if (scores.empty(range)) continue;
-      body(Tile{scores, range, key + range.col0, panel - first_panel_, slot,
-                MatrixView<T>(work.tile.data(), range.rows, range.cols)},
-           work);
-    }
+    const Index own = panel - first_panel_;
+    for_row_tiles(scores, own_lines(own), tile_cols_, trimmed_, work.tile,
+                  [&](const TileRange& range, MatrixView<T> tile) {
+                    body(Tile{scores, range, key + range.col0, own, slot, tile}, work);
+                  });
   };
   for_panels_of_slots<Work>(options_.partition, options_.first_slot, options_.last_slot, threads,
                             run_panel);

@@ -1,5 +1,6 @@
 // hnas: the mixture u·dnas + (1−u)·unas.
 
+#include "gradient/hybrid_deltas.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/output.hpp"
 #include "scheme/steps.hpp"
@@ -13,43 +14,27 @@ namespace {
 
 using Numbers = PooledVector<double>;
 
-// δ of both parts, each from its own weights in small problems. Else δ of the output is their
-// mixture, so one of them yields the other, by a division by 1/2 or more.
+// δ of both parts, each from its own weights in small problems.
 template <class T>
-struct PartialDeltas {
-  Numbers dnas;
-  Numbers unas;
-
-  PartialDeltas(const Forward<T>& forward, const TileProduct<T>& products, int threads) {
-    const Potentials& found = forward.attention->potentials;
-    if (is_small(*forward.scores)) {
-      auto both =
-          mean_products(forward, products, {{found.row, found.col}, {found.unas_row, {}}}, threads);
-      dnas = std::move(both[0]);
-      unas = std::move(both[1]);
-      return;
-    }
-    const double u = forward.options.hybrid;
-    const bool dnas_is_made = u <= 0.5;
-    Potentials made;
-    made.row = dnas_is_made ? found.row : found.unas_row;
-    made.col = dnas_is_made ? found.col : Numbers(found.col.size(), 0.0);
-    Buffer<T> storage(forward.out.rows * forward.out.cols);
-    const MatrixView<T> out(storage.data(), forward.out.rows, forward.out.cols);
-    Output<T> output(forward.v, out, forward.dropout);
-    show_weights<T>(*forward.scores, made, 0, {&output}, threads);
-    dnas = inner_products<T>(forward.grad_out, out);
-    unas = dnas;
-    const Numbers mixed = inner_products(forward.grad_out, forward.out);
-    for (std::size_t i = 0; i < mixed.size(); ++i) {
-      if (dnas_is_made) {
-        unas[i] = (mixed[i] - u * dnas[i]) / (1 - u);
-      } else {
-        dnas[i] = (mixed[i] - (1 - u) * unas[i]) / u;
-      }
-    }
+HybridDeltas deltas_of(const Forward<T>& forward, const TileProduct<T>& products, int threads) {
+  const Potentials& found = forward.attention->potentials;
+  if (is_small(*forward.scores)) {
+    auto both =
+        mean_products(forward, products, {{found.row, found.col}, {found.unas_row, {}}}, threads);
+    return {std::move(both[0]), std::move(both[1])};
   }
-};
+  const double u = forward.options.hybrid;
+  const bool dnas = HybridDeltas::makes_dnas(u);
+  Potentials made;
+  made.row = dnas ? found.row : found.unas_row;
+  made.col = dnas ? found.col : Numbers(found.col.size(), 0.0);
+  Buffer<T> storage(forward.out.rows * forward.out.cols);
+  const MatrixView<T> out(storage.data(), forward.out.rows, forward.out.cols);
+  Output<T> output(forward.v, out, forward.dropout);
+  show_weights<T>(*forward.scores, made, 0, {&output}, threads);
+  return hybrid_deltas(u, inner_products<T>(forward.grad_out, out),
+                       inner_products(forward.grad_out, forward.out));
+}
 
 // Completes the rows of both parts and shows their mixture.
 template <class T>
@@ -134,7 +119,7 @@ class Hnas final : public TypedScheme<Hnas> {
                                                    int threads) const {
     const Potentials& found = forward.attention->potentials;
     const double u = forward.options.hybrid;
-    const PartialDeltas<T> delta(forward, products, threads);
+    const HybridDeltas delta = deltas_of(forward, products, threads);
     return {row_and_column_adjoint<T>(found.row, found.col, u, delta.dnas),
             row_adjoint<T>(found.unas_row, Numbers(found.col.size(), 0.0), 1 - u, delta.unas)};
   }

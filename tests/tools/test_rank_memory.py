@@ -150,6 +150,9 @@ class Memory(RankTest):
              ["--scheme=fenchel", names]),
             (self.gradient_data(6000, 1500), "12M", ["--scheme=dnas", names]),
             (self.gradient_data(6000, 1500, common=3), "12M", ["--scheme=dnas", names, "--causal=bottom-right"]),
+            (self.gradient_data(6000, 1500, hybrid=np.array([0.3, 0.9])), "12M", ["--scheme=hnas", names]),
+            (self.gradient_data(1100, 9000, common=50, hybrid=np.array([0.7, 0.2])), "14M",
+             ["--scheme=hnas", "--emit=grad_q,grad_k,grad_v,row_entropy", "--causal=bottom-right"]),
         ]
         for place, (data, memory, arguments) in enumerate(sample(cases, 3)):
             self.check(place, data, memory, "attn-compute", *arguments)
@@ -157,7 +160,8 @@ class Memory(RankTest):
     def test_small_head_with_gradients(self):
         """Every rank computes it whole, beside one that is divided."""
         data = self.gradient_data(6000, 1500, query_length=np.array([6, 6000]))
-        self.check(0, data, "12M", "attn-compute", "--scheme=dnas", "--emit=out,grad_q,grad_v")
+        for place, scheme in enumerate((["dnas"], ["hnas", "--hybrid=0.3"])):
+            self.check(place, data, "12M", "attn-compute", "--emit=out,grad_q,grad_v", "--scheme", *scheme)
 
     def test_errors_ask_for_enough(self):
         """A head in parts may need more than a whole one, and one scheme more than another."""
@@ -235,7 +239,9 @@ class Memory(RankTest):
                 ("9M", ["--scheme=dnas", self.ALL], counts + g + rows),
                 ("9M", ["--scheme=hnas", "--hybrid=0.5", self.ALL], counts + g + part * 8 * lq + rows),
                 ("10M", ["--emit=grad_q,grad_k,grad_v"],
-                 counts + part * (16 * lq + e * lk * (d + dv) / count) + e * lq * d)):
+                 counts + part * (16 * lq + e * lk * (d + dv) / count) + e * lq * d),
+                ("11M", ["--scheme=hnas", "--hybrid=0.5", "--emit=grad_q,grad_k,grad_v"],
+                 counts + g + 2 * sums + part * (16 * lq + e * lk * (d + dv) / count) + e * lq * d)):
             with self.subTest(arguments=arguments):
                 self.on_ranks(count, "attn-compute", *arguments, f"--memory={memory}", "--threads=1", "in.h5", "-o",
                               "out.h5", "--force", "--json=report.json")

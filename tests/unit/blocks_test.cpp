@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -222,25 +223,44 @@ class BlockedProblem : BlockedHead<T> {
   static constexpr double hybrid = 0.3;
 };
 
+// Calls in_blocks(processes, step), which must find `want` wherever the head is cut.
+template <class T, class InBlocks>
+void check_cuts(const BlockedResult<T>& want, std::initializer_list<Index> processes,
+                const InBlocks& in_blocks) {
+  for (const Index count : processes) {
+    for (const Index step : {512, 1024, 4096}) {
+      CAPTURE(count);
+      CAPTURE(step);
+      const BlockedResult<T> got = in_blocks(count, step);
+      CHECK(got.col == want.col);
+      CHECK(got.row == want.row);
+      CHECK(got.unas_row == want.unas_row);
+      CHECK(got.out == want.out);
+      CHECK(got.entropy == want.entropy);
+      CHECK(got.col_sum == want.col_sum);
+    }
+  }
+}
+
 template <class T>
-void check_blocks(const BlockedShape& of, Random& random) {
+void check_key_blocks(const BlockedShape& of, Random& random) {
   const BlockedProblem<T> problem(of, random);
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
-    const BlockedResult<T> want = problem.at_once(scheme, true);
-    for (const Index processes : {1, 2, 5}) {
-      for (const Index step : {512, 1024, 4096}) {
-        CAPTURE(static_cast<int>(scheme));
-        CAPTURE(processes);
-        CAPTURE(step);
-        const BlockedResult<T> got = problem.in_key_blocks(scheme, processes, step);
-        CHECK(got.col == want.col);
-        CHECK(got.row == want.row);
-        CHECK(got.unas_row == want.unas_row);
-        CHECK(got.out == want.out);
-        CHECK(got.entropy == want.entropy);
-        CHECK(got.col_sum == want.col_sum);
-      }
-    }
+    CAPTURE(static_cast<int>(scheme));
+    check_cuts(problem.at_once(scheme, true), {1, 2, 5}, [&](Index processes, Index step) {
+      return problem.in_key_blocks(scheme, processes, step);
+    });
+  }
+}
+
+template <class T>
+void check_query_blocks(const BlockedShape& of, Random& random) {
+  const BlockedProblem<T> problem(of, random);
+  for (const Scheme scheme : {Scheme::dnas, Scheme::hnas}) {
+    CAPTURE(static_cast<int>(scheme));
+    check_cuts(problem.at_once(scheme, false), {1, 2, 3}, [&](Index processes, Index step) {
+      return problem.in_query_blocks(scheme, processes, step);
+    });
   }
 }
 
@@ -250,11 +270,11 @@ TEST_CASE_TEMPLATE("keys in blocks have the bits of all at once", T, float, doub
   Random random(301);
   for (const double spread : {0.5, 4.0}) {
     CAPTURE(spread);
-    check_blocks<T>({.keys = 1300, .spread = spread}, random);
-    check_blocks<T>({.queries = 241, .keys = 1, .spread = spread}, random);
-    check_blocks<T>({.queries = 7, .keys = 900, .spread = spread, .values = 1e9}, random);
-    check_blocks<T>({.queries = 289, .keys = 513, .spread = spread, .values = 1e9}, random);
-    check_blocks<T>({.depth = 64, .v_head_dim = 40, .spread = spread, .sink = 0.7}, random);
+    check_key_blocks<T>({.keys = 1300, .spread = spread}, random);
+    check_key_blocks<T>({.queries = 241, .keys = 1, .spread = spread}, random);
+    check_key_blocks<T>({.queries = 7, .keys = 900, .spread = spread, .values = 1e9}, random);
+    check_key_blocks<T>({.queries = 289, .keys = 513, .spread = spread, .values = 1e9}, random);
+    check_key_blocks<T>({.depth = 64, .v_head_dim = 40, .spread = spread, .sink = 0.7}, random);
   }
 }
 
@@ -262,42 +282,26 @@ TEST_CASE_TEMPLATE("keys in blocks with masks, biases and positions", T, float, 
   Random random(302);
   for (const double spread : {0.5, 4.0}) {
     CAPTURE(spread);
-    check_blocks<T>({.spread = spread, .causal = true}, random);
-    check_blocks<T>({.spread = spread, .causal = true, .window = Window::nearer_than(70)}, random);
-    check_blocks<T>({.spread = spread, .bias = true, .mask = true}, random);
-    check_blocks<T>({.spread = spread, .mask = true, .alibi = true, .sink = -1}, random);
+    check_key_blocks<T>({.spread = spread, .causal = true}, random);
+    check_key_blocks<T>({.spread = spread, .causal = true, .window = Window::nearer_than(70)},
+                        random);
+    check_key_blocks<T>({.spread = spread, .bias = true, .mask = true}, random);
+    check_key_blocks<T>({.spread = spread, .mask = true, .alibi = true, .sink = -1}, random);
   }
 }
 
 TEST_CASE_TEMPLATE("queries in blocks have the bits of all at once", T, float, double) {
   Random random(303);
-  std::vector<BlockedShape> shapes = {
-      {.queries = 1600, .keys = 1500, .v_head_dim = 20},
-      {.queries = 40, .keys = 700},
-      {.queries = 1048, .keys = 3, .values = 1e9},
-      {.queries = 1048, .keys = 640, .alibi = true, .sink = 0.3},
-  };
-  for (BlockedShape shape : shapes) {
+  for (BlockedShape shape :
+       {BlockedShape{.queries = 1600, .keys = 1500, .v_head_dim = 20},
+        BlockedShape{.queries = 40, .keys = 700},
+        BlockedShape{.queries = 1048, .keys = 3, .values = 1e9},
+        BlockedShape{.queries = 1048, .keys = 640, .alibi = true, .sink = 0.3}}) {
     for (const double spread : {0.5, 2.5}) {
+      CAPTURE(shape.queries);
+      CAPTURE(spread);
       shape.spread = spread;
-      const BlockedProblem<T> problem(shape, random);
-      for (const Scheme scheme : {Scheme::dnas, Scheme::hnas}) {
-        const BlockedResult<T> want = problem.at_once(scheme, false);
-        for (const Index processes : {1, 2, 3}) {
-          for (const Index step : {512, 1024, 4096}) {
-            CAPTURE(shape.queries);
-            CAPTURE(spread);
-            CAPTURE(static_cast<int>(scheme));
-            CAPTURE(processes);
-            CAPTURE(step);
-            const BlockedResult<T> got = problem.in_query_blocks(scheme, processes, step);
-            CHECK(got.col == want.col);
-            CHECK(got.row == want.row);
-            CHECK(got.unas_row == want.unas_row);
-            CHECK(got.out == want.out);
-          }
-        }
-      }
+      check_query_blocks<T>(shape, random);
     }
   }
 }

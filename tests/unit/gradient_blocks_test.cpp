@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "blocked_head.hpp"
 #include "gradient/adjoints.hpp"
 #include "gradient/folded_rows.hpp"
+#include "gradient/hybrid_deltas.hpp"
 #include "gradient/output_centre.hpp"
 #include "kernel/few_rows.hpp"
 #include "pass/output.hpp"
@@ -45,9 +48,8 @@ class BlockedGradient : BlockedHead<T> {
   using typename Base::Part;
 
  public:
-  BlockedGradient(const BlockedShape& of, Scheme scheme, Random& random) : Base(of, random) {
-    options_.scheme = scheme;
-    options_.sink = of.sink;
+  BlockedGradient(const BlockedShape& of, const SchemeOptions& options, Random& random)
+      : Base(of, random), options_(options) {
     grad_out_ = Base::normal(of.queries * of.v_head_dim, 1, random);
     out_.resize(grad_out_.size());
     const Part all = whole();
@@ -170,15 +172,16 @@ class BlockedGradient : BlockedHead<T> {
 
   // Centres the values and δ; returns the largest of the former.
   T begin(const Partition& partition, std::vector<Process>& all) const {
+    const auto processes = static_cast<Index>(all.size());
     const Part one = whole();
     const auto queries_of_key = std::span(found_.allowed.queries_of_key);
     T largest = 0;
     for (std::size_t p = 0; p < all.size(); ++p) {
       Process& own = all[p];
       const auto slot = [&](std::size_t of) {
-        return static_cast<Index>(of) * partition.slots / static_cast<Index>(all.size());
+        return static_cast<Index>(of) * partition.slots / processes;
       };
-      own.options = {partition, slot(p), slot(p + 1), options_.scheme, true};
+      own.options = {partition, slot(p), slot(p + 1), options_.scheme, true, options_.hybrid};
       const RowRange keys = GradientBlocks<T>(own.options).keys();
       const Index count = keys.last - keys.first;
       own.v = values_in_use<T>(one.arrays.v.row_range(keys.first, count),
@@ -202,19 +205,55 @@ class BlockedGradient : BlockedHead<T> {
         own.v = centred(own.v, centre_.mean(), own.centred);
         largest = std::max(largest, kernel::largest_magnitude(own.v));
       }
-      if (centre_.hides(distances_)) compute_again(static_cast<Index>(all.size()), largest, out);
+      if (centre_.hides(distances_)) {
+        centring_ = Centring::computed_again;
+        make_output(processes, largest, {mixture(), true}, out);
+      }
     }
     delta_ = inner_products(queries.grad_out, queries.out);
+    if (is_mixture()) find_deltas_of_parts(processes, largest);
     return largest;
   }
 
-  // The output of centred values, of each process for some of the queries.
-  void compute_again(Index processes, T largest, Buffer<T>& out) const {
-    centring_ = Centring::computed_again;
+  bool is_mixture() const { return options_.scheme == Scheme::hnas; }
+
+  // Weights: their potentials by query, and whether those of the keys are subtracted.
+  struct Weights {
+    QueryPotentials of_queries;
+    bool with_g = false;
+  };
+
+  QueryPotentials mixture() const {
+    const Potentials& found = found_.potentials;
+    if (!is_mixture()) return {found.row};
+    return {found.row, found.unas_row, options_.hybrid};
+  }
+
+  void find_deltas_of_parts(Index processes, T largest) const {
+    const OutputRows<T> queries = rows(0, case_.queries);
+    Buffer<T> out(queries.out.rows * queries.out.cols);
+    const bool dnas = HybridDeltas::makes_dnas(options_.hybrid);
+    const Potentials& found = found_.potentials;
+    make_output(processes, largest, {{dnas ? found.row : found.unas_row}, dnas}, out);
+    const MatrixView<const T> made(out.data(), queries.out.rows, queries.out.cols);
+    HybridDeltas deltas =
+        hybrid_deltas(options_.hybrid, inner_products(queries.grad_out, made), delta_);
+    delta_ = std::move(deltas.dnas);
+    unas_delta_ = std::move(deltas.unas);
+  }
+
+  // The output of the values as they are now, of each process for some of the queries.
+  void make_output(Index processes, T largest, const Weights& weights, Buffer<T>& out) const {
     for (Index p = 0; p < processes; ++p) {
       const Index first = p * case_.queries / processes;
       const Index count = (p + 1) * case_.queries / processes - first;
-      WeightBlocks<T> blocks(rows(first, count).f,
+      const auto own = [&](std::span<const double> of) {
+        return of.empty()
+                   ? of
+                   : of.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+      };
+      const QueryPotentials& all = weights.of_queries;
+      WeightBlocks<T> blocks({own(all.f), own(all.unas_f), all.hybrid},
                              {out.data() + first * case_.v_head_dim, count, case_.v_head_dim},
                              largest);
       for (Index col = 0; col < case_.keys; col += pass_tile_length) {
@@ -225,9 +264,11 @@ class BlockedGradient : BlockedHead<T> {
                                        static_cast<std::size_t>(cols));
         };
         Buffer<T> used, centred_v(cols * case_.v_head_dim);
-        const auto v = values_in_use<T>(part.arrays.v, at(found_.allowed.queries_of_key), used);
-        blocks.add(part.scores->scores(), centred(v, centre_.mean(), centred_v),
-                   at(found_.potentials.col), 1 + static_cast<int>(p % 2));
+        auto v = values_in_use<T>(part.arrays.v, at(found_.allowed.queries_of_key), used);
+        if (centring_ != Centring::none) v = centred(v, centre_.mean(), centred_v);
+        blocks.add(part.scores->scores(), v,
+                   weights.with_g ? at(found_.potentials.col) : std::span<const double>(),
+                   1 + static_cast<int>(p % 2));
       }
       blocks.finish();
     }
@@ -235,9 +276,13 @@ class BlockedGradient : BlockedHead<T> {
 
   typename GradientBlocks<T>::Block block(const Part& part) const {
     const OutputRows<T> queries = rows(part.range.row0, part.range.rows);
-    return {&part.scores->scores(), queries.grad_out, queries.f,
-            std::span(delta_).subspan(static_cast<std::size_t>(part.range.row0),
-                                      static_cast<std::size_t>(part.range.rows))};
+    const auto own = [&](std::span<const double> of) {
+      return of.empty() ? of
+                        : of.subspan(static_cast<std::size_t>(part.range.row0),
+                                     static_cast<std::size_t>(part.range.rows));
+    };
+    return {&part.scores->scores(),          queries.grad_out, queries.f, own(delta_),
+            own(found_.potentials.unas_row), own(unas_delta_)};
   }
 
   // Sums by query go from one process to the next.
@@ -273,12 +318,17 @@ class BlockedGradient : BlockedHead<T> {
   mutable OutputCentre centre_{0};
   mutable OutputCentre::Distances distances_;
   mutable Centring centring_ = Centring::none;
-  mutable PooledVector<double> delta_;
+  mutable PooledVector<double> delta_, unas_delta_;
 };
 
 template <class T>
-Centring check_gradient_blocks(const BlockedShape& of, Scheme scheme, Random& random) {
-  const BlockedGradient<T> problem(of, scheme, random);
+Centring check_gradient_blocks(const BlockedShape& of, const SchemeOptions& options,
+                               Random& random) {
+  CAPTURE(static_cast<int>(options.scheme));
+  CAPTURE(options.hybrid);
+  SchemeOptions with_sink = options;
+  with_sink.sink = of.sink;
+  const BlockedGradient<T> problem(of, with_sink, random);
   const VectorGradients<T> want = problem.at_once();
   struct Cut {
     Index processes, step;
@@ -293,14 +343,23 @@ Centring check_gradient_blocks(const BlockedShape& of, Scheme scheme, Random& ra
   return problem.centring();
 }
 
+// Of hnas either part is made, and the other follows.
+std::vector<SchemeOptions> blocked_schemes() {
+  std::vector<SchemeOptions> all(4);
+  all[1].scheme = Scheme::dnas;
+  all[2].scheme = all[3].scheme = Scheme::hnas;
+  all[2].hybrid = 0.3;
+  all[3].hybrid = 0.8;
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("gradients of queries in blocks have the bits of all at once", T, float,
                    double) {
   Random random(305);
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+  for (const SchemeOptions& scheme : blocked_schemes()) {
     for (const double spread : {0.5, 4.0}) {
-      CAPTURE(static_cast<int>(scheme));
       CAPTURE(spread);
       check_gradient_blocks<T>({.queries = 300, .keys = 1700, .spread = spread}, scheme, random);
       check_gradient_blocks<T>({.queries = 1048, .keys = 65, .spread = spread}, scheme, random);
@@ -314,7 +373,7 @@ TEST_CASE_TEMPLATE("gradients of queries in blocks have the bits of all at once"
 TEST_CASE_TEMPLATE("gradients of queries in blocks, of values with a common part", T, float,
                    double) {
   Random random(307);
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+  for (const SchemeOptions& scheme : blocked_schemes()) {
     const auto centring = [&](const BlockedShape& shape) {
       return check_gradient_blocks<T>(shape, scheme, random);
     };
@@ -329,8 +388,7 @@ TEST_CASE_TEMPLATE("gradients of queries in blocks, of values with a common part
 TEST_CASE_TEMPLATE("gradients of queries in blocks with masks, biases and positions", T, float,
                    double) {
   Random random(306);
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
-    CAPTURE(static_cast<int>(scheme));
+  for (const SchemeOptions& scheme : blocked_schemes()) {
     const auto check = [&](BlockedShape shape) {
       shape.queries = 569;
       shape.keys = 1100;

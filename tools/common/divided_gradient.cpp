@@ -1,9 +1,8 @@
 #include "common/divided_gradient.hpp"
 
-#include "gradient/adjoints.hpp"
+#include <utility>
+
 #include "gradient/folded_rows.hpp"
-#include "pass/weight_blocks.hpp"
-#include "score/centred_pair.hpp"
 
 namespace attn::tools {
 
@@ -17,12 +16,11 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   const int own = this->ranks_.own();
   slots_of_keys_ = this->slots_for(
       GradientBlocks<T>::partition(wants.scheme, scores, whole.queries(), whole.keys()));
-  gradients_.emplace(
-      typename GradientBlocks<T>::Options{slots_of_keys_.partition, slots_of_keys_.first(own),
-                                          slots_of_keys_.last(own), wants.scheme, scores});
-  read_values();
-  find_delta(rows, out);
-  out = Buffer<T>();
+  gradients_.emplace(typename GradientBlocks<T>::Options{
+      slots_of_keys_.partition, slots_of_keys_.first(own), slots_of_keys_.last(own), wants.scheme,
+      scores, wants.hybrid_of(this->problem_)});
+  this->read_values(gradients_->keys());
+  this->find_delta(rows, std::move(out));
   use_keys();
   const RowRange keys = gradients_->keys();
   const std::vector<TileRange> blocks = this->blocks_of_queries(keys, this->plan_.gradient_block);
@@ -53,10 +51,12 @@ void DividedGradient<T>::use_keys() {
   options.scheme = wants.scheme;
   options.sink = this->input_.sink_of(this->problem_);
   typename GradientBlocks<T>::Keys of_keys;
-  of_keys.v = values();
-  if (!is_softmax(wants.scheme)) of_keys.g = own_part(this->found_.attention.potentials.col, keys);
-  of_keys.folds = folds_rows(options, near_zero_, static_cast<double>(largest_grad_out_),
-                             static_cast<double>(largest_value_in_use_));
+  of_keys.v = this->values();
+  if (!is_softmax(wants.scheme))
+    of_keys.g = this->own_part(this->found_.attention.potentials.col, keys);
+  of_keys.folds =
+      folds_rows(options, this->near_zero_, static_cast<double>(this->largest_grad_out_),
+                 static_cast<double>(this->largest_value_in_use_));
   if (wants.grad_k) grad_k_ = Buffer<T>(count * this->input_.depth);
   if (wants.grad_v) {
     grad_v_ = Buffer<T>(count * width);
@@ -80,122 +80,20 @@ void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
 }
 
 template <class T>
-std::span<const double> DividedGradient<T>::own_part(std::span<const double> all,
-                                                     RowRange lines) const {
-  return all.subspan(static_cast<std::size_t>(lines.first),
-                     static_cast<std::size_t>(lines.last - lines.first));
-}
-
-template <class T>
-T DividedGradient<T>::largest(T own) const {
-  const std::vector<T> all = kernel::gathered(this->ranks_, own);
-  return *std::max_element(all.begin(), all.end());
-}
-
-template <class T>
-MatrixView<T> DividedGradient<T>::values() const {
-  const RowRange keys = gradients_->keys();
-  return {v_.data(), keys.last - keys.first, this->input_.v_head_dim};
-}
-
-template <class T>
-void DividedGradient<T>::read_values() {
-  const RowRange keys = gradients_->keys();
-  const Index queries = std::min(this->plan_.gradient_block, this->whole_.queries());
-  // Only values are wanted, but they are read with a head, which has some queries.
-  this->with_part({0, queries, keys.first, keys.last - keys.first}, [&](const Head<T>& part) {
-    near_zero_ = part.scores(this->wants_.scheme).near_zero();
-    const auto used = std::span(this->found_.attention.allowed.queries_of_key)
-                          .subspan(static_cast<std::size_t>(keys.first),
-                                   static_cast<std::size_t>(keys.last - keys.first));
-    if (values_in_use<T>(part.v(), used, v_).data == v_.data()) return;
-    v_ = Buffer<T>(part.v().rows * part.v().cols);
-    std::copy_n(part.v().data, v_.size(), v_.data());
-  });
-  largest_value_in_use_ = largest(kernel::largest_magnitude(MatrixView<const T>(values())));
-}
-
-// δ_i = <dO_i, out_i> of centred outputs.
-template <class T>
-void DividedGradient<T>::find_delta(const RankSlots& rows, const Buffer<T>& out) {
-  const RowRange own = rows.lines(this->ranks_.own());
-  const Index count = own.last - own.first;
-  const Index width = this->input_.v_head_dim;
-  Buffer<T> grad_out(count * width);
-  const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
-  // Only grad_out is wanted, but it is read with a head, which has some keys.
-  this->with_part({own.first, count, 0, keys}, [&](const Head<T>& part) {
-    std::copy_n(part.grad_out().data, grad_out.size(), grad_out.data());
-  });
-  OutputRows<T> of_rows{{out.data(), count, width},
-                        {grad_out.data(), count, width},
-                        own_part(this->found_.attention.potentials.row, own)};
-  largest_grad_out_ = largest(kernel::largest_magnitude(of_rows.grad_out));
-  Buffer<T> centred_out;
-  if (this->input_.sink_of(this->problem_) == no_sink) {
-    centred_out = Buffer<T>(count * width);
-    if (centre(of_rows, own.first, centred_out)) {
-      of_rows.out = {centred_out.data(), count, width};
-    }
-  }
-  delta_.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
-  const PooledVector<double> of_own = inner_products(of_rows.grad_out, of_rows.out);
-  std::copy(of_own.begin(), of_own.end(), delta_.begin() + own.first);
-  this->complete_lines(delta_, rows);
-}
-
-// What CentredValues does, with the own rows of the output, from `first` on.
-template <class T>
-bool DividedGradient<T>::centre(const OutputRows<T>& own, Index first, Buffer<T>& centred_out) {
-  OutputCentre centre(this->input_.v_head_dim);
-  this->add_up([&](const kernel::RankShare::Visit& visit) { centre.visit(visit); },
-               [&] { centre.add(own); });
-  centre.complete();
-  OutputCentre::Distances all;
-  for (const auto& of_rank : kernel::gathered(this->ranks_, centre.distances(own))) {
-    all.join(of_rank);
-  }
-  if (!centre.centres(all, largest_value_in_use_)) return false;
-  centred<T>(values(), centre.mean(), v_);
-  largest_value_in_use_ = largest(kernel::largest_magnitude(MatrixView<const T>(values())));
-  if (centre.hides(all)) {
-    compute_again(centre, first, {centred_out.data(), own.out.rows, own.out.cols});
-  } else {
-    centred(own.out, centre.mean(), centred_out);
-  }
-  return true;
-}
-
-// The own rows of the output, of centred values.
-template <class T>
-void DividedGradient<T>::compute_again(const OutputCentre& centre, Index first, MatrixView<T> out) {
-  const Potentials& potentials = this->found_.attention.potentials;
-  set_to_zero(out);
-  WeightBlocks<T> blocks(own_part(potentials.row, {first, first + out.rows}), out,
-                         largest_value_in_use_);
-  Index count = 0;
-  for (Index key = 0; key < this->whole_.keys(); key += count) {
-    count = std::min(this->plan_.gradient_block, this->whole_.keys() - key);
-    this->with_part({first, out.rows, key, count}, [&](const Head<T>& part) {
-      const auto used =
-          std::span(this->found_.attention.allowed.queries_of_key)
-              .subspan(static_cast<std::size_t>(key), static_cast<std::size_t>(count));
-      Buffer<T> in_use;
-      Buffer<T> v(count * out.cols);
-      blocks.add(part.scores(this->wants_.scheme),
-                 centred(values_in_use<T>(part.v(), used, in_use), centre.mean(), v),
-                 own_part(potentials.col, {key, key + count}), this->plan_.threads);
-    });
-  }
-  blocks.finish();
-}
-
-template <class T>
 typename DividedGradient<T>::Block DividedGradient<T>::block(const Head<T>& part,
                                                              const TileRange& pairs) const {
   const RowRange queries{pairs.row0, pairs.row0 + pairs.rows};
-  return {&part.scores(this->wants_.scheme), part.grad_out(),
-          own_part(this->found_.attention.potentials.row, queries), own_part(delta_, queries)};
+  const Potentials& potentials = this->found_.attention.potentials;
+  Block block;
+  block.scores = &part.scores(this->wants_.scheme);
+  block.grad_out = part.grad_out();
+  block.f = this->own_part(potentials.row, queries);
+  block.delta = this->own_part(this->delta_, queries);
+  if (this->is_mixture()) {
+    block.unas_f = this->own_part(potentials.unas_row, queries);
+    block.unas_delta = this->own_part(this->unas_delta_, queries);
+  }
+  return block;
 }
 
 template <class T>

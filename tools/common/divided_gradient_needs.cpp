@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "gradient/gradient_blocks.hpp"
-#include "kernel/packed.hpp"
-#include "pass/partition.hpp"
+#include "pass/weight_blocks.hpp"
 
 namespace attn::tools {
 
@@ -32,7 +31,8 @@ std::int64_t DividedGradientNeeds::forward_bytes(Index block) const {
 std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
   if (!wants_.gradients()) return 0;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  return keys_.lines * input_.v_head_dim * element() + input_.queries * number +
+  const Index parts = is_mixture() ? 2 : 1;
+  return keys_.lines * input_.v_head_dim * element() + parts * input_.queries * number +
          std::max(delta_bytes(block, threads), own_bytes(block, threads));
 }
 
@@ -40,17 +40,18 @@ std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
 std::int64_t DividedGradientNeeds::delta_bytes(Index block, int threads) const {
   const std::int64_t line = line_bytes(input_, element_size_);
   const std::int64_t width = input_.v_head_dim * element();
-  const std::int64_t tile = row_tile_partition(rows_, block).panel * pass_tile_length;
+  const std::int64_t weights =
+      (element_size_ == sizeof(double) ? WeightBlocks<double>::bytes : WeightBlocks<float>::bytes)(
+          rows_, block, input_.v_head_dim, is_mixture(), threads);
   return rows_ * (line + 3 * width) + 2 * block * (line + width) + energy_bytes(rows_, block) +
-         kernel::packed_bytes(block, input_.v_head_dim, element_size_) +
-         threads * tile * (3 * element() + 1);
+         weights;
 }
 
 // Keys, values and their gradients, and blocks of queries.
 std::int64_t DividedGradientNeeds::own_bytes(Index block, int threads) const {
   const std::int64_t work = (element_size_ == sizeof(double) ? GradientBlocks<double>::bytes
                                                              : GradientBlocks<float>::bytes)(
-      block, keys_.lines, input_.v_head_dim, threads);
+      wants_.scheme, block, keys_.lines, input_.v_head_dim, threads);
   return 2 * (keys_.lines + block) * line_bytes(input_, element_size_) +
          block * input_.depth * element() + work + energy_bytes(block, keys_.lines) +
          sink_bytes(block) + divided_piece_bytes;

@@ -26,6 +26,7 @@ class DividedGradientNeeds {
   std::int64_t bytes(Index block, int threads) const;
 
  private:
+  bool is_mixture() const { return wants_.scheme == Scheme::hnas; }
   std::int64_t element() const { return static_cast<std::int64_t>(element_size_); }
   std::int64_t delta_bytes(Index block, int threads) const;
   std::int64_t own_bytes(Index block, int threads) const;

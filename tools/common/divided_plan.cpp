@@ -31,7 +31,7 @@ constexpr Index fewest_lines = 96;  // of a rank
 constexpr Index line_numbers = 5;
 
 bool is_divided(const AttentionInput& input, const DividedWants& wants) {
-  if (wants.gradients() && (input.gate || wants.scheme == Scheme::hnas)) return false;
+  if (wants.gradients() && input.gate) return false;
   if (wants.scheme == Scheme::hnas) {
     // At its ends hnas is another scheme.
     for (Index n = 0; n < input.own_problems(); ++n) {

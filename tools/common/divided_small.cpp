@@ -50,6 +50,7 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
            forward.scores = &head.scores(wants.scheme);
            forward.options.scheme = wants.scheme;
            forward.options.sink = input.sink_of(head.problem);
+           forward.options.hybrid = wants.hybrid_of(head.problem);
            // Others would make another pass, with other bits.
            ObserverList<T> observers = {&output};
            if (wants.col_sum) observers.push_back(&sums);
