@@ -157,6 +157,62 @@ class Memory(RankTest):
         for place, (data, memory, arguments) in enumerate(sample(cases, 3)):
             self.check(place, data, memory, "attn-compute", *arguments)
 
+    def test_gradients_that_heads_share(self):
+        """Each rank has the sums of some rows, whatever the keys that it has of a head."""
+        names = "--emit=out,grad_q,grad_k,grad_v"
+
+        def data(queries, keys, q, k, v, **more):
+            shapes = {"q": (q, queries, 40), "k": (k, keys, 40), "v": (v, keys, 56), "grad_out": (4, queries, 56)}
+            return {name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()} | more
+
+        padded = {"key_length": np.array([8000, 9000, 40, 1000]), "query_start": np.array([3, 0, 1000, 0])}
+        cases = [
+            (data(1100, 9000, 4, 2, 1), "16M", [names, "--causal=bottom-right"]),
+            (data(1100, 9000, 4, 1, 1) | padded, "17M", [names, "--precision=f32"]),
+            (data(6000, 1500, 1, 4, 2), "14M", ["--scheme=dnas", names]),
+            (data(6000, 1500, 2, 4, 1, hybrid=np.array([0.3, 0.9, 0.5, 0.6])), "14M",
+             ["--scheme=hnas", "--emit=grad_q,grad_v"]),
+            (data(6000, 1500, 4, 2, 2, query_length=np.array([6, 6000, 5000, 5000])), "14M", ["--scheme=dnas", names]),
+        ]
+        for place, (inputs, memory, arguments) in enumerate(sample(cases, 3)):
+            self.check(place, inputs, memory, "attn-compute", *arguments)
+
+    def test_shared_gradients_of_whole_heads(self):
+        """A head that must be computed whole, beside one in parts."""
+        shapes = {"q": (2, 3000, 48), "k": (3000, 48), "v": (3000, 48), "grad_out": (2, 3000, 48)}
+        data = {name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+        data["k"] = abs(data["k"])
+        data["q"][1, 1234] = -12
+        self.write("in.h5", **data)
+        command = ["attn-compute", "--scheme=dnas", "--emit=out,grad_q,grad_k,grad_v"]
+        alone = self.compute(*command[1:], "in.h5")
+        hint = self.on_ranks(3, *command, "in.h5", "--memory=11M", "-o", "out.h5", status=6).err
+        self.assertIn("for query 1234, which no key prefers, a whole head needs ", hint)
+        self.on_ranks(3, *command, "in.h5", f"--memory={hint.split()[-1]}", "--threads=3", "-o", "out.h5")
+        self.assert_same_bits(self.read("out.h5"), alone, ["out", "grad_q", "grad_k", "grad_v"])
+
+    def test_bad_gradients(self):
+        """One line says what is wrong, before the work if it is an input."""
+        data = self.gradient_data(1100, 9000)
+        shared = {name: values[:1] if name in "kv" else values for name, values in data.items()}
+
+        def error(status, *arguments):
+            done = self.on_ranks(3, "attn-compute", "--emit=grad_k,grad_v", *arguments, "--memory=16M", "in.h5", "-o",
+                                 "out.h5", status=status)
+            self.assertEqual(os.listdir(self.folder), ["in.h5"])
+            self.assertEqual(done.err.count("error: "), 1)
+            return done.err
+
+        for scheme in ("unas", "dnas"):
+            bad = data["grad_out"].copy()
+            bad[1, 777, 3] = np.nan
+            self.write("in.h5", **data | {"grad_out": bad})
+            self.assertIn("grad_out has nan at [1, 777, 3]", error(3, f"--scheme={scheme}"))
+            large = self.random.choice([-1e38, 1e38], size=(2, 1100, 56)).astype("f4")
+            for inputs in (data, shared):
+                self.write("in.h5", **inputs | {"grad_out": large})
+                self.assertIn(": grad_k is beyond the range of float32", error(4, f"--scheme={scheme}"))
+
     def test_small_head_with_gradients(self):
         """Every rank computes it whole, beside one that is divided."""
         data = self.gradient_data(6000, 1500, query_length=np.array([6, 6000]))

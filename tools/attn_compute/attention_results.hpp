@@ -50,7 +50,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 /// whole heads.
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                                           const ComputeOptions& options,
-                                          const AttentionInput& input);
+                                          const AttentionInput& input, std::size_t element_size);
 
 /// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
 /// they enlarge the output file (up to some KiB, before compression); the working memory is that of

@@ -97,7 +97,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                                           const ComputeOptions& options,
-                                          const AttentionInput& input) {
+                                          const AttentionInput& input, std::size_t element_size) {
   // A checkpoint keeps what the loops within a whole head have found.
   if (checkpoints(arguments)) return std::nullopt;
   const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
@@ -106,10 +106,6 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   if (others || options.join || options.queries || options.repetition) return std::nullopt;
-  for (const GradientKind& kind : options.gradients) {
-    const SharedSums<float> sums(blocks_by_problem(kind, input.problems), kind.blocks());
-    if (sums.any_shared()) return std::nullopt;
-  }
   return DividedWants{.scheme = options.scheme.scheme,
                       .out = options.emits("out"),
                       .col_sum = options.emits("col_sum"),
@@ -117,7 +113,9 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                       .grad_q = options.emits("grad_q"),
                       .grad_k = options.emits("grad_k"),
                       .grad_v = options.emits("grad_v"),
-                      .hybrid = options.hybrid};
+                      .hybrid = options.hybrid,
+                      .kept_bytes = divided_sum_bytes(options.gradients, input.problems,
+                                                      arguments.ranks, element_size)};
 }
 
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
@@ -125,7 +123,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
   const HeadNeeds needs = compute_needs(options, input, element);
-  const std::optional<DividedWants> wants = divided_wants(arguments, options, input);
+  const std::optional<DividedWants> wants = divided_wants(arguments, options, input, element);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;
   const std::int64_t working =

@@ -240,14 +240,14 @@ double compute_divided(const ComputeOptions& options, const AttentionInput& inpu
                        const std::function<HeadResult<T>(Index problem)>& compute_whole,
                        const std::function<void(Index problem, HeadResult<T>& result)>& keep) {
   HeadDivision<T> division(input, wants, plan);
-  const DividedWriter<T> writer(input, wants, outputs, gradients);
+  const DividedWriter<T> writer(input, wants, outputs, gradients, *kernel::Ranks::current());
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
     std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
     HeadResult<T> result;
     if (head) {
       look(head->least_bias);
-      writer.write_padding(problem);
+      writer.end_head(problem);
       result = result_of<T>(options, input, problem, std::move(*head));
     } else {
       result = compute_whole(problem);
@@ -265,7 +265,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                       cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
-  const std::optional<DividedWants> wants = divided_wants(arguments, options, input);
+  const std::optional<DividedWants> wants = divided_wants(arguments, options, input, sizeof(T));
   const HeadNeeds needs = compute_needs(options, input, sizeof(T));
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;

@@ -13,7 +13,7 @@ void write_zeros(RowRange own, Index rows, Index width, const ShowRows<T>& write
   const std::vector<T> zeros(static_cast<std::size_t>(at_once * width), T{0});
   for (const RowRange& padding : {RowRange{0, own.first}, RowRange{own.last, rows}}) {
     for (Index first = padding.first; first < padding.last; first += at_once) {
-      write(first, std::min(at_once, padding.last - first), zeros.data());
+      write({0, first, std::min(at_once, padding.last - first), zeros.data()});
     }
   }
 }
@@ -24,7 +24,7 @@ template <class T>
 ShownRows<T> DividedWriter<T>::rows(Index problem) const {
   const TileRange& own = input_.part(problem).range;
   const auto shifted = [](Index by, const ShowRows<T>& write) {
-    return [=](Index first, Index count, const T* rows) { write(by + first, count, rows); };
+    return [=](const RankRows<T>& rows) { write(rows.shifted(by)); };
   };
   return {shifted(own.row0, out(problem)), shifted(own.row0, gradient("grad_q", problem)),
           shifted(own.col0, gradient("grad_k", problem)),
@@ -32,32 +32,34 @@ ShownRows<T> DividedWriter<T>::rows(Index problem) const {
 }
 
 template <class T>
-void DividedWriter<T>::write_padding(Index problem) const {
+void DividedWriter<T>::end_head(Index problem) const {
   const TileRange& own = input_.part(problem).range;
-  const auto by_query = [&](Index width, const ShowRows<T>& to) {
-    write_zeros<T>({own.row0, own.row0 + own.rows}, input_.queries, width, to);
+  const RowRange queries{own.row0, own.row0 + own.rows};
+  const RowRange keys{own.col0, own.col0 + own.cols};
+  if (wants_.out) write_zeros<T>(queries, input_.queries, input_.v_head_dim, out(problem));
+  const auto pad = [&](bool wanted, const char* name, RowRange rows, Index all, Index width) {
+    if (!wanted || gradients_.sums(name)) return;
+    write_zeros<T>(rows, all, width, gradient(name, problem));
   };
-  const auto by_key = [&](Index width, const ShowRows<T>& to) {
-    write_zeros<T>({own.col0, own.col0 + own.cols}, input_.keys, width, to);
-  };
-  if (wants_.out) by_query(input_.v_head_dim, out(problem));
-  if (wants_.grad_q) by_query(input_.depth, gradient("grad_q", problem));
-  if (wants_.grad_k) by_key(input_.depth, gradient("grad_k", problem));
-  if (wants_.grad_v) by_key(input_.v_head_dim, gradient("grad_v", problem));
+  pad(wants_.grad_q, "grad_q", queries, input_.queries, input_.depth);
+  pad(wants_.grad_k, "grad_k", keys, input_.keys, input_.depth);
+  pad(wants_.grad_v, "grad_v", keys, input_.keys, input_.v_head_dim);
+  gradients_.end_head(problem);
 }
 
 template <class T>
 ShowRows<T> DividedWriter<T>::out(Index problem) const {
-  return [this, problem](Index first, Index count, const T* rows) {
-    outputs_.write_lines("out", problem, first, count, rows);
+  return [this, problem](const RankRows<T>& rows) {
+    Buffer<T> room;
+    const T* const numbers = at_first_rank(ranks_, rows, input_.v_head_dim, room);
+    if (numbers != nullptr) outputs_.write_lines("out", problem, rows.first, rows.count, numbers);
   };
 }
 
 template <class T>
 ShowRows<T> DividedWriter<T>::gradient(const std::string& name, Index problem) const {
-  return [this, name, problem](Index first, Index count, const T* rows) {
-    gradients_.write_rows(name, problem, first, count, rows);
-  };
+  return
+      [this, name, problem](const RankRows<T>& rows) { gradients_.take_rows(name, problem, rows); };
 }
 
 template class DividedWriter<float>;

@@ -15,14 +15,16 @@ class DividedWriter {
  public:
   /// All must outlive it.
   DividedWriter(const AttentionInput& input, const DividedWants& wants, HeadOutputs& outputs,
-                GradientWriter<T>& gradients)
-      : input_(input), wants_(wants), outputs_(outputs), gradients_(gradients) {}
+                GradientWriter<T>& gradients, kernel::Ranks& ranks)
+      : input_(input), wants_(wants), outputs_(outputs), gradients_(gradients), ranks_(ranks) {
+    gradients.divide(ranks);
+  }
 
   /// Where the rows of a head's own queries and keys go.
   ShownRows<T> rows(Index problem) const;
 
-  /// Writes zeros for the others.
-  void write_padding(Index problem) const;
+  /// After these: writes zeros for the others, and completes what the head was the last to use.
+  void end_head(Index problem) const;
 
  private:
   ShowRows<T> out(Index problem) const;
@@ -32,6 +34,7 @@ class DividedWriter {
   const DividedWants& wants_;
   HeadOutputs& outputs_;
   GradientWriter<T>& gradients_;
+  kernel::Ranks& ranks_;
 };
 
 }  // namespace attn::tools

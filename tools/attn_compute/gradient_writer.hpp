@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "attn_compute/gradient_plan.hpp"
 #include "cli/report.hpp"
 #include "common/block_output.hpp"
+#include "common/shared_rows.hpp"
 #include "gradient/shared_sums.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"
@@ -27,21 +29,36 @@ class GradientWriter {
   /// not finite.
   void add(Index problem, const std::vector<Buffer<T>>& parts);
 
-  /// Writes rows [first, first + count) of the gradient `name` of one head, which shares its block
-  /// with no other. Throws as `add` does.
-  void write_rows(const std::string& name, Index problem, Index first, Index count, const T* rows);
+  /// From now on ranks divide the memory of heads, and of the sums over them. Of each head all of
+  /// them call either `add`, with the same parts, or take_rows and then end_head.
+  void divide(kernel::Ranks& ranks);
+
+  /// Whether heads share the blocks of the gradient `name`.
+  bool sums(const std::string& name) const { return of(name).sums.any_shared(); }
+
+  /// Takes rows of the gradient `name` of one head. Throws as `add` does.
+  void take_rows(const std::string& name, Index problem, const RankRows<T>& rows);
+
+  /// After the last rows of a head. Throws as `add` does; ranks may throw different errors.
+  void end_head(Index problem);
 
  private:
   struct Gradient {
     GradientKind kind;
     BlockOutput dataset;
     SharedSums<T> sums;
+    std::unique_ptr<SharedRows<T>> shared = nullptr;  // instead, if ranks divide them
   };
+
+  const Gradient& of(const std::string& name) const;
 
   void require_finite(const Gradient& gradient, Index problem, std::span<const T> part) const;
   void write(Gradient& gradient, Index block, const T* values) const;
+  void write_rows(const Gradient& gradient, Index problem, const RankRows<T>& rows) const;
+  void end_head(Gradient& gradient, Index problem) const;
 
   const AttentionInput& input_;
+  kernel::Ranks* ranks_ = nullptr;
   std::vector<Gradient> gradients_;
 };
 

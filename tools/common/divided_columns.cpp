@@ -70,11 +70,11 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
     return false;
   }
   if (this->wants_.gradients()) keep(pairs.row0, out);
-  if (!this->wants_.out || this->ranks_.own() > 0) return true;
-  if (this->input_.gate) {
+  if (!this->wants_.out) return true;
+  if (this->input_.gate && this->ranks_.own() == 0) {
     this->with_part(pairs, [&](const Head<T>& part) { apply_gate<T>(*part.arrays().gate, out); });
   }
-  show(pairs.row0, pairs.rows, rows.data());
+  show({0, pairs.row0, pairs.rows, rows.data()});
   return true;
 }
 

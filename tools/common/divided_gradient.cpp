@@ -34,7 +34,7 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   if (by_key_) by_key_->finish();
   const Index before = gradients_->own_keys().first - keys.first;
   const auto gather = [&](Buffer<T>& of, Index columns, const ShowRows<T>& to) {
-    this->gather_rows(slots_of_keys_, of.data() + before * columns, columns, to);
+    this->show_rows(slots_of_keys_, of.data() + before * columns, columns, to);
   };
   if (wants.grad_k) gather(grad_k_, this->input_.depth, show.grad_k);
   if (wants.grad_v) gather(grad_v_, this->input_.v_head_dim, show.grad_v);
@@ -68,10 +68,9 @@ void DividedGradient<T>::use_keys() {
 // Of a head without pairs.
 template <class T>
 void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
-  if (this->ranks_.own() > 0) return;
   const auto zeros = [&](Index rows, Index width, const ShowRows<T>& to) {
     const std::vector<T> row(static_cast<std::size_t>(width), T{0});
-    for (Index i = 0; i < rows; ++i) to(i, 1, row.data());
+    for (Index i = 0; i < rows; ++i) to({0, i, 1, row.data()});
   };
   const DividedWants& wants = this->wants_;
   if (wants.grad_q) zeros(this->whole_.queries(), this->input_.depth, show.grad_q);
@@ -139,9 +138,8 @@ void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& sh
       [&] {
         for (Index slot = 0; by_query && slot < gradients_->slots(); ++slot) by_query->merge(slot, {});
       });
-  if (this->ranks_.own() > 0) return;
-  by_query->finish();
-  show(pairs.row0, pairs.rows, sums.data());
+  if (this->ranks_.own() == 0) by_query->finish();
+  show({0, pairs.row0, pairs.rows, sums.data()});
 }
 
 template class DividedGradient<float>;

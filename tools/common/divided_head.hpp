@@ -1,11 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "common/divided_plan.hpp"
 #include "common/head_reader.hpp"
+#include "common/rank_rows.hpp"
 
 namespace attn::tools {
 
@@ -17,11 +17,7 @@ struct DividedHead {
   double least_bias = 0;                     ///< see Head::least_bias
 };
 
-/// Takes rows of a result of a head, in rank 0, in order and in pieces of neighbouring rows.
-template <class T>
-using ShowRows = std::function<void(Index first, Index count, const T* rows)>;
-
-/// Takes what is wanted of a head.
+/// Takes what is wanted of a head, in order and in pieces.
 template <class T>
 struct ShownRows {
   ShowRows<T> out;

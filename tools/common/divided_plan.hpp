@@ -65,7 +65,7 @@ struct DividedPlan {
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
 /// - there is a softmax, dnas, or hnas with 0 < u < 1;
-/// - gradients are those of q, k and v, which heads do not share, and there is no gate;
+/// - gradients are those of q, k and v, and there is no gate;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
 ///   fit one block of up to 16 MiB; and a part fits, or takes less than a whole head.

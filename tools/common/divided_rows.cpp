@@ -16,7 +16,7 @@ DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
   if (blocks_->shows_weights()) show_weights();
   finish();
   if (this->wants_.out) {
-    this->gather_rows(this->slots_, out_.data(), this->input_.v_head_dim, show.out);
+    this->show_rows(this->slots_, out_.data(), this->input_.v_head_dim, show.out);
   }
   if (this->wants_.gradients()) {
     blocks_.reset();

@@ -85,8 +85,8 @@ class DividedRun {
     naming([&] { return input_.place(problem_); }, [&] { body(*part); });
   }
 
-  /// Reads all parts once, but grad_out, so that errors of the input come before the work, and
-  /// finds what must be known of the whole. The parts of all ranks together have each pair once.
+  /// Reads all parts once, so that errors of the input come before the work, and finds what must be
+  /// known of the whole. The parts of all ranks together have each pair once.
   void look(const std::vector<TileRange>& parts) {
     AllowedCounts own;
     own.keys_of_query.assign(static_cast<std::size_t>(whole_.queries()), 0);
@@ -161,27 +161,15 @@ class DividedRun {
     });
   }
 
-  /// Shows, in rank 0, rows of `width` numbers of which each rank has its lines: rank 0 takes those
-  /// of the others in their order.
-  void gather_rows(const RankSlots& slots, T* own_rows, Index width, const ShowRows<T>& show) {
+  /// Shows rows of `width` numbers of which each rank has its lines, in the order of the ranks.
+  void show_rows(const RankSlots& slots, const T* own_rows, Index width, const ShowRows<T>& show) {
     const Index at_once = rows_of_piece(width * static_cast<Index>(sizeof(T)));
-    Buffer<T> of_other;
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const RowRange lines = slots.lines(rank);
-      const bool own = rank == ranks_.own();
       for (Index first = lines.first; first < lines.last; first += at_once) {
-        const Index count = std::min(at_once, lines.last - first);
-        if (!own && ranks_.own() > 0) continue;
-        if (!own) of_other.reserve(count * width);
-        T* const rows = own ? own_rows + (first - lines.first) * width : of_other.data();
-        const auto bytes =
-            std::as_writable_bytes(std::span(rows, static_cast<std::size_t>(count * width)));
-        if (!own) ranks_.receive(rank, bytes);
-        if (ranks_.own() > 0) {
-          ranks_.send(0, bytes);
-        } else {
-          show(first, count, rows);
-        }
+        const T* const own =
+            rank == ranks_.own() ? own_rows + (first - lines.first) * width : nullptr;
+        show({rank, first, std::min(at_once, lines.last - first), own});
       }
     }
   }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "kernel/ranks.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::tools {
+
+/// Neighbouring rows of a matrix, whose numbers one rank has.
+template <class T>
+struct RankRows {
+  int from = 0;  ///< the rank
+  Index first = 0;
+  Index count = 0;
+  const T* numbers = nullptr;  ///< in that rank
+
+  RankRows shifted(Index by) const { return {from, first + by, count, numbers}; }
+};
+
+/// Takes rows of a result of a head. All ranks call it, with the same rows in the same order.
+template <class T>
+using ShowRows = std::function<void(const RankRows<T>& rows)>;
+
+/// Called by all ranks, with rows of `width` numbers: returns these in rank 0, to which they are
+/// sent into `room` if another rank has them; null in other ranks.
+template <class T>
+const T* at_first_rank(kernel::Ranks& ranks, const RankRows<T>& rows, Index width,
+                       Buffer<T>& room) {
+  const auto size = static_cast<std::size_t>(rows.count * width);
+  if (rows.from == 0) return ranks.own() == 0 ? rows.numbers : nullptr;
+  if (ranks.own() == rows.from) ranks.send(0, std::as_bytes(std::span(rows.numbers, size)));
+  if (ranks.own() > 0) return nullptr;
+  room.reserve(rows.count * width);
+  ranks.receive(rows.from, std::as_writable_bytes(std::span(room.data(), size)));
+  return room.data();
+}
+
+}  // namespace attn::tools
