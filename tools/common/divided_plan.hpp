@@ -33,6 +33,8 @@ struct DividedWants {
   bool gradients_of_scores() const { return grad_q || grad_k; }
   bool gradients() const { return gradients_of_scores() || grad_v; }
   bool makes_out() const { return out || gradients(); }
+  bool sees_weights() const { return col_sum || row_entropy; }
+  Index parts() const { return scheme == Scheme::hnas ? 2 : 1; }  ///< of a mixture
 
   double hybrid_of(Index problem) const {
     return scheme == Scheme::hnas ? hybrid[static_cast<std::size_t>(problem)] : 1;
