@@ -33,9 +33,9 @@ class HeadDivision {
 
   /// Nothing if the head must be computed whole, because without a softmax the sums of some query
   /// are too small (QueryBlocks::complete_rows), which is not so if column sums or entropies are
-  /// wanted; rows may have been shown nevertheless. With gradients a small head (is_small) is
-  /// computed whole by every rank. Throws Error(memory) if a whole head does not fit, what
-  /// HeadReader throws, and the errors of the scores; ranks may throw different ones.
+  /// wanted; rows of the output may have been shown nevertheless. With gradients a small head
+  /// (is_small) is computed whole by every rank. Throws Error(memory) if a whole head does not fit,
+  /// what HeadReader throws, and the errors of the scores; ranks may throw different ones.
   std::optional<DividedHead> compute(Index problem, const ShownRows<T>& show);
 
   double seconds() const { return seconds_; }  ///< of all heads, without reading
