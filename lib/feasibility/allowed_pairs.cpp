@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "kernel/parallel.hpp"
+#include "kernel/rank_share.hpp"
 
 namespace attn {
 namespace {
@@ -188,6 +190,26 @@ AllowedPairs AllowedPairs::transposed() const {
   return other;
 }
 
+// The pairs if whole lines are all that is forbidden, which counts show without a bit for each
+// pair. The same runs as `simplified` finds.
+template <class T>
+std::optional<AllowedPairs> pairs_of_lines(const Scores<T>& scores) {
+  if (!scores.band().whole()) return std::nullopt;
+  const AllowedCounts counts = scores.allowed_counts();
+  PooledVector<std::uint8_t> open;
+  for (const Index queries : counts.queries_of_key) open.push_back(queries > 0 ? 1 : 0);
+  const auto first = std::find(open.begin(), open.end(), 1) - open.begin();
+  const auto last = open.rend() - std::find(open.rbegin(), open.rend(), 1);
+  const Index keys = std::count(open.begin(), open.end(), 1);
+  PooledVector<Index> begin, end;
+  for (const Index of_query : counts.keys_of_query) {
+    if (of_query != 0 && of_query != keys) return std::nullopt;
+    begin.push_back(of_query == 0 ? 0 : first);
+    end.push_back(of_query == 0 ? 0 : last);
+  }
+  return AllowedPairs::from_runs(std::move(begin), std::move(end), std::move(open));
+}
+
 template <class T>
 AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
   const Index rows = scores.rows();
@@ -203,18 +225,22 @@ AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
   }
   constexpr Index tile_rows = 64;
   constexpr Index tile_cols = 16 * word_bits;
-  const Index row_words = words_of(cols);
-  PooledVector<Word> words(static_cast<std::size_t>(rows * row_words), 0);
   struct Workspace {
     typename Scores<T>::Scratch scratch;
     Buffer<std::uint8_t> may;
   };
   PooledVector<Workspace> workspaces(static_cast<std::size_t>(std::max(threads, 1)));
   const Index panels = (rows + tile_rows - 1) / tile_rows;
-  kernel::parallel_for(panels, threads, [&](Index panel, int worker) {
+  const auto share = kernel::RankShare::of_held_rows(panels);
+  if (share.divided()) {
+    if (auto lines = pairs_of_lines(scores)) return *std::move(lines);
+  }
+  const Index row_words = words_of(cols);
+  PooledVector<Word> words(static_cast<std::size_t>(rows * row_words), 0);
+  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
     Workspace& own = workspaces[static_cast<std::size_t>(worker)];
     own.may.reserve(tile_rows * tile_cols);
-    const Index row0 = panel * tile_rows;
+    const Index row0 = share.own_item(n) * tile_rows;
     for (Index col0 = 0; col0 < cols; col0 += tile_cols) {
       const TileRange range{row0, std::min(tile_rows, rows - row0), col0,
                             std::min(tile_cols, cols - col0)};
@@ -229,6 +255,8 @@ AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
       }
     }
   });
+  share.complete_numbers(
+      std::span(words), [&](Index panel) { return std::min(rows, panel * tile_rows) * row_words; });
   return AllowedPairs::from_bits(rows, cols, std::move(words)).simplified();
 }
 

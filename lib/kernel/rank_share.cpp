@@ -12,16 +12,16 @@
 namespace attn::kernel {
 namespace {
 
-// A rank's part of one exchange; longer results take several.
-constexpr std::int64_t round_bytes = std::int64_t{4} << 20;
-
 // A round is to take so long: ranks wait for the slowest at its end, and obey a signal only there.
 constexpr double round_seconds = 1;
 constexpr double largest_growth = 8;  // from one round to the next
 
 }  // namespace
 
-RankShare::RankShare(Index items, Ranks* ranks, LoopRecord* record) : items_(items), ranks_(ranks) {
+RankShare::RankShare(Index items, Ranks* ranks, LoopRecord* record, Ranks::Rows cut)
+    : items_(items),
+      ranks_(ranks),
+      neighbouring_(record == nullptr && cut == Ranks::Rows::neighbouring) {
   if (record == nullptr) return;
   loop_ = std::make_shared<LoopRecord::Loop>(*record, items);
   if (!among_ranks()) return;
@@ -40,23 +40,32 @@ Index RankShare::place_of(Index item) const {
   return std::lower_bound(left.begin(), left.end(), item) - left.begin();
 }
 
-Index RankShare::place_of_rank(Index first, Index rank) const {
+int RankShare::rank_of(Index place) const {
   const Index count = ranks_->count();
-  return first + (rank - first % count + count) % count;
+  if (!neighbouring_) return static_cast<int>(place % count);
+  // The last rank r with ⌊r n/P⌋ ≤ place.
+  return static_cast<int>(((place + 1) * count - 1) / items_);
 }
 
-Index RankShare::first_own_place() const {
-  return among_ranks() ? place_of_rank(first_place(), ranks_->own()) : first_place();
+RankShare::Places RankShare::places_of(Index rank, Index begin, Index end) const {
+  const Index count = ranks_->count();
+  if (neighbouring_) {
+    const Index first = std::max(begin, first_neighbour(items_, rank, count));
+    const Index last = std::min(end, first_neighbour(items_, rank + 1, count));
+    return {first, std::max<Index>(0, last - first)};
+  }
+  const Index first = begin + (rank - begin % count + count) % count;
+  return {first, std::max<Index>(0, (end - first + count - 1) / count), count};
 }
 
-Index RankShare::own_count() const {
-  const Index count = among_ranks() ? ranks_->count() : 1;
-  return std::max<Index>(0, (last_place() - first_own_place() + count - 1) / count);
+RankShare::Places RankShare::own_places() const {
+  if (among_ranks()) return places_of(ranks_->own(), first_place(), last_place());
+  return {first_place(), last_place() - first_place()};
 }
 
-Index RankShare::own_item(Index n) const {
-  return item_at(first_own_place() + (among_ranks() ? n * ranks_->count() : n));
-}
+Index RankShare::own_count() const { return own_places().count; }
+
+Index RankShare::own_item(Index n) const { return item_at(own_places().at(n)); }
 
 void RankShare::run_in_rounds(const std::function<void()>& loop,
                               const std::function<void()>& hand_over) const {
@@ -89,27 +98,32 @@ void RankShare::run_in_rounds(const std::function<void()>& loop,
 // Items of one rank after the other lie side by side in the exchanged memory.
 void RankShare::exchange(const Results& results, Index begin, Index end) const {
   const Index count = ranks_->count();
+  Index most = 0;  // items of a rank
+  for (Index rank = 0; rank < count; ++rank) {
+    most = std::max(most, places_of(rank, begin, end).count);
+  }
+  // From number `first` to `last` of those of a rank.
   const auto for_items = [&](Index first, Index last, Index rank, const Visit& visit) {
-    for (Index place = place_of_rank(first, rank); place < last; place += count) {
-      results(item_at(place), visit);
+    const Places places = places_of(rank, begin, end);
+    for (Index n = first; n < std::min(last, places.count); ++n) {
+      results(item_at(places.at(n)), visit);
     }
   };
   Buffer<std::byte> packed;
   PooledVector<std::int64_t> ends(static_cast<std::size_t>(count));
-  Index first = begin;
-  while (first < end) {
+  Index first = 0;
+  while (first < most) {
     // Items up to `last`, one for each rank at a time, until some rank's part is full.
     Index last = first;
     std::fill(ends.begin(), ends.end(), std::int64_t{0});
     do {
-      const Index next = std::min(last + count, end);
-      for (Index place = last; place < next; ++place) {
-        results(item_at(place), [&](std::span<std::byte> bytes) {
-          ends[static_cast<std::size_t>(rank_of(place))] += static_cast<std::int64_t>(bytes.size());
+      for (Index rank = 0; rank < count; ++rank) {
+        for_items(last, last + 1, rank, [&](std::span<std::byte> bytes) {
+          ends[static_cast<std::size_t>(rank)] += static_cast<std::int64_t>(bytes.size());
         });
       }
-      last = next;
-    } while (last < end && *std::max_element(ends.begin(), ends.end()) < round_bytes);
+      ++last;
+    } while (last < most && *std::max_element(ends.begin(), ends.end()) < exchanged_bytes);
     for (std::size_t rank = 1; rank < ends.size(); ++rank) ends[rank] += ends[rank - 1];
     packed.reserve(ends.back());
     const auto at_rank = [&](Index rank) {
@@ -142,12 +156,15 @@ void RankShare::add_in_turn(Index item, const Memory& totals,
                             const std::function<void()>& add) const {
   const Index place = place_of(item);
   if (loop_ && place == 0) loop_->begin_totals(item, totals);
-  if (among_ranks() && place > 0) {
+  const auto is_own = [&](Index other) { return rank_of(other) == ranks_->own(); };
+  if (among_ranks() && place > 0 && !is_own(place - 1)) {
     totals([&](std::span<std::byte> bytes) { ranks_->receive(rank_of(place - 1), bytes); });
   }
   add();
   if (among_ranks() && place + 1 < last_place()) {
-    totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(place + 1), bytes); });
+    if (!is_own(place + 1)) {
+      totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(place + 1), bytes); });
+    }
   } else if (rounds_ && place + 1 < static_cast<Index>(loop_->left().size())) {
     rounds_->totals = totals;
   }

@@ -11,16 +11,29 @@
 
 namespace attn::kernel {
 
+/// The first of `items` items that a rank has if each has neighbouring ones; that of the rank
+/// after the last is `items`.
+inline Index first_neighbour(Index items, Index rank, Index ranks) { return rank * items / ranks; }
+
 /// The items of a loop that this process computes: of P ranks, number r has every P-th one from the
-/// r-th on, so that each has some of the long and some of the short ones. Without ranks all items
-/// are its own. Items that a record (loop_record.hpp) holds are left out.
+/// r-th on, so that each has some of the long and some of the short ones; or those from ⌊r n/P⌋ to
+/// ⌊(r + 1) n/P⌋, side by side. Without ranks all items are its own. Items that a record
+/// (loop_record.hpp) holds are left out.
 ///
 /// Ranks with a record compute in rounds of about a second. After each they agree whether to write
 /// the record, and whether to stop.
 class RankShare {
  public:
-  /// Both may be null.
-  RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr);
+  /// Both may be null. With a record items are had in turn.
+  RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr,
+            Ranks::Rows cut = Ranks::Rows::in_turn);
+
+  /// Those of this thread's ranks if each holds neighbouring rows only, else all items, of rows
+  /// that are cut alike.
+  static RankShare of_held_rows(Index items) {
+    const bool divided = Ranks::rows() == Ranks::Rows::neighbouring;
+    return {items, divided ? Ranks::current() : nullptr, nullptr, Ranks::rows()};
+  }
 
   /// Whether results are to be handed over: by other ranks, or by a record or to it.
   bool divided() const { return loop_ != nullptr || among_ranks(); }
@@ -49,6 +62,9 @@ class RankShare {
   /// Calls visit(bytes) for the memory of an item's results, which has the same sizes on all ranks.
   using Visit = std::function<void(std::span<std::byte> bytes)>;
   using Results = std::function<void(Index item, const Visit& visit)>;
+
+  /// A rank's part of one exchange, at least; longer results take several.
+  static constexpr std::int64_t exchanged_bytes = std::int64_t{4} << 20;
 
   /// Called by all ranks after their own items: sends their results to the others, and takes those
   /// of the other items.
@@ -91,14 +107,23 @@ class RankShare {
     Memory totals;  // with the last item of the round before, which this process has added
   };
 
+  // The places of one rank: `count` of them, `step` apart.
+  struct Places {
+    Index first = 0;
+    Index count = 0;
+    Index step = 1;
+
+    Index at(Index n) const { return first + n * step; }
+  };
+
   bool among_ranks() const { return ranks_ != nullptr && ranks_->count() > 1; }
   Index item_at(Index place) const {
     return loop_ ? loop_->left()[static_cast<std::size_t>(place)] : place;
   }
   Index place_of(Index item) const;
-  int rank_of(Index place) const { return static_cast<int>(place % ranks_->count()); }
-  Index place_of_rank(Index first, Index rank) const;  // its first one, from `first` on
-  Index first_own_place() const;
+  int rank_of(Index place) const;
+  Places places_of(Index rank, Index begin, Index end) const;  // those in [begin, end)
+  Places own_places() const;
   Index first_place() const { return rounds_ ? rounds_->first : 0; }
   Index last_place() const;
   void run_in_rounds(const std::function<void()>& loop,
@@ -107,6 +132,7 @@ class RankShare {
 
   Index items_;
   Ranks* ranks_;
+  bool neighbouring_;
   std::shared_ptr<LoopRecord::Loop> loop_;
   std::shared_ptr<Rounds> rounds_;  // of ranks with a record
 };

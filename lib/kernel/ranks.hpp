@@ -31,16 +31,26 @@ class Ranks {
   /// there are none, so that a loop inside another one is not divided.
   static Ranks* current() noexcept;
 
+  /// Which items of a loop over rows each rank has.
+  enum class Rows {
+    in_turn,       ///< every P-th one, as of all other loops: of long and short ones alike
+    neighbouring,  ///< those side by side, so that a rank needs few rows in memory
+  };
+
+  /// How this thread cuts loops over rows among its ranks.
+  static Rows rows() noexcept;
+
   /// Divides the loops of this thread among `ranks` until the end of the scope; null: among none.
   class Use {
    public:
-    explicit Use(Ranks* ranks) noexcept;
+    explicit Use(Ranks* ranks, Rows rows = Rows::in_turn) noexcept;
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
    private:
     Ranks* before_;
+    Rows rows_before_;
   };
 };
 

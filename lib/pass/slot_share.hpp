@@ -5,6 +5,14 @@
 
 namespace attn {
 
+/// The slots of a pass that this thread's ranks leave to this process. `record` may be null.
+inline kernel::RankShare slots_of_rank(const Partition& partition,
+                                       kernel::LoopRecord* record = nullptr) {
+  using Rows = kernel::Ranks::Rows;
+  return {partition.slots, kernel::Ranks::current(), record,
+          partition.order == Order::row_panels ? kernel::Ranks::rows() : Rows::in_turn};
+}
+
 /// The slots of a pass that this process computes (kernel/rank_share.hpp). The results of a line
 /// belong to the slot that holds its panel.
 class SlotShare {
@@ -12,8 +20,8 @@ class SlotShare {
   /// Those of the thread's ranks or record; `whole`: all slots, although there are such.
   explicit SlotShare(const Partition& partition, bool whole = false)
       : partition_(partition),
-        share_(partition.slots, whole ? nullptr : kernel::Ranks::current(),
-               whole ? nullptr : kernel::LoopRecord::current()) {}
+        share_(whole ? kernel::RankShare(partition.slots, nullptr)
+                     : slots_of_rank(partition, kernel::LoopRecord::current())) {}
 
   bool divided() const { return share_.divided(); }
   Index own_count() const { return share_.own_count(); }

@@ -4,11 +4,36 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <utility>
 
+#include "kernel/rank_share.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
+namespace {
+
+// Counts of the rows that each rank holds become those of all rows.
+void add_up_ranks(const kernel::RankShare& rows, Index rows_per_item, AllowedCounts& counts) {
+  if (!rows.divided()) return;
+  const auto all = static_cast<Index>(counts.keys_of_query.size());
+  rows.complete_numbers(std::span(counts.keys_of_query),
+                        [&](Index item) { return std::min(all, item * rows_per_item); });
+  kernel::Ranks& ranks = *kernel::Ranks::current();
+  const kernel::RankShare by_rank(ranks.count(), &ranks);
+  PooledVector<Index> totals(counts.queries_of_key.size(), 0);
+  const auto memory = [&](const kernel::RankShare::Visit& visit) {
+    visit(std::as_writable_bytes(std::span(totals)));
+  };
+  by_rank.add_in_turn(ranks.own(), memory, [&] {
+    for (std::size_t j = 0; j < totals.size(); ++j) totals[j] += counts.queries_of_key[j];
+  });
+  by_rank.take_totals(memory);
+  counts.queries_of_key = std::move(totals);
+}
+
+}  // namespace
 
 template <class T>
 bool Scores<T>::rows_alike() const {
@@ -94,7 +119,9 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
   constexpr Index tile_cols = 1024;
   Buffer<std::uint8_t> storage(tile_rows * tile_cols);
   Scratch scratch;
-  for (Index row0 = 0; row0 < rows(); row0 += tile_rows) {
+  const auto share = kernel::RankShare::of_held_rows((rows() + tile_rows - 1) / tile_rows);
+  for (Index n = 0; n < share.own_count(); ++n) {
+    const Index row0 = share.own_item(n) * tile_rows;
     for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
       const TileRange range{row0, std::min(tile_rows, rows() - row0), col0,
                             std::min(tile_cols, cols() - col0)};
@@ -115,6 +142,7 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
       }
     }
   }
+  add_up_ranks(share, tile_rows, counts);
   return counts;
 }
 

@@ -32,13 +32,24 @@ GibbsKernel<T>::GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes)
       partition_(row_pass_partition(scores.rows(), scores.cols(), sizeof(T))),
       to_zero_(exponentials_in_range(scores)) {
   const std::int64_t block = bytes(partition_.panel, partition_.cols);
-  if (bytes(partition_.rows, partition_.cols) <= kept_bytes) {
-    kept_blocks_ = partition_.panels;
+  number_.assign(static_cast<std::size_t>(partition_.panels), partition_.panels);
+  Index own_blocks = 0;
+  Index own_rows = 0;
+  const kernel::RankShare share = slots_of_rank(partition_);
+  for (Index n = 0; n < share.own_count(); ++n) {
+    const Index slot = share.own_item(n);
+    own_rows += partition_.first_line(slot + 1) - partition_.first_line(slot);
+    for (Index b = partition_.first_panel(slot); b < partition_.first_panel(slot + 1); ++b) {
+      number_[static_cast<std::size_t>(b)] = own_blocks++;
+    }
+  }
+  if (bytes(own_rows, partition_.cols) <= kept_bytes) {
+    kept_blocks_ = own_blocks;
   } else if (block > 0) {
     kept_blocks_ = std::max<std::int64_t>(0, kept_bytes) / block;
   }
   if (kept_blocks_ == 0) return;
-  const Index rows = std::min(kept_blocks_ * partition_.panel, partition_.rows);
+  const Index rows = std::min(kept_blocks_ * partition_.panel, own_rows);
   kept_ = LargeMemory(static_cast<std::size_t>(bytes(rows, partition_.cols)));
   there_.assign(static_cast<std::size_t>(kept_blocks_ * tiles_per_block(partition_)), 0);
 }
@@ -53,14 +64,15 @@ void GibbsKernel<T>::refer_to(std::span<const double> row, std::span<const doubl
 
 template <class T>
 std::size_t GibbsKernel<T>::at(const TileRange& range) const {
-  return static_cast<std::size_t>(block_of(range) * tiles_per_block(partition_) +
+  return static_cast<std::size_t>(number_of(range) * tiles_per_block(partition_) +
                                   range.col0 / row_tile_cols);
 }
 
 template <class T>
 T* GibbsKernel<T>::place(const TileRange& range, Index first) const {
   const Index rows = std::min(kept_rows, range.rows - first);
-  return static_cast<T*>(kept_.data()) + (range.row0 + first) * partition_.cols + rows * range.col0;
+  return static_cast<T*>(kept_.data()) +
+         (number_of(range) * partition_.panel + first) * partition_.cols + rows * range.col0;
 }
 
 template <class T>
@@ -107,6 +119,12 @@ void GibbsKernel<T>::make(const TileRange& range, MatrixView<T> out,
 template <class T>
 std::int64_t GibbsKernel<T>::bytes(Index rows, Index cols) {
   return rows * cols * static_cast<std::int64_t>(sizeof(T));
+}
+
+std::int64_t kept_kernel_bytes(Index rows, Index cols, std::size_t element_size,
+                               const RankRows& ranks) {
+  return most_rows_of_rank(row_pass_partition(rows, cols, element_size), ranks) * cols *
+         static_cast<std::int64_t>(element_size);
 }
 
 template class GibbsKernel<float>;

@@ -5,6 +5,7 @@
 
 #include "kernel/two_sided.hpp"
 #include "pass/one_pass.hpp"
+#include "pass/rank_rows.hpp"
 #include "tensor/large_memory.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -17,7 +18,8 @@ namespace attn {
 /// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
 /// stabilised), 0 where the pair is forbidden. Made by tiles of row_pass_partition's blocks by
 /// row_tile_cols keys: tiles of the first blocks are kept once they are made, as far as the given
-/// memory goes; the others are made again at every call. The bits are the same either way.
+/// memory goes; the others are made again at every call. On ranks these are the first blocks of the
+/// slots that they leave to this process. The bits are the same either way.
 template <class T>
 class GibbsKernel final : public ExponentialTiles<T> {
  public:
@@ -56,12 +58,15 @@ class GibbsKernel final : public ExponentialTiles<T> {
   const T* kept_tile(const TileRange& range, Index first) const { return place(range, first); }
   static constexpr Index kept_rows = kernel::two_sided_rows;
 
-  /// Bytes of all tiles.
+  /// Bytes of the tiles of so many rows.
   static std::int64_t bytes(Index rows, Index cols);
 
  private:
   Index block_of(const TileRange& range) const { return range.row0 / partition_.panel; }
-  bool kept(const TileRange& range) const { return block_of(range) < kept_blocks_; }
+  Index number_of(const TileRange& range) const {
+    return number_[static_cast<std::size_t>(block_of(range))];
+  }
+  bool kept(const TileRange& range) const { return number_of(range) < kept_blocks_; }
   std::size_t at(const TileRange& range) const;
   T* place(const TileRange& range, Index first) const;
   void make(const TileRange& range, MatrixView<T> out, typename Scores<T>::Scratch& scratch) const;
@@ -72,8 +77,13 @@ class GibbsKernel final : public ExponentialTiles<T> {
   PooledVector<double> row_;
   PooledVector<double> col_;
   Index kept_blocks_ = 0;
-  LargeMemory kept_;                  // by block; in a block its kept rows, by tile
+  PooledVector<Index> number_;        // by block: among those of this process, else past the last
+  LargeMemory kept_;                  // by kept block; in a block its kept rows, by tile
   PooledVector<std::uint8_t> there_;  // by tile
 };
+
+/// Bytes of all tiles that a process can keep, or the one of several ranks that has the most.
+std::int64_t kept_kernel_bytes(Index rows, Index cols, std::size_t element_size,
+                               const RankRows& ranks = {});
 
 }  // namespace attn

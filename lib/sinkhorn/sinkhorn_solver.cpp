@@ -311,9 +311,9 @@ std::optional<double> tolerance_in_force(const Stopping& options, double total,
 }
 
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
-                                   std::size_t element_size) {
-  const bool once = options.most_iterations() == 1;
-  return once ? 0 : rows * cols * static_cast<std::int64_t>(element_size);
+                                   std::size_t element_size, const RankRows& ranks) {
+  if (options.most_iterations() == 1) return 0;
+  return kept_kernel_bytes(rows, cols, element_size, ranks);
 }
 
 std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_size, int threads) {

@@ -6,6 +6,7 @@
 
 #include "attnkit/transport.hpp"
 #include "pass/potentials.hpp"
+#include "pass/rank_rows.hpp"
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/sinkhorn_state.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -43,9 +44,9 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
 std::optional<double> tolerance_in_force(const Stopping& options, double total,
                                          std::size_t element_size);
 
-/// The largest kept_bytes that is of use.
+/// The largest kept_bytes that is of use, to each of several ranks.
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
-                                   std::size_t element_size);
+                                   std::size_t element_size, const RankRows& ranks = {});
 
 /// Bytes that solve_sinkhorn takes in addition to scores, observers and kept tiles.
 std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_size, int threads);

@@ -66,6 +66,32 @@ class RankTest(ToolTest):
         except FileNotFoundError:
             return False
 
+    def interrupted(self, count, command, number):
+        """The status and the errors of a run that gets a signal once it has a checkpoint."""
+        (self.folder / "script").write_text(f'echo $$ >pid.${{OMPI_COMM_WORLD_RANK:-0}}\nexec {" ".join(command)}\n')
+        ranks = mpirun(count) if count > 1 else []
+        before = self.age("ck")
+        with subprocess.Popen([*ranks, "sh", "script"], cwd=self.folder, env=self.environment,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            while run.poll() is None and self.age("ck") in (None, before):
+                time.sleep(0.001)
+            if run.poll() is None:
+                rank = count - 1 if number == signal.SIGKILL else 0
+                process = int((self.folder / f"pid.{rank}").read_text())
+                if self.is_running(process):
+                    os.kill(process, number)
+            error = run.communicate(timeout=TIMEOUT)[1].decode()
+        for rank in range(count):
+            process = int((self.folder / f"pid.{rank}").read_text())
+            self.wait_for(lambda one=process: not self.is_running(one))
+        return run.returncode, error
+
+    def age(self, name):
+        try:
+            return os.stat(self.folder / name).st_mtime_ns
+        except FileNotFoundError:
+            return None
+
     def check_bits(self, tool, *arguments, counts=COUNTS, threads=THREADS):
         """A run on each number of ranks with each number of threads writes and prints what one
         process does."""
@@ -255,32 +281,6 @@ class Restarts(RankTest):
         self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
         self.write("long.h5", **{name: draw.normal(size=(4000, 16)) for name in ("q", "k", "v", "grad_out")})
         self.write("wide.h5", **{name: draw.normal(size=(900, 40)) for name in ("q", "k", "v")})
-
-    def interrupted(self, count, command, number):
-        """The status and the errors of a run that gets a signal once it has a checkpoint."""
-        (self.folder / "script").write_text(f'echo $$ >pid.${{OMPI_COMM_WORLD_RANK:-0}}\nexec {" ".join(command)}\n')
-        ranks = mpirun(count) if count > 1 else []
-        before = self.age("ck")
-        with subprocess.Popen([*ranks, "sh", "script"], cwd=self.folder, env=self.environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-            while run.poll() is None and self.age("ck") in (None, before):
-                time.sleep(0.001)
-            if run.poll() is None:
-                rank = count - 1 if number == signal.SIGKILL else 0
-                process = int((self.folder / f"pid.{rank}").read_text())
-                if self.is_running(process):
-                    os.kill(process, number)
-            error = run.communicate(timeout=TIMEOUT)[1].decode()
-        for rank in range(count):
-            process = int((self.folder / f"pid.{rank}").read_text())
-            self.wait_for(lambda one=process: not self.is_running(one))
-        return run.returncode, error
-
-    def age(self, name):
-        try:
-            return os.stat(self.folder / name).st_mtime_ns
-        except FileNotFoundError:
-            return None
 
     def test_goes_on(self):
         for place, run in enumerate(sample(self.RUNS, 1)):

@@ -49,16 +49,20 @@ void check_ranks(const Compute& compute, const Same& same) {
 
 TEST_CASE("items of ranks") {
   Mailboxes boxes;
-  for (const Index items : {0, 1, 2, 3, 7}) {
-    std::vector<int> owners(static_cast<std::size_t>(items), 0);
-    for (int own = 0; own < 3; ++own) {
-      ThreadRanks ranks(boxes, own, 3);
-      const kernel::RankShare share(items, &ranks);
-      for (Index n = 0; n < share.own_count(); ++n) {
-        ++owners[static_cast<std::size_t>(share.own_item(n))];
+  for (const auto cut : {kernel::Ranks::Rows::in_turn, kernel::Ranks::Rows::neighbouring}) {
+    for (const Index items : {0, 1, 2, 3, 7}) {
+      std::vector<int> owners(static_cast<std::size_t>(items), 0);
+      for (int own = 0; own < 3; ++own) {
+        ThreadRanks ranks(boxes, own, 3);
+        const kernel::RankShare share(items, &ranks, nullptr, cut);
+        for (Index n = 0; n < share.own_count(); ++n) {
+          ++owners[static_cast<std::size_t>(share.own_item(n))];
+          const bool neighbours = share.own_item(n) == share.own_item(0) + n;
+          CHECK((neighbours || cut == kernel::Ranks::Rows::in_turn));
+        }
       }
+      CHECK(std::all_of(owners.begin(), owners.end(), [](int one) { return one == 1; }));
     }
-    CHECK(std::all_of(owners.begin(), owners.end(), [](int one) { return one == 1; }));
   }
   const kernel::RankShare whole(5, nullptr);
   CHECK(whole.own_count() == 5);

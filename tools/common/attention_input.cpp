@@ -306,7 +306,8 @@ std::string AttentionInput::place(Index problem) const {
 }
 
 std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit,
-                                        std::optional<Index> part) const {
+                                        std::optional<Index> part,
+                                        std::optional<Index> matrix_rows) const {
   const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
   EnergySizes held = sizes();
@@ -325,23 +326,24 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
     bytes += energy().bytes(held, element_size);
     if (two) bytes += recipe(Scheme::fenchel).energy->bytes(held, element_size);
   }
-  return bytes + matrix_bytes(element_size, dense_limit);
+  return bytes + matrix_bytes(element_size, dense_limit, matrix_rows);
 }
 
-std::int64_t AttentionInput::matrix_bytes(std::size_t element_size,
-                                          std::int64_t dense_limit) const {
+std::int64_t AttentionInput::matrix_bytes(std::size_t element_size, std::int64_t dense_limit,
+                                          std::optional<Index> matrix_rows) const {
   std::int64_t bytes = 0;
   if (options.relative != ScoreOptions::Relative::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }
-  const auto held = [&](const std::optional<Operand>& operand, std::size_t size) {
-    if (operand) bytes += matrix_source_bytes(*operand, size, dense_limit);
+  const auto held = [&](const std::optional<Operand>& operand, std::size_t size,
+                        std::optional<Index> rows) {
+    if (operand) bytes += matrix_source_bytes(*operand, size, dense_limit, rows);
   };
-  held(scores, element_size);
-  held(bias, element_size);
-  held(preference, element_size);
-  held(mask, 1);
-  held(gate, element_size);
+  held(scores, element_size, matrix_rows);
+  held(bias, element_size, matrix_rows);
+  held(preference, element_size, matrix_rows);
+  held(mask, 1, matrix_rows);
+  held(gate, element_size, std::nullopt);
   return bytes;
 }
 

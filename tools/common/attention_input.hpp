@@ -138,13 +138,17 @@ struct AttentionInput {
   double pairs() const;
 
   /// Bytes of the bias of positions and of the matrices of a head, as below.
-  std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit) const;
+  /// `matrix_rows`: the most rows of a mask, bias or ready-made scores that a rank has; absent:
+  /// all.
+  std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit,
+                            std::optional<Index> matrix_rows = std::nullopt) const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
   /// bytes are held in memory, larger ones are read by tiles. `part`: the number of its queries
   /// that are in memory; absent: all.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
-                          std::optional<Index> part = std::nullopt) const;
+                          std::optional<Index> part = std::nullopt,
+                          std::optional<Index> matrix_rows = std::nullopt) const;
 
  private:
   void take_ready_made(const io::InputBundle& bundle);

@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include "kernel/bf16.hpp"
+#include "kernel/ranks.hpp"
+#include "pass/rank_rows.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
 
@@ -164,6 +166,15 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem, const TileRange& pai
   return read_part(problem, part, {bounds, pairs.row0, pairs.col0});
 }
 
+// If the ranks of this thread hold neighbouring rows.
+template <class T>
+std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
+  const kernel::Ranks* const ranks = kernel::Ranks::current();
+  if (ranks == nullptr || kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return {};
+  return RankPart{neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
+                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count())};
+}
+
 template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& part,
                                                   const ScoresPart& scores) {
@@ -171,17 +182,19 @@ std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& 
   head->problem = problem;
   head->part = part;
   const TileRange& own = head->part.range;
+  const std::optional<RankPart> of_rank = rank_part(own);
   const auto part_source = [&]<class U>(const std::optional<Operand>& operand,
-                                        const TileRange& pairs, Matrix<U>& last) {
+                                        const TileRange& pairs, Matrix<U>& last,
+                                        const std::optional<RankPart>& rank) {
     if (!operand) return std::shared_ptr<OperandMatrix<U>>();
     const Index index = operand->block(problem);
     if (last.index != index || !same_range(last.own, pairs)) {
-      last = {index, pairs, matrix_source<U>(*operand, problem, pairs, dense_limit_)};
+      last = {index, pairs, matrix_source<U>(*operand, problem, pairs, dense_limit_, rank)};
     }
     return last.source;
   };
   const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
-    return part_source(operand, own, last);
+    return part_source(operand, own, last, of_rank);
   };
   HeadArrays<T>& arrays = head->arrays_;
   arrays.problem = problem;
@@ -194,7 +207,8 @@ std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& 
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);
-  head->gate_ = part_source(input_.gate, {own.row0, own.rows, 0, input_.v_head_dim}, last_gate_);
+  head->gate_ = part_source(input_.gate, {own.row0, own.rows, 0, input_.v_head_dim}, last_gate_,
+                            std::nullopt);
   head->relative_ = relative(arrays);
   arrays.scores = head->stored_.get();
   arrays.bias = head->bias_.get();

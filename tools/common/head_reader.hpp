@@ -75,7 +75,8 @@ class Head {
 };
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
-/// once. Not for use by several threads.
+/// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
+/// rows, if ranks have neighbouring ones (kernel::Ranks::rows).
 template <class T>
 class HeadReader {
  public:
@@ -103,6 +104,7 @@ class HeadReader {
   std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, RowRange rows,
                                     Last& last_input, Last& last);
   std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, const ScoresPart& scores);
+  std::optional<RankPart> rank_part(const TileRange& own) const;
   void read_vectors(Head<T>& head);
   void read_energy_operands(Head<T>& head);
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);

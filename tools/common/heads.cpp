@@ -42,8 +42,8 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
 
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads) {
-  return input.head_bytes(element_size, 0, needs.queries) + needs.result_bytes + needs.kept_bytes +
-         needs.work_bytes(threads, 0);
+  return input.head_bytes(element_size, 0, needs.queries, needs.matrix_rows) + needs.result_bytes +
+         needs.kept_bytes + needs.work_bytes(threads, 0);
 }
 
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan) {
@@ -69,8 +69,8 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto bytes = [&] {
-    return input.head_bytes(element_size, plan.dense_limit, needs.queries) + needs.result_bytes +
-           needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
+    return input.head_bytes(element_size, plan.dense_limit, needs.queries, needs.matrix_rows) +
+           needs.result_bytes + needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
   };
   plan.threads = threads;
   plan.queries = needs.queries;
@@ -92,7 +92,8 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;
   const std::int64_t per_head =
-      input.head_bytes(element_size, plan.dense_limit, needs.queries) + needs.result_bytes;
+      input.head_bytes(element_size, plan.dense_limit, needs.queries, needs.matrix_rows) +
+      needs.result_bytes;
   const std::int64_t held = std::min(memory - plan.bytes, batch_bytes);
   const Index affordable =
       std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),

@@ -29,6 +29,8 @@ struct HeadNeeds {
   /// Queries in memory at a time, which the other members are for; absent: all of a head. Only for
   /// q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
+  /// The most rows of a mask, bias or ready-made scores that a rank has; absent: all.
+  std::optional<Index> matrix_rows = std::nullopt;
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "kernel/ranks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
@@ -75,6 +76,11 @@ struct Extent {
   double least = 0;    // 0 if no element is below 0
   double largest = 0;  // in magnitude
 
+  void join(const Extent& other) {
+    least = std::min(least, other.least);
+    largest = std::max(largest, other.largest);
+  }
+
   void add(const std::uint8_t*, Index) { largest = 1; }
 
   template <class T>
@@ -126,6 +132,7 @@ class HeldMatrix final : public OperandMatrix<T> {
   double least() const override { return extent_.least; }
   bool rows_alike() const override { return source_->rows_alike(); }
   bool cols_alike() const override { return source_->cols_alike(); }
+  const Extent& extent() const { return extent_; }
 
  private:
   Buffer<T> values_;
@@ -136,13 +143,14 @@ class HeldMatrix final : public OperandMatrix<T> {
 template <class T>
 class TiledMatrix final : public OperandMatrix<T> {
  public:
-  // Checks all elements once, so that errors do not depend on which tiles a pass reads.
-  TiledMatrix(const Operand& operand, Index block, const TileRange& own)
+  // Checks the elements of some rows once, so that errors do not depend on which tiles a pass
+  // reads.
+  TiledMatrix(const Operand& operand, Index block, const TileRange& own, RowRange checked)
       : operand_(operand), block_(block), own_(own) {
     constexpr Index rows_at_once = 64;
-    Buffer<T> values(std::min(rows_at_once, own.rows) * own.cols);
-    for (Index row0 = 0; row0 < own.rows; row0 += rows_at_once) {
-      const Index rows = std::min(rows_at_once, own.rows - row0);
+    Buffer<T> values(std::min(rows_at_once, checked.last - checked.first) * own.cols);
+    for (Index row0 = checked.first; row0 < checked.last; row0 += rows_at_once) {
+      const Index rows = std::min(rows_at_once, checked.last - row0);
       const BlockAxes axes(operand, block, own.row0 + row0, rows, own.col0, own.cols);
       operand.dataset.read(axes.start, axes.count, values.data());
       take_sign(operand, values.data(), rows * own.cols);
@@ -167,6 +175,7 @@ class TiledMatrix final : public OperandMatrix<T> {
   double least() const override { return extent_.least; }
   bool rows_alike() const override { return operand_.rows == 1; }
   bool cols_alike() const override { return operand_.cols == 1; }
+  const Extent& extent() const { return extent_; }
 
  private:
   const Operand& operand_;
@@ -175,28 +184,69 @@ class TiledMatrix final : public OperandMatrix<T> {
   Extent extent_;
 };
 
+// Each rank checks and may hold its rows. It reads others by tiles: passes by columns need them.
+template <class T>
+class DividedMatrix final : public OperandMatrix<T> {
+ public:
+  DividedMatrix(const Operand& operand, Index block, const TileRange& own, RowRange rows, bool held)
+      : rows_(rows), tiled_(operand, block, own, held ? RowRange{} : rows) {
+    Extent extent = tiled_.extent();
+    const Index count = rows.last - rows.first;
+    if (held && count > 0) {
+      held_.emplace(operand, block, TileRange{own.row0 + rows.first, count, own.col0, own.cols});
+      extent = held_->extent();
+    }
+    for (const Extent& of_rank : kernel::gathered(*kernel::Ranks::current(), extent)) {
+      extent_.join(of_rank);
+    }
+  }
+
+  void read(const TileRange& range, MatrixView<T> out) const override {
+    if (held_ && rows_.first <= range.row0 && range.row0 + range.rows <= rows_.last) {
+      held_->read({range.row0 - rows_.first, range.rows, range.col0, range.cols}, out);
+    } else {
+      tiled_.read(range, out);
+    }
+  }
+  double bound() const override { return extent_.largest; }
+  double least() const override { return extent_.least; }
+  bool rows_alike() const override { return false; }
+  bool cols_alike() const override { return tiled_.cols_alike(); }
+
+ private:
+  RowRange rows_;
+  TiledMatrix<T> tiled_;
+  std::optional<HeldMatrix<T>> held_;
+  Extent extent_;  // of all ranks
+};
+
 }  // namespace
 
 std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_size,
-                                 std::int64_t dense_limit) {
-  const std::int64_t whole = operand.rows * operand.cols * static_cast<std::int64_t>(element_size);
-  return whole <= dense_limit ? whole : 0;
+                                 std::int64_t dense_limit, std::optional<Index> rows) {
+  const std::int64_t bytes = std::min(operand.rows, rows.value_or(operand.rows)) * operand.cols *
+                             static_cast<std::int64_t>(element_size);
+  return bytes <= dense_limit ? bytes : 0;
 }
 
 template <class T>
 std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand& operand, Index problem,
-                                                const TileRange& own, std::int64_t dense_limit) {
+                                                const TileRange& own, std::int64_t dense_limit,
+                                                const std::optional<RankPart>& rank) {
   const Index block = operand.block(problem);
   const TileRange part = own_block(operand, own);
-  if (matrix_source_bytes(operand, sizeof(T), dense_limit) > 0) {
-    return std::make_shared<HeldMatrix<T>>(operand, block, part);
+  const auto most = rank ? std::optional(rank->most) : std::nullopt;
+  const bool held = matrix_source_bytes(operand, sizeof(T), dense_limit, most) > 0;
+  if (rank && part.rows > 1) {
+    return std::make_shared<DividedMatrix<T>>(operand, block, part, rank->rows, held);
   }
-  return std::make_shared<TiledMatrix<T>>(operand, block, part);
+  if (held) return std::make_shared<HeldMatrix<T>>(operand, block, part);
+  return std::make_shared<TiledMatrix<T>>(operand, block, part, RowRange{0, part.rows});
 }
 
-#define ATTN_FOR_TYPE(T)                                                          \
-  template std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand&, Index, \
-                                                           const TileRange&, std::int64_t);
+#define ATTN_FOR_TYPE(T)                                    \
+  template std::shared_ptr<OperandMatrix<T>> matrix_source( \
+      const Operand&, Index, const TileRange&, std::int64_t, const std::optional<RankPart>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 ATTN_FOR_TYPE(std::uint8_t)

@@ -268,7 +268,25 @@ double TransportTask::marginal_epsilon() const {
   return epsilon;
 }
 
-HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
+RankRows transport_ranks(const TransportTask& task, Index ranks) {
+  RankRows found{ranks};
+  const AttentionInput& input = task.input;
+  const auto by_query = [](const std::optional<Operand>& operand) {
+    return operand && operand->rows > 1;
+  };
+  const bool matrices = by_query(input.scores) || by_query(input.mask) || by_query(input.bias) ||
+                        by_query(input.preference);
+  const bool whole = !task.is_of_scheme() || task.diverges || task.upstream || task.emits("plan") ||
+                     task.emits("dual_grad_q") || task.emits("dual_grad_k");
+  constexpr Index fewest_rows = 96;
+  if (ranks > 1 && matrices && !whole && input.queries >= fewest_rows * ranks) {
+    found.cut = kernel::Ranks::Rows::neighbouring;
+  }
+  return found;
+}
+
+HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
+                          const RankRows& ranks) {
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
@@ -282,7 +300,8 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
-  needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
+  needs.useful_bytes =
+      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, ranks);
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
@@ -295,24 +314,38 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
+  std::int64_t exchanged = 0;
+  if (ranks.cut == kernel::Ranks::Rows::neighbouring) {
+    needs.matrix_rows =
+        most_neighbouring_rows(input.queries, input.keys, element_size, ranks.count);
+    exchanged = column_exchange_bytes(input.queries, input.keys, element_size, ranks.count);
+  }
+  needs.work_bytes = [&task, &input, checked, exchanged, element_size](int threads,
+                                                                       std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence has square problems, too.
     const Index longer = std::max(input.queries, input.keys);
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
-           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked;
+           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked +
+           exchanged;
   };
   return needs;
+}
+
+MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,
+                          const cli::Arguments& arguments) {
+  const RankRows ranks = transport_ranks(task, arguments.ranks);
+  return plan_memory(task.input, element_size, transport_needs(task, element_size, ranks),
+                     arguments.threads, arguments.memory);
 }
 
 void report_transport_cost(const cli::Arguments& arguments, const TransportTask& task,
                            cli::Report& report) {
   const AttentionInput& input = task.input;
   const std::size_t element = task.f64 ? sizeof(double) : sizeof(float);
-  const MemoryPlan plan = plan_memory(input, element, transport_needs(task, element),
-                                      arguments.threads, arguments.memory);
+  const MemoryPlan plan = plan_transport(task, element, arguments);
   const auto problems = static_cast<double>(input.own_problems());
   const auto iterations = static_cast<double>(task.solver.most_iterations());
   constexpr double number = sizeof(double);

@@ -10,6 +10,7 @@
 #include "common/heads.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
+#include "pass/rank_rows.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn_iter/histograms.hpp"
@@ -85,8 +86,19 @@ struct TransportTask {
   bool is_of_scheme() const { return !exact && !histograms; }
 };
 
-/// The memory that the computation needs.
-HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size);
+/// How ranks share the rows of passes. They have neighbouring ones, so that each reads and may hold
+/// its rows of costs, scores, masks and biases only, if one of these has a row for each query; but
+/// not with exact, divergence or barycentre, nor if the plan or its gradients are wanted, which
+/// need all rows in one process, or all columns.
+RankRows transport_ranks(const TransportTask& task, Index ranks);
+
+/// The memory that the computation needs in each of these ranks.
+HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
+                          const RankRows& ranks);
+
+/// The plan for it.
+MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,
+                          const cli::Arguments& arguments);
 
 /// Reports the cost for --dry-run.
 void report_transport_cost(const cli::Arguments& arguments, const TransportTask& task,
