@@ -34,7 +34,9 @@ Index most_rows_of_rank(const Partition& partition, const RankRows& ranks) {
 RowRange neighbouring_rows(Index rows, Index cols, std::size_t element_size, Index rank,
                            Index ranks) {
   RowRange found;
-  for (const Partition& partition : {row_pass_partition(rows, cols, element_size),
+  Partition steps{.rows = rows, .cols = cols, .panel = held_row_step};
+  steps.panels = steps.slots = (rows + held_row_step - 1) / held_row_step;
+  for (const Partition& partition : {steps, row_pass_partition(rows, cols, element_size),
                                      partition_of(Order::row_panels, rows, cols, element_size),
                                      row_tile_partition(rows, cols)}) {
     const RowRange own = neighbouring_rows(partition, rank, ranks);

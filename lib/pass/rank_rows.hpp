@@ -18,8 +18,12 @@ struct RankRows {
 /// The most rows that the slots of one rank have. `partition` has row panels.
 Index most_rows_of_rank(const Partition& partition, const RankRows& ranks);
 
+/// Ranks with neighbouring rows also cut them at multiples of this (RankShare::of_held_rows) where
+/// they count pairs and complete columns.
+inline constexpr Index held_row_step = 64;
+
 /// The rows that passes by row panels read on rank `rank` of `ranks` if it has neighbouring slots:
-/// those of its slots in all of their partitions. Empty if it has none.
+/// those of its slots in all of their partitions, and of its steps. Empty if it has none.
 RowRange neighbouring_rows(Index rows, Index cols, std::size_t element_size, Index rank,
                            Index ranks);
 

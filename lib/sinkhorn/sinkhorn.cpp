@@ -5,6 +5,7 @@
 
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"
+#include "sinkhorn/columns_by_rows.hpp"
 #include "sinkhorn/iteration_range.hpp"
 #include "sinkhorn/scaling_pass.hpp"
 #include "sinkhorn/soft_marginals.hpp"
@@ -88,6 +89,9 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
 
 template <class T>
 void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<double> next) {
+  if (completes_columns_by_rows(scores_)) {
+    return complete_columns_by_rows(scores_, row, next, marginals_.col, threads_);
+  }
   Pass<T> pass;
   pass.scores = &scores_;
   pass.order = Order::column_panels;

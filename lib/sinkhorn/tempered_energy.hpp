@@ -30,6 +30,7 @@ class TemperedEnergy final : public Energy<T> {
   }
   double magnitude() const override { return scores_.magnitude() * static_cast<double>(factor_); }
   bool may_forbid() const override { return true; }
+  const Scores<T>& scores() const { return scores_; }  ///< those at ε
 
  private:
   const Scores<T>& scores_;
