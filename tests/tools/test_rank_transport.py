@@ -64,7 +64,8 @@ class Transport(RankTest):
             ({"cost": holes}, ["--epsilon=0.5", "--tolerance=1e-4"]),
             ({"cost": closed}, ["--epsilon=0.3", "--tolerance=1e-4", "--relax=1.3"]),
             ({"scores": two} | padded, ["--tolerance=1e-4"]),
-            ({"cost": near.astype("f8"), **masses}, ["--epsilon=0.05", "--iterations=30", "--emit=row_potential,dual_grad_a,dual_grad_b"]),
+            ({"cost": near.astype("f8"), **masses},
+             ["--epsilon=0.05", "--iterations=30", "--emit=row_potential,dual_grad_a,dual_grad_b"]),
             ({"cost": far.astype("f8")}, ["--epsilon=0.02", "--iterations=9"]),
             ({"cost": holes, **masses}, ["--epsilon=0.5", "--unbalanced=0.5:2", "--iterations=20"]),
             ({"q": q, "k": k, **mask}, ["--epsilon=2", "--iterations=6"]),
@@ -84,6 +85,22 @@ class Transport(RankTest):
                 ["--epsilon=0.5", "--iterations=40", "--emit=grad_cost"],
                 ["exact", "--gap=0.2"]), 2)):
             self.check(place, *arguments)
+
+    def test_attention(self):
+        """The scheme sinkhorn divides the same matrices."""
+        scores = self.random.normal(size=(2, 900, 700)).astype("f4")
+        v = self.random.normal(size=(2, 700, 5)).astype("f4")
+        q, k = (self.random.normal(size=(length, 8)).astype("f4") for length in (900, 700))
+        names = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
+        cases = [
+            ({"scores": scores, "v": v}, ["--from=scores", "--iterations=6", names]),
+            ({"scores": 30 * scores, "v": v}, ["--from=scores", "--iterations=4", names]),
+            ({"q": q, "k": k, "v": v[0], "mask": self.random.random((900, 700)) < 0.9}, ["--tolerance=1e-3", names]),
+            ({"scores": scores, "v": v}, ["--from=scores", "--iterations=1"]),
+        ]
+        for place, (data, arguments) in enumerate(sample(cases, 3)):
+            self.write("in.h5", **data)
+            self.check(place, "--scheme=sinkhorn", *arguments, tool="attn-compute")
 
     def test_memory(self):
         """Ranks have a fourth of the matrix and of the kernel each, and stay within the plan."""

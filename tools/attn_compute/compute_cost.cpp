@@ -19,6 +19,7 @@
 #include "pass/output.hpp"
 #include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
+#include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -48,8 +49,19 @@ bool emits_scores(const ComputeOptions& options) {
 
 }  // namespace
 
+RankRows compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
+                       const AttentionInput& input) {
+  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
+                                         "row_entropy"};
+  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
+                                     options.emitted.end());
+  const bool whole = options.scheme.scheme != Scheme::sinkhorn || others || options.join ||
+                     options.queries || options.repetition || checkpoints(arguments);
+  return whole ? RankRows{arguments.ranks} : ranks_by_matrix(input, arguments.ranks);
+}
+
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
-                        std::size_t element_size) {
+                        std::size_t element_size, const RankRows& ranks) {
   HeadNeeds needs;
   Index numbers = 0;  // of the type computed in
   if (options.needs_out()) {
@@ -63,11 +75,15 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
+  // What is kept are exponentials, of which each rank has a part.
+  needs.useful_bytes =
+      std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
+               kept_kernel_bytes(input.queries, input.keys, element_size, ranks));
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
+  take_ranks(input, element_size, ranks, needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     // Each thread works on a head of its own, or all threads work on one head together.
     const auto at_most = [&](const auto& bytes) {
@@ -122,7 +138,8 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report) {
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
-  const HeadNeeds needs = compute_needs(options, input, element);
+  const HeadNeeds needs =
+      compute_needs(options, input, element, compute_ranks(arguments, options, input));
   const std::optional<DividedWants> wants = divided_wants(arguments, options, input, element);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;

@@ -14,6 +14,7 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
+#include "common/rank_matrices.hpp"
 #include "common/score_source.hpp"
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
@@ -269,20 +270,9 @@ double TransportTask::marginal_epsilon() const {
 }
 
 RankRows transport_ranks(const TransportTask& task, Index ranks) {
-  RankRows found{ranks};
-  const AttentionInput& input = task.input;
-  const auto by_query = [](const std::optional<Operand>& operand) {
-    return operand && operand->rows > 1;
-  };
-  const bool matrices = by_query(input.scores) || by_query(input.mask) || by_query(input.bias) ||
-                        by_query(input.preference);
   const bool whole = !task.is_of_scheme() || task.diverges || task.upstream || task.emits("plan") ||
                      task.emits("dual_grad_q") || task.emits("dual_grad_k");
-  constexpr Index fewest_rows = 96;
-  if (ranks > 1 && matrices && !whole && input.queries >= fewest_rows * ranks) {
-    found.cut = kernel::Ranks::Rows::neighbouring;
-  }
-  return found;
+  return whole ? RankRows{ranks} : ranks_by_matrix(task.input, ranks);
 }
 
 HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
@@ -314,22 +304,15 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  std::int64_t exchanged = 0;
-  if (ranks.cut == kernel::Ranks::Rows::neighbouring) {
-    needs.matrix_rows =
-        most_neighbouring_rows(input.queries, input.keys, element_size, ranks.count);
-    exchanged = column_exchange_bytes(input.queries, input.keys, element_size, ranks.count);
-  }
-  needs.work_bytes = [&task, &input, checked, exchanged, element_size](int threads,
-                                                                       std::int64_t limit) {
+  take_ranks(input, element_size, ranks, needs);
+  needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence has square problems, too.
     const Index longer = std::max(input.queries, input.keys);
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
-           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked +
-           exchanged;
+           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked;
   };
   return needs;
 }
