@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "dual_problem.hpp"
+#include "long_run.hpp"
 #include "reference/fenchel_reference.hpp"
 #include "repeats.hpp"
 #include "thrown_error.hpp"
@@ -121,8 +122,8 @@ TEST_CASE("duals of all sizes against Newton's method in long double") {
 
 TEST_CASE("duals of many templates and of many axes") {
   Random random(402);
-  // The reference is cubic in the axes; under sanitizers, 800 axes take a minute.
-  const Index most_axes = sanitized ? 300 : 800;
+  // The reference is cubic in the axes, and slow at 800.
+  const Index most_axes = long_run() ? 800 : 300;
   for (const auto& [n, d] :
        {std::pair<Index, Index>{600, 3}, {600, 60}, {4, most_axes}, {40, 200}}) {
     DualShape shape;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gradient_check.hpp"
+#include "long_run.hpp"
 #include "random_problem.hpp"
 #include "repeats.hpp"
 
@@ -48,7 +49,7 @@ TEST_CASE_TEMPLATE("gradients of random problems", T, float, double) {
 // Above the size limit, where δ is computed from the output.
 TEST_CASE_TEMPLATE("gradients of larger random problems", T, float, double) {
   Random random(209);
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < (long_run() ? 4 : 2); ++n) {
     ProblemOptions options = random_gradient_options(random);
     options.queries = random_index(random, 200, 300);
     options.keys = random_index(random, 400, 500);
