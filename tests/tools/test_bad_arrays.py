@@ -190,7 +190,7 @@ class BadArrays(ToolTest):
         self.run_tool("tensor-convert", "y=f8.safetensors:y", "-o", "y.npy")
         self.refused("tensor-convert", "x=f8.safetensors:x", status=3, says=["x", "F8_E4M3"])
         good = safetensors({"x": np.arange(6.0)})
-        for length in range(1, len(good)):
+        for length in sample(range(1, len(good)), 25):
             self.refuse("cut.safetensors", good[:length], (), "cut.safetensors:x")
         (self.folder / "good.safetensors").write_bytes(good)
         for address in ("good.safetensors:y", "good.safetensors:x/y", "good.safetensors"):
@@ -261,7 +261,7 @@ class BadArrays(ToolTest):
         member = npy(np.arange(100000.0))
         packed = archive([("x.npy", member)], zipfile.ZIP_DEFLATED)
         random = np.random.default_rng(0)
-        for at in random.integers(40, len(packed) - 120, 25):
+        for at in sample(random.integers(40, len(packed) - 120, 25), 8):
             content = bytearray(packed)
             content[at] ^= 1 << int(random.integers(8))
             self.refuse("bad.npz", content, [], "bad.npz:x")
