@@ -1,12 +1,13 @@
 """tensor-info: shows everything that a bundle holds."""
 
 import csv
+import subprocess
 import unittest
 
 import h5py
 import numpy as np
 
-from attn import ToolTest
+from attn import BIN, ToolTest
 
 
 class TensorInfo(ToolTest):
@@ -30,6 +31,12 @@ class TensorInfo(ToolTest):
             file["again"] = file["text"]  # a second link, and a cycle
             file["text/up"] = file["/"]
             file["twin"] = file["scalar"]
+
+    def test_tools_that_compute_nothing_do_not_load_openblas(self):
+        for tool in ("tensor-compare", "tensor-convert", "tensor-gen", "tensor-info"):
+            loaded = subprocess.run(["ldd", BIN / tool], stdout=subprocess.PIPE, check=True).stdout
+            self.assertIn(b"libstdc++", loaded)
+            self.assertNotIn(b"openblas", loaded, tool)
 
     def test_datasets(self):
         result = self.info("in.h5")

@@ -34,12 +34,16 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
   const Rows<T> grad_q(wants.grad_q, queries, input.depth);
   const Rows<T> grad_k(wants.grad_k, keys, input.depth);
   const Rows<T> grad_v(wants.grad_v, keys, input.v_head_dim);
+  HeadGradientTargets<T> targets;
+  targets.q = grad_q.view();
+  targets.k = grad_k.view();
+  targets.v = grad_v.view();
   DividedHead found;
   found.least_bias = head.least_bias();
   naming([&] { return input.place(head.problem); },
-         [&] {
+         [&, rows = out.view()] {
            const kernel::Ranks::Use alone(nullptr);
-           Output<T> output(head.v(), out.view());
+           Output<T> output(head.v(), rows);
            ColumnSums<T> sums;
            RowEntropy<T> entropy;
            const ScoreRecipe recipe = input.recipe(wants.scheme);
@@ -58,12 +62,8 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
            if (wants.col_sum) found.col_sum = sums.values();
            if (wants.row_entropy) found.row_entropy = entropy.values();
            forward.attention = &found.attention;
-           forward.out = out.view();
+           forward.out = rows;
            forward.grad_out = head.grad_out();
-           HeadGradientTargets<T> targets;
-           targets.q = grad_q.view();
-           targets.k = grad_k.view();
-           targets.v = grad_v.view();
            differentiate_head(forward, targets, 1);
          });
   if (wants.out) out.show(show.out);
