@@ -80,7 +80,7 @@ std::vector<T> in_rows(const SharedCase& of, const std::vector<HeadPart<T>>& par
                      from == ranks.own() ? numbers : nullptr});
       }
     }
-    shared.end_head(static_cast<Index>(n), [&](const RankRows<T>& rows) {
+    shared.end_head(static_cast<Index>(n), [&](const GatheredRows<T>& rows) {
       Buffer<T> room;
       const T* const numbers = at_first_rank(ranks, rows, of.cols, room);
       CHECK((numbers == nullptr) == (ranks.own() > 0));

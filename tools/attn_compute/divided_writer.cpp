@@ -24,7 +24,7 @@ template <class T>
 ShownRows<T> DividedWriter<T>::rows(Index problem) const {
   const TileRange& own = input_.part(problem).range;
   const auto shifted = [](Index by, const ShowRows<T>& write) {
-    return [=](const RankRows<T>& rows) { write(rows.shifted(by)); };
+    return [=](const GatheredRows<T>& rows) { write(rows.shifted(by)); };
   };
   return {shifted(own.row0, out(problem)), shifted(own.row0, gradient("grad_q", problem)),
           shifted(own.col0, gradient("grad_k", problem)),
@@ -49,7 +49,7 @@ void DividedWriter<T>::end_head(Index problem) const {
 
 template <class T>
 ShowRows<T> DividedWriter<T>::out(Index problem) const {
-  return [this, problem](const RankRows<T>& rows) {
+  return [this, problem](const GatheredRows<T>& rows) {
     Buffer<T> room;
     const T* const numbers = at_first_rank(ranks_, rows, input_.v_head_dim, room);
     if (numbers != nullptr) outputs_.write_lines("out", problem, rows.first, rows.count, numbers);
@@ -58,8 +58,9 @@ ShowRows<T> DividedWriter<T>::out(Index problem) const {
 
 template <class T>
 ShowRows<T> DividedWriter<T>::gradient(const std::string& name, Index problem) const {
-  return
-      [this, name, problem](const RankRows<T>& rows) { gradients_.take_rows(name, problem, rows); };
+  return [this, name, problem](const GatheredRows<T>& rows) {
+    gradients_.take_rows(name, problem, rows);
+  };
 }
 
 template class DividedWriter<float>;

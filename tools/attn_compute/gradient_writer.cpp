@@ -88,7 +88,8 @@ auto GradientWriter<T>::of(const std::string& name) const -> const Gradient& {
 }
 
 template <class T>
-void GradientWriter<T>::take_rows(const std::string& name, Index problem, const RankRows<T>& rows) {
+void GradientWriter<T>::take_rows(const std::string& name, Index problem,
+                                  const GatheredRows<T>& rows) {
   const Gradient& gradient = of(name);
   if (gradient.sums.is_alone(problem)) {
     write_rows(gradient, problem, rows);
@@ -108,13 +109,13 @@ void GradientWriter<T>::end_head(Index problem) {
 
 template <class T>
 void GradientWriter<T>::end_head(Gradient& gradient, Index problem) const {
-  gradient.shared->end_head(problem,
-                            [&](const RankRows<T>& rows) { write_rows(gradient, problem, rows); });
+  gradient.shared->end_head(
+      problem, [&](const GatheredRows<T>& rows) { write_rows(gradient, problem, rows); });
 }
 
 template <class T>
 void GradientWriter<T>::write_rows(const Gradient& gradient, Index problem,
-                                   const RankRows<T>& rows) const {
+                                   const GatheredRows<T>& rows) const {
   const Operand& of = *gradient.kind.of;
   Buffer<T> room;
   const T* const numbers = at_first_rank(*ranks_, rows, of.cols, room);

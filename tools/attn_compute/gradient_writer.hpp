@@ -37,7 +37,7 @@ class GradientWriter {
   bool sums(const std::string& name) const { return of(name).sums.any_shared(); }
 
   /// Takes rows of the gradient `name` of one head. Throws as `add` does.
-  void take_rows(const std::string& name, Index problem, const RankRows<T>& rows);
+  void take_rows(const std::string& name, Index problem, const GatheredRows<T>& rows);
 
   /// After the last rows of a head. Throws as `add` does; ranks may throw different errors.
   void end_head(Index problem);
@@ -54,7 +54,7 @@ class GradientWriter {
 
   void require_finite(const Gradient& gradient, Index problem, std::span<const T> part) const;
   void write(Gradient& gradient, Index block, const T* values) const;
-  void write_rows(const Gradient& gradient, Index problem, const RankRows<T>& rows) const;
+  void write_rows(const Gradient& gradient, Index problem, const GatheredRows<T>& rows) const;
   void end_head(Gradient& gradient, Index problem) const;
 
   const AttentionInput& input_;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/divided_plan.hpp"
+#include "common/gathered_rows.hpp"
 #include "common/head_reader.hpp"
-#include "common/rank_rows.hpp"
 
 namespace attn::tools {
 

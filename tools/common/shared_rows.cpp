@@ -29,7 +29,7 @@ RowRange SharedRows<T>::common(int rank, Index first, Index count) const {
 }
 
 template <class T>
-void SharedRows<T>::take(const RankRows<T>& rows) {
+void SharedRows<T>::take(const GatheredRows<T>& rows) {
   const int own = ranks_.own();
   if (own == rows.from) take_own(rows.first, rows.count, rows.numbers);
   for (int to = 0; to < ranks_.count(); ++to) {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "common/rank_rows.hpp"
+#include "common/gathered_rows.hpp"
 #include "gradient/shared_sums.hpp"
 #include "pass/partition.hpp"
 
@@ -21,7 +21,7 @@ class SharedRows {
              Index cols);
 
   /// Takes rows of the part of the next head; those that do not come are 0.
-  void take(const RankRows<T>& rows);
+  void take(const GatheredRows<T>& rows);
 
   /// The same for rows that every rank has.
   void take_own(Index first, Index count, const T* numbers);

@@ -11,23 +11,23 @@ namespace attn::tools {
 
 /// Neighbouring rows of a matrix, whose numbers one rank has.
 template <class T>
-struct RankRows {
+struct GatheredRows {
   int from = 0;  ///< the rank
   Index first = 0;
   Index count = 0;
   const T* numbers = nullptr;  ///< in that rank
 
-  RankRows shifted(Index by) const { return {from, first + by, count, numbers}; }
+  GatheredRows shifted(Index by) const { return {from, first + by, count, numbers}; }
 };
 
 /// Takes rows of a result of a head. All ranks call it, with the same rows in the same order.
 template <class T>
-using ShowRows = std::function<void(const RankRows<T>& rows)>;
+using ShowRows = std::function<void(const GatheredRows<T>& rows)>;
 
 /// Called by all ranks, with rows of `width` numbers: returns these in rank 0, to which they are
 /// sent into `room` if another rank has them; null in other ranks.
 template <class T>
-const T* at_first_rank(kernel::Ranks& ranks, const RankRows<T>& rows, Index width,
+const T* at_first_rank(kernel::Ranks& ranks, const GatheredRows<T>& rows, Index width,
                        Buffer<T>& room) {
   const auto size = static_cast<std::size_t>(rows.count * width);
   if (rows.from == 0) return ranks.own() == 0 ? rows.numbers : nullptr;
