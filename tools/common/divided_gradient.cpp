@@ -136,7 +136,8 @@ void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& sh
         visit(std::as_writable_bytes(std::span(sums.begin(), sums.end())));
       },
       [&] {
-        for (Index slot = 0; by_query && slot < gradients_->slots(); ++slot) by_query->merge(slot, {});
+        for (Index slot = 0; by_query && slot < gradients_->slots(); ++slot)
+          by_query->merge(slot, {});
       });
   if (this->ranks_.own() == 0) by_query->finish();
   show({0, pairs.row0, pairs.rows, sums.data()});
