@@ -119,8 +119,12 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
   return partition;
 }
 
-Index most_slots(Index rows, Index cols, std::size_t element_size) {
-  Index most = 1;
+kernel::ItemParts parts_of_problem(Order order, Index rows, Index cols, std::size_t element_size) {
+  const Index fewest = order == Order::row_panels
+                           ? partition_of(order, rows, cols, element_size).slots
+                           : std::min(one_pass_columns_partition(rows, cols, element_size).slots,
+                                      gradient_partition(rows, cols, element_size, false).slots);
+  kernel::ItemParts parts{.fewest = std::max<Index>(1, fewest)};
   for (const Partition& partition :
        {partition_of(Order::row_panels, rows, cols, element_size),
         partition_of(Order::column_panels, rows, cols, element_size),
@@ -128,9 +132,9 @@ Index most_slots(Index rows, Index cols, std::size_t element_size) {
         one_pass_columns_partition(rows, cols, element_size),
         gradient_partition(rows, cols, element_size, false),
         gradient_partition(rows, cols, element_size, true)}) {
-    most = std::max(most, partition.slots);
+    parts.most = std::max(parts.most, partition.slots);
   }
-  return most;
+  return parts;
 }
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "pass/row_selection.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -75,8 +76,9 @@ constexpr Index gradient_tile_rows = 256;
 /// products, because columns are completed before they are used.
 Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns);
 
-/// The most slots that any pass or gradient of this shape has: more threads have nothing to do.
-Index most_slots(Index rows, Index cols, std::size_t element_size);
+/// The slots of the passes over a problem of this shape: by row_panels under softmax and in the
+/// iterations of Sinkhorn, by column_panels under dnas and hnas and in gradients.
+kernel::ItemParts parts_of_problem(Order order, Index rows, Index cols, std::size_t element_size);
 
 /// One workspace per thread for for_each_panel (slot_share.hpp).
 template <class Workspace>

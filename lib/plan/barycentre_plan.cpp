@@ -75,7 +75,8 @@ class BarycentrePlan<T>::Impl {
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (Operand* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
-    problems_.emplace(leading, threads, most_slots(rows_, cols_, sizeof(T)));
+    problems_.emplace(leading, threads,
+                      parts_of_problem(Order::row_panels, rows_, cols_, sizeof(T)));
   }
 
   const Shape& leading() const { return problems_->leading(); }

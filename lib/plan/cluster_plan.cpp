@@ -17,7 +17,7 @@ class ClusterPlan<T>::Impl {
   Impl(const Shape& points, const Shape& labels, Index clusters, double width, int threads)
       : points_("points", points, 2),
         labels_("labels", labels, 1),
-        problems_(points_.leading(), threads, 1),
+        problems_(points_.leading(), threads, kernel::ItemParts{}),
         clusters_(clusters),
         width_(width) {
     labels_.require_block({points_.axis(0)});

@@ -25,7 +25,7 @@ class PathPlan<T>::Impl {
       throw Error(Failure::input, "weights are " + to_string(weights) + ", expected rows");
     }
     element_count(join(weights_.leading(), {2 * rows_, columns_}));
-    problems_.emplace(weights_.leading(), threads, columns_);
+    problems_.emplace(weights_.leading(), threads, kernel::ItemParts{columns_, columns_});
   }
 
   const Shape& leading() const { return problems_->leading(); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
+#include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
@@ -54,19 +55,21 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
 
 /// The problems of a plan (positions of its leading axes), the threads that solve them, and the
 /// memory in which they do. As many problems are solved at a time as there are threads, with one
-/// thread for each; or, if there are fewer problems than threads, one problem after another with
-/// all threads. The memory is kept from run to run.
+/// thread for each; or one problem after another with all threads, if that keeps more of them at
+/// work (kernel::take_items_each). The memory is kept from run to run.
 class Problems {
  public:
-  /// Of more threads than `useful`, those beyond it do not share one problem: they would only take
-  /// memory. Throws Error(usage) for fewer than one thread, Error(input) for too many problems.
-  Problems(const Shape& leading, int threads, Index useful)
+  /// Of more threads than `parts.most`, those beyond it do not share one problem: they would only
+  /// take memory. Throws Error(usage) for fewer than one thread, Error(input) for too many
+  /// problems.
+  Problems(const Shape& leading, int threads, const kernel::ItemParts& parts)
       : leading_(leading),
         count_(element_count(leading)),
         threads_(require_threads(threads)),
-        over_problems_(count_ >= threads),
-        inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(useful, 1, threads))),
-        pools_(static_cast<std::size_t>(over_problems_ ? threads : 1)) {}
+        over_problems_(kernel::take_items_each(count_, parts, threads)),
+        inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(parts.most, 1, threads))),
+        pools_(over_problems_ ? static_cast<std::size_t>(std::clamp<Index>(count_, 1, threads))
+                              : 1) {}
 
   const Shape& leading() const { return leading_; }
   Index count() const { return count_; }

@@ -43,7 +43,8 @@ template <class T>
 class ReluPathPlan<T>::Impl {
  public:
   Impl(const Shape& leading, const std::vector<Index>& sizes, int threads)
-      : layers_(require_sizes(leading, sizes)), problems_(leading, threads, layers_.weights()) {}
+      : layers_(require_sizes(leading, sizes)),
+        problems_(leading, threads, {layers_.weights(), layers_.weights()}) {}
 
   const Shape& leading() const { return problems_.leading(); }
   Index layers() const { return layers_.count(); }

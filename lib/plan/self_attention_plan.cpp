@@ -63,8 +63,9 @@ class SelfAttentionPlan<T>::Impl {
       : options_(taken(options)),
         points_("points", points, 2),
         shape_(points),
-        problems_(points_.leading(), threads,
-                  most_slots(points_.axis(0), points_.axis(0), sizeof(T))) {}
+        problems_(
+            points_.leading(), threads,
+            parts_of_problem(Order::column_panels, points_.axis(0), points_.axis(0), sizeof(T))) {}
 
   const Shape& leading() const { return points_.leading(); }
 

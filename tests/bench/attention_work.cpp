@@ -12,8 +12,10 @@
 
 #include "bench/work.hpp"
 #include "gradient/energy_gradient.hpp"
+#include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "pass/output.hpp"
+#include "pass/partition.hpp"
 #include "scheme/gradient.hpp"
 #include "scheme/scheme.hpp"
 #include "stats/observers.hpp"
@@ -168,7 +170,13 @@ std::vector<Head<T>> inputs(const Case& c) {
 template <class T>
 Work work_of(const Case& c, int threads) {
   const auto heads = std::make_shared<std::vector<Head<T>>>(inputs<T>(c));
-  const bool over_heads = c.heads >= threads;
+  const Scheme scheme = c.scheme.scheme;
+  const bool by_columns = c.backward || scheme == Scheme::dnas || scheme == Scheme::hnas;
+  const bool over_heads = kernel::take_items_each(
+      c.heads,
+      parts_of_problem(by_columns ? Order::column_panels : Order::row_panels, c.queries, c.keys,
+                       sizeof(T)),
+      threads);
   const auto pairs = static_cast<double>(c.heads * c.queries * c.keys);
   const Index of_head = (c.queries + c.keys) * (c.depth + c.v_head_dim);
   Work work;

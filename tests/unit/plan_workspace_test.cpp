@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "attnkit/attention.hpp"
+#include "kernel/busy_threads.hpp"
+#include "pass/partition.hpp"
 #include "plan_problem.hpp"
 #include "repeats.hpp"
 #include "sanitized.hpp"
@@ -37,7 +40,10 @@ void check_reservations(const Batch<T>& batch, const BatchSizes& sizes,
   Results<T> got(sizes, options.scheme == Scheme::hnas);
   const std::int64_t start = MemoryPool::growths();
   plan.run(batch.inputs(), got.views);
-  const int pools = 1 + (sizes.problems() >= threads ? threads : 1);
+  const bool each = kernel::take_items_each(
+      sizes.problems(),
+      parts_of_problem(Order::column_panels, sizes.queries, sizes.keys, sizeof(T)), threads);
+  const Index pools = 1 + (each ? std::min<Index>(sizes.problems(), threads) : 1);
   CHECK(MemoryPool::growths() == start + pools);
   const Results<T> before = got;
   for (int n = 0; n < runs; ++n) plan.run(batch.inputs(), got.views);

@@ -83,6 +83,11 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
+  const Scheme scheme = options.scheme.scheme;
+  const bool by_rows =
+      !options.emits_gradients() && (is_softmax(scheme) || scheme == Scheme::sinkhorn);
+  needs.parts = parts_of_problem(by_rows ? Order::row_panels : Order::column_panels, input.queries,
+                                 input.keys, element_size);
   take_ranks(input, element_size, ranks, needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     // Each thread works on a head of its own, or all threads work on one head together.

@@ -40,6 +40,13 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
       fmt::join(names, ", ")));
 }
 
+Index MemoryPlan::heads_at_once() const {
+  for (Index count = batch; count > 1; --count) {
+    if (takes_heads_each(count)) return std::min<Index>(count, threads);
+  }
+  return 1;
+}
+
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads) {
   return input.head_bytes(element_size, 0, needs.queries, needs.matrix_rows) + needs.result_bytes +
@@ -74,6 +81,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   };
   plan.threads = threads;
   plan.queries = needs.queries;
+  plan.parts = needs.parts;
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
@@ -101,7 +109,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                                                             std::max<std::int64_t>(1, per_head)));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.own_problems());
   plan.bytes += (plan.batch - 1) * per_head;
-  const Index at_once = over_heads(plan.batch, plan.threads) ? plan.threads : 1;
+  const Index at_once = plan.heads_at_once();
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
   plan.bytes += at_once * plan.useful_bytes;

@@ -12,6 +12,7 @@
 #include "common/checkpoint.hpp"
 #include "common/head_reader.hpp"
 #include "common/head_record.hpp"
+#include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/stop_flag.hpp"
 #include "scheme/scheme.hpp"
@@ -29,6 +30,8 @@ struct HeadNeeds {
   /// Queries in memory at a time, which the other members are for; absent: all of a head. Only for
   /// q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
+  /// Into which threads can cut a head.
+  kernel::ItemParts parts = {};
   /// The most rows of a mask, bias or ready-made scores that a rank has; absent: all.
   std::optional<Index> matrix_rows = std::nullopt;
 };
@@ -42,6 +45,16 @@ struct MemoryPlan {
   std::int64_t bytes = 0;         ///< the expected use of memory
   std::int64_t spare_bytes = 0;   ///< what is left
   std::optional<Index> queries;   ///< HeadNeeds::queries
+  kernel::ItemParts parts;        ///< HeadNeeds::parts
+
+  /// Whether each thread takes one of `count` heads; else they share one head after the other.
+  bool takes_heads_each(Index count) const {
+    return kernel::take_items_each(count, parts, threads);
+  }
+
+  /// The most heads that are computed at the same time: fewer than `batch` may be left for the
+  /// last.
+  Index heads_at_once() const;
 };
 
 /// The bytes that one head needs at least, with matrices read by tiles.
@@ -53,9 +66,6 @@ std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
 /// needed if none of these is enough, and the errors of require_readable.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
-
-/// Whether threads share the heads of a batch; else they share the panels of one head at a time.
-inline bool over_heads(Index batch, int threads) { return batch >= threads; }
 
 /// Warns if a bias has finite values as low as those that many programs use for −inf (−1e4, −1e9,
 /// the lowest number of a format). In a softmax their weights are 0, but under the other `schemes`
@@ -152,7 +162,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       look(heads.back()->least_bias());
     }
     const auto start = std::chrono::steady_clock::now();
-    const bool apart = kernel::Ranks::current() == nullptr && over_heads(count, plan.threads);
+    const bool apart = kernel::Ranks::current() == nullptr && plan.takes_heads_each(count);
     const bool in_turn = !apart || plan.threads == 1;
     if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {

@@ -439,6 +439,7 @@ HeadNeeds column_needs(const ColumnTask& task) {
   needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  needs.parts = parts_of_problem(Order::column_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
