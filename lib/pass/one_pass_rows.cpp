@@ -30,8 +30,9 @@ template <class T>
 class RowRun {
  public:
   // With a g, can_run_rows has asked whether the scores are near 0.
-  explicit RowRun(const RowPass<T>& pass)
+  RowRun(const RowPass<T>& pass, int threads)
       : pass_(pass),
+        threads_(threads),
         near_zero_(pass.col.empty() ? takes_plain_exponentials(*pass.scores)
                                     : pass.scores->near_zero()),
         key_factor_(key_factors(pass.col)) {
@@ -42,18 +43,18 @@ class RowRun {
     const Index rows = pass.scores->rows();
     const Index cols = pass.scores->cols();
     partition_ = others_.empty() && pass.exponentials == nullptr
-                     ? row_tile_partition(rows, cols)
+                     ? blocks_by_row(rows, cols)
                      : row_pass_partition(rows, cols, sizeof(T));
   }
 
-  void run(int threads) {
+  void run() {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
-    auto workspaces = workspaces_for<RowScratch<T>>(threads);
+    auto workspaces = workspaces_for<RowScratch<T>>(threads_);
     const SlotShare share = share_of<T>(partition_, pass_.observers);
     share.run(
         [&] {
           for_each_panel(
-              share, threads, pass_.rows, workspaces,
+              share, threads_, pass_.rows, workspaces,
               [&](Index block, Index slot, RowScratch<T>& work) {
                 const RowRange rows = partition_.lines(block);
                 run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
@@ -68,6 +69,15 @@ class RowRun {
   }
 
  private:
+  // What ranks divide and checkpoints record must not depend on the threads, nor must the columns
+  // that all rows of a block leave out.
+  Partition blocks_by_row(Index rows, Index cols) const {
+    const bool any_blocks = pass_.scores->band().whole() && kernel::Ranks::current() == nullptr &&
+                            kernel::LoopRecord::current() == nullptr;
+    return any_blocks ? row_tile_partition_for(threads_, rows, cols)
+                      : row_tile_partition(rows, cols);
+  }
+
   bool is_mixture() const { return !pass_.softmax_row.empty(); }
 
   // With a g, the logarithms of the exponentials are not those of the weights.
@@ -201,6 +211,7 @@ class RowRun {
   }
 
   const RowPass<T>& pass_;
+  const int threads_;
   const bool near_zero_;
   const PooledVector<double> key_factor_;
   PooledVector<Observer<T>*> by_row_;
@@ -238,7 +249,7 @@ bool can_run_rows(const RowPass<T>& pass) {
 
 template <class T>
 void run_rows(const RowPass<T>& pass, int threads) {
-  RowRun<T>(pass).run(threads);
+  RowRun<T>(pass, threads).run();
 }
 
 std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bool by_row_alone,

@@ -22,6 +22,18 @@ Index lines_within(Index panel, Index fewest, Index line_bytes, Index bytes) {
   return panel;
 }
 
+// A tile of scores with its keys and values should stay in the second-level cache. The bits of a
+// row depend only on the columns of its tiles.
+constexpr Index register_rows = 6;  // of the products' tile
+constexpr Index row_tile_rows = 16 * register_rows;
+
+Partition row_tiles(Index rows, Index cols, Index tile_rows) {
+  constexpr Index most_slots = 1024;
+  Partition partition = panels_of(Order::row_panels, rows, cols, tile_rows);
+  partition.slots = std::min(most_slots, partition.panels);
+  return partition;
+}
+
 }  // namespace
 
 // A panel is kept whole between its products, its maxima, its exponentials and its observers, so it
@@ -49,14 +61,25 @@ Partition partition_of(Order order, Index rows, Index cols, std::size_t element_
   return partition;
 }
 
-// A tile of scores with its keys and values should stay in the second-level cache; a multiple of
-// the register tile's six rows. The bits of a row depend only on the columns of its tiles.
 Partition row_tile_partition(Index rows, Index cols) {
-  constexpr Index tile_rows = 96;
-  constexpr Index most_slots = 1024;
-  Partition partition = panels_of(Order::row_panels, rows, cols, tile_rows);
-  partition.slots = std::min(most_slots, partition.panels);
-  return partition;
+  return row_tiles(rows, cols, row_tile_rows);
+}
+
+Partition row_tile_partition_for(int threads, Index rows, Index cols) {
+  constexpr Index fewest_rows = 48;
+  constexpr double cost_of_fewer_rows = 0.08;  // of the time, as seen
+  const Partition usual = row_tile_partition(rows, cols);
+  const Index rounds = (usual.panels + threads - 1) / threads;
+  const Index of_thread = (rows + threads * rounds - 1) / std::max<Index>(1, threads * rounds);
+  const Index even = (of_thread + register_rows - 1) / register_rows * register_rows;
+  if (even < fewest_rows || even >= usual.panel) return usual;
+  // A block's rows are its time.
+  const auto rows_of_thread = [&](Index tile_rows) {
+    return static_cast<double>(std::min(rows, rounds * tile_rows));
+  };
+  const bool worth_it =
+      rows_of_thread(even) < (1 - cost_of_fewer_rows) * rows_of_thread(usual.panel);
+  return worth_it ? row_tiles(rows, cols, even) : usual;
 }
 
 // In the second-level cache at a few thousand keys, also a multiple of six, and never more than a

@@ -58,6 +58,10 @@ constexpr Index row_tile_step = 64;
 /// Blocks of run_rows whose tiles are used once, so that nothing is kept per slot.
 Partition row_tile_partition(Index rows, Index cols);
 
+/// The same for `threads` of one process: with fewer rows per block, if the threads then end more
+/// nearly together. The bits of a row are the same if neither causality nor a window hides keys.
+Partition row_tile_partition_for(int threads, Index rows, Index cols);
+
 /// Blocks of run_rows whose tiles are kept until the rows are complete: if some observers are not
 /// by_row, or for a Gibbs kernel.
 Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);

@@ -52,6 +52,20 @@ class Bits(ToolTest):
                 self.same_for(threads, "in.h5", EVERYTHING, "--energy=gaussian", *scheme)
             self.same_for(threads, "in.h5", tool="explain-away-stats")
 
+    def test_blocks_of_rows_that_follow_the_threads(self):
+        # One head of 700 queries: 8 blocks for one thread, 9 for three, 13 for seven.
+        random = np.random.default_rng(6)
+        data = vectors(random, 1, 700, 600, 24)
+        self.write("plain.h5", **data)
+        self.write("hidden.h5", mask=random.random((700, 600)) < 0.8,
+                   bias=random.normal(size=(700, 600)), **data)
+        threads = [[f"--threads={n}"] for n in (1, 3, 7)]
+        for option in ("--causal=top-left", "--window=100:30", "--softcap=3", "--energy=gaussian",
+                       "--scale=20", "--emit=out,row_entropy"):
+            self.same_for(threads, "plain.h5", "--scheme=unas", option)
+        for precision in ("f32", "f64"):
+            self.same_for(threads, "hidden.h5", "--scheme=unas", f"--precision={precision}")
+
     def test_memory(self):
         # A mask, a bias and scores that are held for one head at a time, or read by tiles if they
         # take more than an eighth of the memory.

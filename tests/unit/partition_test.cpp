@@ -94,3 +94,23 @@ TEST_CASE("scratch memory of a pass") {
           pass_bytes(order, 5000, 7000, 1, 4, static_cast<int>(p.slots)));
   }
 }
+
+TEST_CASE("blocks of rows for some threads: of all rows, no larger than usual, and more even") {
+  for (const Index rows : {0, 1, 47, 96, 97, 100, 511, 2048, 5000, 300000}) {
+    for (const int threads : {1, 2, 3, 16, 64}) {
+      CAPTURE(rows);
+      CAPTURE(threads);
+      const Partition usual = row_tile_partition(rows, 100);
+      const Partition even = row_tile_partition_for(threads, rows, 100);
+      CHECK(even.panel <= usual.panel);
+      CHECK(even.slots <= 1024);
+      CHECK(even.first_line(even.slots) == rows);
+      const auto longest = [&](const Partition& blocks) {
+        return std::min(rows, (blocks.panels + threads - 1) / threads * blocks.panel);
+      };
+      CHECK(longest(even) <= longest(usual));
+      if (threads == 1) CHECK(even.panel == usual.panel);
+    }
+  }
+  CHECK(row_tile_partition_for(16, 2048, 100).panel == 66);  // 32 blocks, where 22 were
+}
