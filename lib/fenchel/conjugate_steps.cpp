@@ -43,13 +43,10 @@ struct ConjugateScratch final : StepFinder::Scratch {
 }  // namespace
 
 ConjugateSteps::ConjugateSteps(const Templates& templates, double alpha, int threads)
-    : templates_(templates), alpha_(alpha) {
-  const Rows<float> scaled = ConjugateScale(templates, alpha).scaled(templates, threads);
-  kernel::parallel_for(2, threads, [&](Index which, int) {
-    if (which == 0) by_template_ = kernel::Packed<float>::of_transposed(scaled.read());
-    if (which == 1) by_axis_ = kernel::Packed<float>::of(scaled.read());
-  });
-}
+    : templates_(templates),
+      alpha_(alpha),
+      scaled_(ConjugateScale(templates, alpha).scaled(templates, threads)),
+      products_(scaled_, threads) {}
 
 std::unique_ptr<StepFinder::Scratch> ConjugateSteps::scratch(Index rows) const {
   return std::make_unique<ConjugateScratch>(rows, templates_.count(), templates_.depth());
@@ -86,15 +83,13 @@ void ConjugateSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
   while (active > 0) {
     kernel::stop_if_asked();
     ++iteration;
-    kernel::multiply_packed<float>(1, own.direction.first(active), by_template_, 0,
-                                   own.logits.first(active));
+    products_.logits(own.direction.first(active), own.logits.first(active));
     for (Index slot = 0; slot < active; ++slot) {
       std::copy_n(own.logits.row(slot), n, own.weighted.row(slot));
       own.variance[static_cast<std::size_t>(slot)] =
           kernel::multiply_covariance(own.p.row(slot), own.weighted.row(slot), n);
     }
-    kernel::multiply_packed<float>(1, own.weighted.first(active), by_axis_, 0,
-                                   own.image.first(active));
+    products_.means(own.weighted.first(active), own.image.first(active));
     // From the last slot down: a slot that replaces a finished one has been processed already.
     for (Index slot = active; slot-- > 0;) {
       const auto at = static_cast<std::size_t>(slot);

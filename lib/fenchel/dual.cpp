@@ -269,8 +269,8 @@ PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptio
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const Index least = std::min(templates, depth);
-  // Centred, packed twice, once more in float32 or as moments; in a basis of their span.
-  std::int64_t bytes = 4 * (templates + 16) * (depth + 16) * number;
+  // Centred and packed, both once more in float32; in a basis of their span.
+  std::int64_t bytes = 3 * (templates + 16) * (depth + 16) * number;
   if (templates < depth) bytes += (depth + 3 * templates) * (templates + 16) * number;
   if (transport) {
     bytes += templates * templates * number;

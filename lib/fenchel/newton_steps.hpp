@@ -68,7 +68,8 @@ class ConjugateSteps final : public StepFinder {
  private:
   const Templates& templates_;
   double alpha_;
-  kernel::Packed<float> by_template_, by_axis_;  // without their common scale
+  Rows<float> scaled_;  // the templates without their common scale
+  TemplateProducts<float> products_;
 };
 
 /// The same through the Gram matrix of the templates: one product of (m, n) by (n, n) per iteration

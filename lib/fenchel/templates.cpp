@@ -8,6 +8,7 @@
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -15,12 +16,14 @@ namespace {
 // Sums are added up by parts, so that they do not depend on the threads.
 constexpr Index rows_of_part = 64;
 
+Index parts_of(Index rows) { return (rows + rows_of_part - 1) / rows_of_part; }
+
 }  // namespace
 
 Templates::Templates(MatrixView<const double> templates, int threads)
     : centred_(templates.rows, templates.cols),
       centre_(static_cast<std::size_t>(templates.cols), 0.0) {
-  const Index parts = (count() + rows_of_part - 1) / rows_of_part;
+  const Index parts = parts_of(count());
   Rows<double> sums(parts, depth());
   kernel::parallel_for(parts, threads, [&](Index part, int) {
     double* sum = sums.row(part);
@@ -43,27 +46,33 @@ Templates::Templates(MatrixView<const double> templates, int threads)
       for (Index c = 0; c < depth(); ++c) to[c] = from[c] - centre_[static_cast<std::size_t>(c)];
     }
   });
-  lay_out(threads);
+  set_largest_norm(threads);
+  products_ = TemplateProducts<double>(centred_, threads);
 }
 
 Templates::Templates(Rows<double> centred, PooledVector<double> centre)
     : centred_(std::move(centred)), centre_(std::move(centre)) {
-  lay_out(1);
+  set_largest_norm(1);
+  products_ = TemplateProducts<double>(centred_, 1);
 }
 
-void Templates::lay_out(int threads) {
-  for (Index i = 0; i < count(); ++i) {
-    const double norm = std::sqrt(kernel::dot(centred_.row(i), centred_.row(i), depth()));
-    // A template that is not finite makes the centre not finite, too.
-    if (!std::isfinite(norm)) {
-      throw Error(Failure::input, "a component of a template is not finite, or too large");
+void Templates::set_largest_norm(int threads) {
+  const Index parts = parts_of(count());
+  PooledVector<double> largest(static_cast<std::size_t>(parts), 0.0);
+  kernel::parallel_for(parts, threads, [&](Index part, int) {
+    double& most = largest[static_cast<std::size_t>(part)];
+    const Index first = part * rows_of_part;
+    for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
+      const double* row = centred_.row(i);
+      const double norm = std::sqrt(kernel::dot(row, row, depth()));
+      // A template that is not finite makes the centre not finite, too. NaN would get lost.
+      most = std::isfinite(norm) ? std::max(most, norm) : infinity;
     }
-    largest_norm_ = std::max(largest_norm_, norm);
-  }
-  kernel::parallel_for(2, threads, [&](Index which, int) {
-    if (which == 0) by_template_ = kernel::Packed<double>::of_transposed(centred_.read());
-    if (which == 1) by_axis_ = kernel::Packed<double>::of(centred_.read());
   });
+  for (const double norm : largest) largest_norm_ = std::max(largest_norm_, norm);
+  if (!std::isfinite(largest_norm_)) {
+    throw Error(Failure::input, "a component of a template is not finite, or too large");
+  }
 }
 
 Templates Templates::reduced(Rows<double>& basis) const {
@@ -73,14 +82,6 @@ Templates Templates::reduced(Rows<double>& basis) const {
   kernel::orthonormal_rows(basis.view(), coordinates.view());
   return Templates(std::move(coordinates),
                    PooledVector<double>(static_cast<std::size_t>(count()), 0.0));
-}
-
-void Templates::logits(MatrixView<const double> rows, MatrixView<double> out) const {
-  kernel::multiply_packed(1.0, rows, by_template_, 0, out);
-}
-
-void Templates::means(MatrixView<const double> weights, MatrixView<double> out) const {
-  kernel::multiply_packed(1.0, weights, by_axis_, 0, out);
 }
 
 }  // namespace attn::fenchel

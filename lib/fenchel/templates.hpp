@@ -3,13 +3,13 @@
 #include <span>
 
 #include "fenchel/rows.hpp"
-#include "kernel/packed.hpp"
+#include "fenchel/template_products.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
-/// The templates of a problem minus a common centre, packed for products. The dual is the same for
-/// all centres, but logits and means of templates far from the origin would lose digits.
+/// The templates of a problem minus a common centre, laid out for products. The dual is the same
+/// for all centres, but logits and means of templates far from the origin would lose digits.
 class Templates : public FromPool {
  public:
   /// Subtracts their mean, on up to `threads` threads. Throws Error(input) if one is not finite.
@@ -26,19 +26,22 @@ class Templates : public FromPool {
   double largest_norm() const { return largest_norm_; }
 
   /// out = rows (m, d) times each template: (m, n).
-  void logits(MatrixView<const double> rows, MatrixView<double> out) const;
+  void logits(MatrixView<const double> rows, MatrixView<double> out) const {
+    products_.logits(rows, out);
+  }
   /// out = weights (m, n) times the templates: (m, d).
-  void means(MatrixView<const double> weights, MatrixView<double> out) const;
+  void means(MatrixView<const double> weights, MatrixView<double> out) const {
+    products_.means(weights, out);
+  }
 
  private:
   Templates(Rows<double> centred, PooledVector<double> centre);
-  void lay_out(int threads);
+  void set_largest_norm(int threads);
 
   Rows<double> centred_;
   PooledVector<double> centre_;
   double largest_norm_ = 0;
-  kernel::Packed<double> by_template_;  // (d, n)
-  kernel::Packed<double> by_axis_;      // (n, d)
+  TemplateProducts<double> products_;
 };
 
 }  // namespace attn::fenchel

@@ -45,8 +45,8 @@ class Packed {
   /// Packs b with row k multiplied by factor[k] (rounded to T).
   static Packed of_scaled(MatrixView<const T> b, const double* factor);
 
-  /// Packs bᵀ, for b (cols, depth).
-  static Packed of_transposed(MatrixView<const T> b);
+  /// Packs bᵀ, for b (cols, depth), on up to `threads` threads.
+  static Packed of_transposed(MatrixView<const T> b, int threads = 1);
 
   /// Bytes of a packed matrix of this size.
   static std::int64_t bytes(Index depth, Index cols);

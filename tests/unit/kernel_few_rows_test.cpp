@@ -54,8 +54,9 @@ TEST_CASE_TEMPLATE("few rows times a transposed matrix against loops", T, float,
 TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
   on_every_target([] {
     Random random(72);
+    // The last depth is read by pieces for 23 rows.
     for (const Index rows : {0, 1, 3, 23}) {
-      for (const Index depth : {0, 1, 5, 40}) {
+      for (const Index depth : {0, 1, 5, 40, 600}) {
         for (const Index cols : few_rows_extents) {
           const auto a = uniform_matrix<T>(rows, depth, random);
           const auto b = uniform_matrix<T>(depth, cols, random);
@@ -84,6 +85,37 @@ TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
           CHECK(out.intact());
         }
       }
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("the bits of few rows depend on no other row", T, float, double) {
+  on_every_target([] {
+    Random random(74);
+    const Index depth = 600;  // read by pieces for more than 8 rows of 130
+    const Index cols = 130;
+    const auto b = uniform_matrix<T>(depth, cols, random);
+    const auto transposed = uniform_matrix<T>(cols, depth, random);
+    for (const Index rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
+      const auto a = uniform_matrix<T>(rows, depth, random);
+      Guarded<T> added(rows, cols), alone(rows, cols), product(rows, cols),
+          product_alone(rows, cols);
+      for (Guarded<T>* out : {&added, &alone}) out->fill([] { return T{0.5}; });
+      kernel::few_rows_add(a.view(), b.view(), added.view());
+      kernel::few_rows_transposed(T{2}, a.view(), transposed.view(), product.view());
+      Index differ = 0;
+      for (Index i = 0; i < rows; ++i) {
+        const auto row = a.view().row_range(i, 1);
+        kernel::few_rows_add(row, b.view(), alone.view().row_range(i, 1));
+        kernel::few_rows_transposed(T{2}, row, transposed.view(),
+                                    product_alone.view().row_range(i, 1));
+        for (Index j = 0; j < cols; ++j) {
+          differ += added.view()(i, j) != alone.view()(i, j);
+          differ += product.view()(i, j) != product_alone.view()(i, j);
+        }
+      }
+      CAPTURE(rows);
+      CHECK(differ == 0);
     }
   });
 }
