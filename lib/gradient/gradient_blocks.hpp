@@ -11,7 +11,7 @@ namespace attn {
 /// Gradients through the weights of some keys, under a softmax, dnas or hnas, whose queries come
 /// block by block, so that neither all keys nor all queries need be in memory. The results have the
 /// bits of differentiate over all queries and keys, if these are not small (is_small), whatever the
-/// blocks. They begin at multiples of gradient_tile_rows and have at least 24 queries, unless there
+/// blocks. They begin at multiples of gradient_tile_rows and have at least 16 queries, unless there
 /// are fewer; the bounds of their scores (Scores::Terms::bounds) are those of all queries and keys.
 ///
 /// If needs_columns(), all blocks come by add_columns first. Then they come by `add`, in order.

@@ -193,14 +193,15 @@ HWY_AFTER_NAMESPACE();
 namespace attn::kernel::blocked {
 namespace {
 
-// Below, packing does not pay, or too much of the last panel is empty.
+// Below, packing for one product does not pay, or too much of the last panel is empty.
+constexpr Index least_rows = 24;
 constexpr Index least_depth = 16;
 
 template <class T>
 bool is_large(Index depth, const MatrixView<T>& out) {
   const Index width = packed_width<T>();
   const Index padded = (out.cols + width - 1) / width * width;
-  return worth_packing(out.rows) && depth >= least_depth && 4 * out.cols >= 3 * padded;
+  return out.rows >= least_rows && depth >= least_depth && 4 * out.cols >= 3 * padded;
 }
 
 // That of this thread. It is not of the pool of a plan, which ends before the thread does.

@@ -152,6 +152,13 @@ HWY_NOINLINE void add_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixV
 // Rows of out by as many at a time as have all of their sums in registers.
 constexpr int most_added_rows = most_sums >= 24 ? 8 : 4;
 
+// As many of them as leave the fewest registers empty where `cols` are few.
+template <class T>
+Index rows_at_once(Index cols) {
+  constexpr int vectors = most_sums >= 24 ? 4 : 3;
+  return cols == vectors * lanes<T>() ? Index{most_sums / vectors} : Index{most_added_rows};
+}
+
 template <class T, int R = most_added_rows>
 void add_last_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   if constexpr (R > 0) {
@@ -166,11 +173,12 @@ void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out)
   constexpr Index numbers_in_cache = (Index{256} << 10) / sizeof(T);
   constexpr Index least = 32;
   const Index fitting = numbers_in_cache / (out.cols + 1);
-  const Index depth = out.rows <= most_added_rows ? a.cols : fitting < least ? least : fitting;
+  const Index at_once = rows_at_once<T>(out.cols);
+  const Index depth = out.rows <= at_once ? a.cols : fitting < least ? least : fitting;
   for (Index k = 0; k < a.cols; k += depth) {
     const Index count = a.cols - k < depth ? a.cols - k : depth;
-    for (Index i = 0; i < out.rows; i += most_added_rows) {
-      const Index rows = out.rows - i < most_added_rows ? out.rows - i : Index{most_added_rows};
+    for (Index i = 0; i < out.rows; i += at_once) {
+      const Index rows = out.rows - i < at_once ? out.rows - i : at_once;
       add_last_rows<T>({a.row(i) + k, rows, count, a.row_stride}, b.row_range(k, count),
                        out.row_range(i, rows));
     }

@@ -21,7 +21,7 @@ template <class T>
 Index packed_vector();
 
 /// Whether the left-hand factor has enough rows to repay packing the right-hand one.
-constexpr bool worth_packing(Index rows) { return rows >= 24; }
+constexpr bool worth_packing(Index rows) { return rows >= 16; }
 
 /// The columns of a panel from some column on: row k begins at `at` + k · stride.
 template <class T>

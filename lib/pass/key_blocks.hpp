@@ -25,7 +25,7 @@ class KeyBlocks : public FromPool {
   struct Options {
     Partition partition;    ///< of all queries: that of the pass, row_pass_partition if run_rows
                             ///< has observers that are not by_row
-    Index first_slot = 0;   ///< the queries are those of these slots: at least 24, unless there are
+    Index first_slot = 0;   ///< the queries are those of these slots: at least 16, unless there are
     Index last_slot = 0;    ///< fewer
     bool near_zero = true;  ///< with a g: whether the scores are, and is_near_zero(g)
     std::span<const double> col = {};  ///< g of all keys, −inf masks one; empty: all 0

@@ -15,7 +15,7 @@ namespace attn {
 /// dnas or hnas of some keys whose queries come block by block, so that neither all keys nor all
 /// queries need be in memory. The results have the bits of one_pass_columns or one_pass_hybrid over
 /// all queries and keys, whatever the blocks. They begin at multiples of pass_tile_length and have
-/// at least 24 queries, unless there are fewer; the bounds of their scores (Scores::Terms::bounds)
+/// at least 16 queries, unless there are fewer; the bounds of their scores (Scores::Terms::bounds)
 /// are those of all queries and keys.
 ///
 /// All blocks come, in order, once for each of column_rounds(): then g is complete. Another round

@@ -24,7 +24,7 @@ struct QueryPotentials {
 template <class T>
 class WeightBlocks {
  public:
-  /// `out` (own queries, dv) is written; at least 24, unless there are fewer. `largest_value` is
+  /// `out` (own queries, dv) is written; at least 16, unless there are fewer. `largest_value` is
   /// the largest magnitude of all values.
   WeightBlocks(const QueryPotentials& queries, MatrixView<T> out, T largest_value);
 
