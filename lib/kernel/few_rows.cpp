@@ -149,21 +149,26 @@ HWY_NOINLINE void add_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixV
   }
 }
 
-// Rows of out by as many at a time as have all of their sums in registers.
+// Rows at a time: that many, then half as many for the rest, and so on.
 constexpr int most_added_rows = most_sums >= 24 ? 8 : 4;
 
-// As many of them as leave the fewest registers empty where `cols` are few.
+// Four rows by four vectors leave fewer registers empty than eight by three and then by one.
 template <class T>
 Index rows_at_once(Index cols) {
-  constexpr int vectors = most_sums >= 24 ? 4 : 3;
-  return cols == vectors * lanes<T>() ? Index{most_sums / vectors} : Index{most_added_rows};
+  return cols == 4 * lanes<T>() ? Index{4} : Index{most_added_rows};
 }
 
 template <class T, int R = most_added_rows>
-void add_last_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
+void add_all_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   if constexpr (R > 0) {
-    if (out.rows == R) return add_rows<T, R>(a, b, out);
-    add_last_rows<T, R - 1>(a, b, out);
+    Index i = 0;
+    if (R <= rows_at_once<T>(out.cols)) {
+      for (; i + R <= out.rows; i += R) {
+        add_rows<T, R>(a.row_range(i, R), b, out.row_range(i, R));
+      }
+    }
+    const Index rest = out.rows - i;
+    if (rest > 0) add_all_rows<T, R / 2>(a.row_range(i, rest), b, out.row_range(i, rest));
   }
 }
 
@@ -173,15 +178,11 @@ void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out)
   constexpr Index numbers_in_cache = (Index{256} << 10) / sizeof(T);
   constexpr Index least = 32;
   const Index fitting = numbers_in_cache / (out.cols + 1);
-  const Index at_once = rows_at_once<T>(out.cols);
-  const Index depth = out.rows <= at_once ? a.cols : fitting < least ? least : fitting;
+  const bool one_sweep = out.rows <= 2 || out.rows == rows_at_once<T>(out.cols);
+  const Index depth = one_sweep ? a.cols : fitting < least ? least : fitting;
   for (Index k = 0; k < a.cols; k += depth) {
     const Index count = a.cols - k < depth ? a.cols - k : depth;
-    for (Index i = 0; i < out.rows; i += at_once) {
-      const Index rows = out.rows - i < at_once ? out.rows - i : at_once;
-      add_last_rows<T>({a.row(i) + k, rows, count, a.row_stride}, b.row_range(k, count),
-                       out.row_range(i, rows));
-    }
+    add_all_rows<T>({a.data + k, a.rows, count, a.row_stride}, b.row_range(k, count), out);
   }
 }
 

@@ -125,14 +125,17 @@ class Transport(RankTest):
 
     def test_kernel_of_points(self):
         """Kept exponentials are divided, too."""
-        self.write("in.h5", q=self.random.normal(size=(3000, 8)), k=self.random.normal(size=(3000, 8)))
-        command = ["sinkhorn-iter", "--epsilon=2", "in.h5", "--dry-run", "--threads=1", "--json=report.json"]
-        self.run_tool(*command)
-        alone = self.read_json("report.json")["result"]["working_bytes"]
-        self.on_ranks(4, *command)
+        self.write("in.h5", **{name: self.random.normal(size=(3000, 8)) for name in "qkv"})
         kernel = 8 * 3000 ** 2
-        self.assertAlmostEqual(alone - self.read_json("report.json")["result"]["working_bytes"], 3 / 4 * kernel,
-                               delta=0.03 * kernel)
+        for tool, *arguments in (["sinkhorn-iter", "--epsilon=2"], ["attn-compute", "--scheme=sinkhorn"],
+                                 ["explain-away-stats", "--scheme=unas,sinkhorn"]):
+            with self.subTest(tool=tool):
+                command = [tool, *arguments, "in.h5", "--dry-run", "--threads=1", "--json=report.json"]
+                self.run_tool(*command)
+                alone = self.read_json("report.json")["result"]["working_bytes"]
+                self.on_ranks(4, *command)
+                ranked = self.read_json("report.json")["result"]["working_bytes"]
+                self.assertAlmostEqual(alone - ranked, 3 / 4 * kernel, delta=0.03 * kernel)
 
     def test_number_that_one_rank_reads(self):
         for place, (name, wrong, arguments, says) in enumerate(sample((

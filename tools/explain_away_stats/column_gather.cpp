@@ -11,6 +11,7 @@
 #include "common/restart.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
+#include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 #include "tensor/error_fall.hpp"
 
@@ -366,9 +367,10 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   }
   const ColumnOptions& options = task.options();
   const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
-  const MemoryPlan plan = divided.empty() ? plan_memory(task.input, sizeof(T), column_needs(task),
-                                                        arguments.threads, arguments.memory)
-                                          : MemoryPlan();
+  const MemoryPlan plan =
+      divided.empty() ? plan_memory(task.input, sizeof(T), column_needs(task, arguments.ranks),
+                                    arguments.threads, arguments.memory)
+                      : MemoryPlan();
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
@@ -401,7 +403,7 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
 std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                                            const ColumnTask& task) {
   if (task.points.size() > 1 || checkpoints(arguments)) return {};
-  const HeadNeeds needs = column_needs(task);
+  const HeadNeeds needs = column_needs(task, arguments.ranks);
   std::vector<DividedScheme> all;
   for (const std::string& name : task.options().schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -425,7 +427,7 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
   return all;
 }
 
-HeadNeeds column_needs(const ColumnTask& task) {
+HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
   const ColumnOptions& options = task.options();
   const AttentionInput& input = task.input;
   const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
@@ -441,12 +443,15 @@ HeadNeeds column_needs(const ColumnTask& task) {
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   needs.parts = parts_of_problem(Order::column_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
+  // What is kept are exponentials, of which each rank has a part.
+  const std::int64_t kept =
+      kept_kernel_bytes(input.queries, input.keys, element_size, RankRows{ranks});
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
     if (!scheme) continue;
-    needs.useful_bytes =
-        std::max(needs.useful_bytes, useful_attend_bytes(options.scheme_options(*scheme, 0),
-                                                         input.queries, input.keys, element_size));
+    const std::int64_t useful = useful_attend_bytes(options.scheme_options(*scheme, 0),
+                                                    input.queries, input.keys, element_size);
+    needs.useful_bytes = std::max(needs.useful_bytes, std::min(useful, kept));
     if (points == 1) continue;
     rescaled = std::max(
         rescaled,

@@ -12,8 +12,9 @@
 
 namespace attn::tools {
 
-/// The memory that gathering needs, in float32 or float64. The task must outlive it.
-HeadNeeds column_needs(const ColumnTask& task);
+/// The memory that gathering needs in each of `ranks` ranks, in float32 or float64. The task must
+/// outlive it.
+HeadNeeds column_needs(const ColumnTask& task, Index ranks);
 
 /// A scheme under which ranks divide the memory of each head.
 struct DividedScheme {
