@@ -66,7 +66,7 @@ void Templates::set_largest_norm(int threads) {
       const double* row = centred_.row(i);
       const double norm = std::sqrt(kernel::dot(row, row, depth()));
       // A template that is not finite makes the centre not finite, too. NaN would get lost.
-      most = std::isfinite(norm) ? std::max(most, norm) : infinity;
+      most = std::max(most, std::isfinite(norm) ? norm : infinity);
     }
   });
   for (const double norm : largest) largest_norm_ = std::max(largest_norm_, norm);
