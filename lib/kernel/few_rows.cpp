@@ -70,12 +70,14 @@ HWY_NOINLINE void dot_tile(T alpha, MatrixView<const T> a, Index i, MatrixView<c
 // Rows of a and of b in such a tile: twice as many sums as products fit beside the vectors.
 constexpr int dot_rows = most_sums >= 24 ? 4 : 2;
 constexpr int dot_cols = 3;
+// Shorter rows are faster one by one, as measured: a tile ends with a sum over lanes per product.
+constexpr Index least_dot_depth = 128;
 
 // Multiplies each row of b by all rows of a, so that b is read once.
 template <class T>
 void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   Index j = 0;
-  if (out.rows >= dot_rows) {
+  if (out.rows >= dot_rows && a.cols >= least_dot_depth) {
     for (; j + dot_cols <= out.cols; j += dot_cols) {
       for (int c = 0; c < dot_cols; ++c) prefetch_ahead(b, j + c);
       Index i = 0;
