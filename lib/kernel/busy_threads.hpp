@@ -19,13 +19,14 @@ inline double busy_part(Index count, int threads) {
 }
 
 /// Whether threads are to take one of `count` items each; else all of them share one item after
-/// the other. They take one each if there is one for each, and if fewer items keep nearly as many
-/// of them at work as the parts of one item would. No result depends on it.
+/// the other. They take one each if there are at least as many items as threads, or if fewer, but
+/// more than one, keep nearly as many of them at work as the parts of one item would. No result
+/// depends on it.
 inline bool take_items_each(Index count, const ItemParts& parts, int threads) {
   // Threads that share an item wait for each other.
   constexpr double worth_sharing = 0.85;
-  return count >= threads ||
-         busy_part(count, threads) >= worth_sharing * busy_part(parts.fewest, threads);
+  return count >= threads || (count > 1 && busy_part(count, threads) >=
+                                               worth_sharing * busy_part(parts.fewest, threads));
 }
 
 }  // namespace attn::kernel

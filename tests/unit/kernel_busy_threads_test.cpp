@@ -33,6 +33,7 @@ TEST_CASE("threads take an item each, or share one, whichever keeps more of them
   CHECK(!each(4, 8192, 16));  // for all threads
   CHECK(!each(1, 8192, 16));
   CHECK(!each(1, 8192, 2));
+  CHECK(!each(1, 512, 2));  // nothing else to do for the other thread
 }
 
 TEST_CASE("a problem has parts, and none is cut more than the most") {
