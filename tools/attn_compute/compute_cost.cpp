@@ -106,9 +106,12 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
                                     : 0;
     const std::int64_t scores =
         emits_scores(options) ? score_results_bytes(element_size, threads) : 0;
-    const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,
-                                                               input.keys, element_size, threads)) +
-                                 threads * (sums + output);
+    const auto attended = [&](int used) {
+      return attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, used);
+    };
+    const Index apart = std::min<Index>(threads, input.own_problems());
+    const std::int64_t forward =
+        std::max({scores, apart * attended(1), attended(threads)}) + threads * (sums + output);
     const std::int64_t backward =
         at_most([&](int used) { return head_gradient_bytes(options, input, element_size, used); });
     return repeated + std::max(forward, backward);

@@ -462,10 +462,14 @@ HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = threads * rescaled;
+    const Index apart = std::min<Index>(threads, input.own_problems());
     for (const std::string& name : options.schemes) {
       const Scheme scheme = scheme_of(name).value_or(Scheme::hnas);
-      most = std::max(most, threads * rescaled + attend_bytes(scheme, input.queries, input.keys,
-                                                              element_size, threads));
+      // Each thread works on a head of its own, or all threads work on one head together.
+      const auto attended = [&](int used) {
+        return attend_bytes(scheme, input.queries, input.keys, element_size, used);
+      };
+      most = std::max(most, threads * rescaled + std::max(apart * attended(1), attended(threads)));
     }
     if (options.wants(stored)) {
       most += threads * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
