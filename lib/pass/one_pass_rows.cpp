@@ -70,9 +70,10 @@ class RowRun {
 
  private:
   // What ranks divide and checkpoints record must not depend on the threads, nor must the columns
-  // that all rows of a block leave out.
+  // that all rows of a block leave out, nor which of several scores out of range is named.
   Partition blocks_by_row(Index rows, Index cols) const {
-    const bool any_blocks = pass_.scores->band().whole() && kernel::Ranks::current() == nullptr &&
+    const bool any_blocks = near_zero_ && pass_.scores->band().whole() &&
+                            kernel::Ranks::current() == nullptr &&
                             kernel::LoopRecord::current() == nullptr;
     return any_blocks ? row_tile_partition_for(threads_, rows, cols)
                       : row_tile_partition(rows, cols);
