@@ -9,7 +9,8 @@
 #include "tensor/shape.hpp"
 
 /// How every pass over tiles of scores cuts its work. The cuts follow from the shape and the type
-/// only, never from the number of threads, and the bits of all results depend on them.
+/// only, never from the number of threads, because the bits of results depend on them. On those of
+/// row_tile_partition_for no bits depend.
 namespace attn {
 
 /// row_panels: some queries × all keys at a time; column_panels: all queries × some keys.
