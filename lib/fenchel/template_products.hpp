@@ -15,8 +15,8 @@ class TemplateProducts {
  public:
   TemplateProducts() = default;
 
-  /// `templates` must outlive this, and may be moved.
-  explicit TemplateProducts(const Rows<T>& templates, int threads)
+  /// The numbers of `templates` must outlive this; the Rows that own them may be moved.
+  TemplateProducts(const Rows<T>& templates, int threads)
       : templates_(templates.read()),
         by_template_(kernel::Packed<T>::of_transposed(templates_, threads)) {}
 
@@ -26,7 +26,7 @@ class TemplateProducts {
       kernel::multiply_packed(T{1}, rows, by_template_, 0, out);
       return;
     }
-    // The same sums, with all rows of one panel in registers: it is read only once.
+    // The same sums, panel by panel: each stays in the first-level cache for all rows.
     set_to_zero(out);
     const Index width = kernel::packed_width<T>();
     for (Index col = 0; col < out.cols; col += width) {

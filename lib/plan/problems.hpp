@@ -54,9 +54,9 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
 }
 
 /// The problems of a plan (positions of its leading axes), the threads that solve them, and the
-/// memory in which they do. As many problems are solved at a time as there are threads, with one
-/// thread for each; or one problem after another with all threads, if that keeps more of them at
-/// work (kernel::take_items_each). The memory is kept from run to run.
+/// memory in which they do. Either as many problems are solved at a time as there are threads, by
+/// one thread each, or one problem after the other, by all threads (kernel::take_items_each). The
+/// memory is kept from run to run.
 class Problems {
  public:
   /// Of more threads than `parts.most`, those beyond it do not share one problem: they would only

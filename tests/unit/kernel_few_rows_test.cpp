@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
 TEST_CASE_TEMPLATE("the bits of few rows depend on no other row", T, float, double) {
   on_every_target([] {
     Random random(74);
-    const Index depth = 600;  // read by pieces for more than 8 rows of 130
+    const Index depth = 600;  // read by pieces, but for 1, 2 and 8 rows
     const Index cols = 130;
     const auto b = uniform_matrix<T>(depth, cols, random);
     const auto transposed = uniform_matrix<T>(cols, depth, random);

@@ -30,7 +30,7 @@ struct HeadNeeds {
   /// Queries in memory at a time, which the other members are for; absent: all of a head. Only for
   /// q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
-  /// Into which threads can cut a head.
+  /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
   /// The most rows of a mask, bias or ready-made scores that a rank has; absent: all.
   std::optional<Index> matrix_rows = std::nullopt;
