@@ -29,6 +29,8 @@ Index block_rows(Index queries) {
   return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, dual_part_step));
 }
 
+Index blocks_of(Index queries, Index rows) { return (queries + rows - 1) / rows; }
+
 // Steps of a query, in addition to those in its block, before it is solved for smaller α first.
 constexpr Index most_direct_steps = 20;
 
@@ -89,7 +91,7 @@ class DualSolver {
       block.mean = mean.view();
     }
     const Index rows = block_rows(of_all());
-    const Index blocks = (queries() + rows - 1) / rows;
+    const Index blocks = blocks_of(queries(), rows);
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
     const kernel::RankShare share(blocks, kernel::Ranks::current(), kernel::LoopRecord::current());
     const auto solve_own = [&] {
@@ -265,6 +267,8 @@ PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptio
   require_shapes(problem);
   return DualSolver(problem, options, threads, results).solve();
 }
+
+Index dual_blocks(Index queries) { return blocks_of(queries, block_rows(queries)); }
 
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));

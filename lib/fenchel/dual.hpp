@@ -65,6 +65,9 @@ struct DualResults {
 PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
                                      int threads, const DualResults& results);
 
+/// The blocks of queries that threads of solve_dual share.
+Index dual_blocks(Index queries);
+
 /// The most bytes that solve_dual allocates.
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads);
 

@@ -44,7 +44,7 @@ struct GramScratch final : StepFinder::Scratch {
 // T̂T̂ᵀ: the diagonal and the elements below by products, the rest by symmetry.
 kernel::Packed<float> gram_of(const Rows<float>& scaled, int threads) {
   const Index n = scaled.count;
-  const auto columns = kernel::Packed<float>::of_transposed(scaled.read());
+  const auto columns = kernel::Packed<float>::of_transposed(scaled.read(), threads);
   Rows<float> gram(n, n);
   constexpr Index panel = 48;
   kernel::parallel_for((n + panel - 1) / panel, threads, [&](Index item, int) {

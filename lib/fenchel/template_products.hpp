@@ -26,7 +26,7 @@ class TemplateProducts {
       kernel::multiply_packed(T{1}, rows, by_template_, 0, out);
       return;
     }
-    // The same sums, panel by panel: each stays in the first-level cache for all rows.
+    // The same sums, panel by panel: each stays in cache for all rows.
     set_to_zero(out);
     const Index width = kernel::packed_width<T>();
     for (Index col = 0; col < out.cols; col += width) {

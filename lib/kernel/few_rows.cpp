@@ -180,7 +180,8 @@ void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out)
   constexpr Index numbers_in_cache = (Index{256} << 10) / sizeof(T);
   constexpr Index least = 32;
   const Index fitting = numbers_in_cache / (out.cols + 1);
-  const bool one_sweep = out.rows <= 2 || out.rows == rows_at_once<T>(out.cols);
+  const bool power_of_two = (out.rows & (out.rows - 1)) == 0;
+  const bool one_sweep = power_of_two && out.rows <= rows_at_once<T>(out.cols);
   const Index depth = one_sweep ? a.cols : fitting < least ? least : fitting;
   for (Index k = 0; k < a.cols; k += depth) {
     const Index count = a.cols - k < depth ? a.cols - k : depth;

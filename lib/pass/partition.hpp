@@ -81,9 +81,9 @@ constexpr Index gradient_tile_rows = 256;
 /// products, because columns are completed before they are used.
 Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns);
 
-/// The slots of the passes over a problem of this shape: by row_panels under softmax and in the
-/// iterations of Sinkhorn, by column_panels under dnas and hnas and in gradients.
-kernel::ItemParts parts_of_problem(Order order, Index rows, Index cols, std::size_t element_size);
+/// The slots of passes in this order over a problem of this shape, and of those of its gradients.
+kernel::ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
+                                   std::size_t element_size);
 
 /// One workspace per thread for for_each_panel (slot_share.hpp).
 template <class Workspace>

@@ -31,9 +31,9 @@ class AttentionPlan<T>::Impl {
  public:
   Impl(const AttentionShapes& shapes, const AttentionOptions& options, int threads)
       : layout_(layout_of<T>(shapes, options)),
-        problems_(
-            layout_.leading, threads,
-            parts_of_problem(Order::column_panels, layout_.queries(), layout_.keys(), sizeof(T))),
+        problems_(layout_.leading, threads,
+                  attend_parts(layout_.scheme.scheme, true, layout_.queries(), layout_.keys(),
+                               sizeof(T))),
         arrays_(shapes, layout_),
         slots_(layout_, wave()) {}
 

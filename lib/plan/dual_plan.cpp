@@ -82,7 +82,7 @@ class DualPlan::Impl {
     for (Operand* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {queries_, count_}));
     element_count(join(leading, {queries_, depth_}));
-    problems_.emplace(leading, threads, kernel::ItemParts{queries_, queries_});
+    problems_.emplace(leading, threads, kernel::ItemParts{dual_blocks(queries_), queries_});
     uniform_.assign(preference_.present() ? 0 : static_cast<std::size_t>(count_), 1.0);
   }
 

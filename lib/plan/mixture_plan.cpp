@@ -18,9 +18,10 @@ class MixturePlan::Impl {
         points_("points", points, 2),
         centres_("centres", centres, 2),
         centre_shape_(centres),
-        problems_(
-            centres_.leading(), threads,
-            parts_of_problem(Order::row_panels, components(), points_.axis(0), sizeof(double))) {
+        problems_(centres_.leading(), threads,
+                  parts_of_problem(
+                      options.priors == Priors::dnas ? Order::column_panels : Order::row_panels,
+                      false, components(), points_.axis(0), sizeof(double))) {
     points_.require_block({points_.axis(0), centres_.axis(1)});
     points_.broadcast_to(leading());
     if (points_.axis(0) < 1 || components() < 1) {

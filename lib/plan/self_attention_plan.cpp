@@ -65,7 +65,7 @@ class SelfAttentionPlan<T>::Impl {
         shape_(points),
         problems_(
             points_.leading(), threads,
-            parts_of_problem(Order::column_panels, points_.axis(0), points_.axis(0), sizeof(T))) {}
+            attend_parts(options.scheme, false, points_.axis(0), points_.axis(0), sizeof(T))) {}
 
   const Shape& leading() const { return points_.leading(); }
 

@@ -126,7 +126,7 @@ class TransportPlan<T>::Impl {
     for (Operand* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
     problems_.emplace(leading, threads,
-                      parts_of_problem(Order::row_panels, rows_, cols_, sizeof(T)));
+                      parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
   }
 
   const Shape& leading() const { return problems_->leading(); }

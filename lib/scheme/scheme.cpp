@@ -81,6 +81,12 @@ std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
                                         : Output<float>::bytes(partition, depth);
 }
 
+kernel::ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
+                               std::size_t element_size) {
+  const Order order = description_of(scheme).output_partition(rows, cols, element_size, 1).order;
+  return parts_of_problem(order, gradients, rows, cols, element_size);
+}
+
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
                           int threads) {
   const std::int64_t potentials = 2 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));

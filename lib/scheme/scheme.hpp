@@ -35,6 +35,10 @@ void add_sink_entropies(const PooledVector<double>& sink_weights, std::span<doub
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
                                  std::size_t element_size);
 
+/// The parts into which threads can cut attend over a problem, and with `gradients` differentiate.
+kernel::ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
+                               std::size_t element_size);
+
 /// The most bytes that Output takes in attend, which may gather it in either order.
 std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
                           std::size_t element_size, int threads);

@@ -170,13 +170,8 @@ std::vector<Head<T>> inputs(const Case& c) {
 template <class T>
 Work work_of(const Case& c, int threads) {
   const auto heads = std::make_shared<std::vector<Head<T>>>(inputs<T>(c));
-  const Scheme scheme = c.scheme.scheme;
-  const bool by_columns = c.backward || scheme == Scheme::dnas || scheme == Scheme::hnas;
   const bool over_heads = kernel::take_items_each(
-      c.heads,
-      parts_of_problem(by_columns ? Order::column_panels : Order::row_panels, c.queries, c.keys,
-                       sizeof(T)),
-      threads);
+      c.heads, attend_parts(c.scheme.scheme, c.backward, c.queries, c.keys, sizeof(T)), threads);
   const auto pairs = static_cast<double>(c.heads * c.queries * c.keys);
   const Index of_head = (c.queries + c.keys) * (c.depth + c.v_head_dim);
   Work work;

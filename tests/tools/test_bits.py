@@ -66,6 +66,16 @@ class Bits(ToolTest):
         for precision in ("f32", "f64"):
             self.same_for(threads, "hidden.h5", "--scheme=unas", f"--precision={precision}")
 
+    def test_the_score_that_is_named(self):
+        # Two out of range: the first is in the earlier block, the second in the earlier tile.
+        q, k = np.zeros((700, 2), np.float32), np.zeros((600, 2), np.float32)
+        q[10, 0] = k[300, 0] = q[60, 1] = k[5, 1] = 1e30
+        self.write("in.h5", q=q, k=k, v=np.ones((600, 3), np.float32))
+        said = {self.run_tool("attn-compute", "in.h5", f"--threads={n}", "-o", "out.h5", status=4).err
+                for n in (1, 3, 7)}
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("the score of query 60 and key 5 is beyond the range", said.pop())
+
     def test_memory(self):
         # A mask, a bias and scores that are held for one head at a time, or read by tiles if they
         # take more than an eighth of the memory.

@@ -20,7 +20,8 @@ TEST_CASE("part of the time in which threads work on equal items") {
 TEST_CASE("threads take an item each, or share one, whichever keeps more of them at work") {
   const auto each = [](Index heads, Index length, int threads) {
     return take_items_each(
-        heads, parts_of_problem(Order::column_panels, length, length, sizeof(float)), threads);
+        heads, parts_of_problem(Order::column_panels, true, length, length, sizeof(float)),
+        threads);
   };
   for (const Index length : {0, 1, 512, 4096, 100000}) {
     CAPTURE(length);
@@ -42,8 +43,11 @@ TEST_CASE("a problem has parts, and none is cut more than the most") {
       CAPTURE(rows);
       CAPTURE(cols);
       for (const Order order : {Order::row_panels, Order::column_panels}) {
-        const kernel::ItemParts parts = parts_of_problem(order, rows, cols, sizeof(double));
-        CHECK(parts.fewest >= 1);
+        const kernel::ItemParts parts = parts_of_problem(order, false, rows, cols, sizeof(double));
+        const auto of_gradients = parts_of_problem(order, true, rows, cols, sizeof(double));
+        CHECK(parts.fewest >= of_gradients.fewest);
+        CHECK(parts.most == of_gradients.most);
+        CHECK(of_gradients.fewest >= 1);
         CHECK(parts.most >= parts.fewest);
         CHECK(parts.most >= row_tile_partition(rows, cols).slots);
       }

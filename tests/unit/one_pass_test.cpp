@@ -41,7 +41,7 @@ void check_output(const Problem<T>& problem, const SchemeOptions& options) {
 
 TEST_CASE_TEMPLATE("hnas one past a panel, near zero and not", T, float, double) {
   Random random(131);
-  for (const Index queries : {1, 23, 97, 1025}) {
+  for (const Index queries : {1, 15, 16, 23, 97, 1025}) {
     for (const Index keys : {1, 128, 129, 257, 770}) {
       for (const double spread : {0.5, 4.0}) {
         CAPTURE(queries);

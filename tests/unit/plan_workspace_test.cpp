@@ -41,8 +41,8 @@ void check_reservations(const Batch<T>& batch, const BatchSizes& sizes,
   const std::int64_t start = MemoryPool::growths();
   plan.run(batch.inputs(), got.views);
   const bool each = kernel::take_items_each(
-      sizes.problems(),
-      parts_of_problem(Order::column_panels, sizes.queries, sizes.keys, sizeof(T)), threads);
+      sizes.problems(), attend_parts(options.scheme, true, sizes.queries, sizes.keys, sizeof(T)),
+      threads);
   const Index pools = 1 + (each ? std::min<Index>(sizes.problems(), threads) : 1);
   CHECK(MemoryPool::growths() == start + pools);
   const Results<T> before = got;

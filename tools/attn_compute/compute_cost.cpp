@@ -83,37 +83,27 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
-  const Scheme scheme = options.scheme.scheme;
-  const bool by_rows =
-      !options.emits_gradients() && (is_softmax(scheme) || scheme == Scheme::sinkhorn);
-  needs.parts = parts_of_problem(by_rows ? Order::row_panels : Order::column_panels, input.queries,
-                                 input.keys, element_size);
+  needs.parts = attend_parts(options.scheme.scheme, options.emits_gradients(), input.queries,
+                             input.keys, element_size);
   take_ranks(input, element_size, ranks, needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
-    // Each thread works on a head of its own, or all threads work on one head together.
-    const auto at_most = [&](const auto& bytes) {
-      return std::max(threads * bytes(1), bytes(threads));
-    };
-    const std::int64_t repeated = options.repetition ? at_most([&](int used) {
-      return repeated_scores_bytes(
-          input.recipe(options.scheme.scheme), options.scheme.scheme, input.sizes(),
-          options.emits_gradients() ? options.repetition->iterations : 1, element_size, used);
-    })
-                                                     : 0;
+    const std::int64_t repeated =
+        options.repetition
+            ? repeated_scores_bytes(input.recipe(options.scheme.scheme), options.scheme.scheme,
+                                    input.sizes(),
+                                    options.emits_gradients() ? options.repetition->iterations : 1,
+                                    element_size, threads)
+            : 0;
     const std::int64_t output = options.needs_out()
                                     ? output_bytes(options.scheme.scheme, input.queries, input.keys,
                                                    input.v_head_dim, element_size, threads)
                                     : 0;
     const std::int64_t scores =
         emits_scores(options) ? score_results_bytes(element_size, threads) : 0;
-    const auto attended = [&](int used) {
-      return attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, used);
-    };
-    const Index apart = std::min<Index>(threads, input.own_problems());
-    const std::int64_t forward =
-        std::max({scores, apart * attended(1), attended(threads)}) + threads * (sums + output);
-    const std::int64_t backward =
-        at_most([&](int used) { return head_gradient_bytes(options, input, element_size, used); });
+    const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,
+                                                               input.keys, element_size, threads)) +
+                                 threads * (sums + output);
+    const std::int64_t backward = head_gradient_bytes(options, input, element_size, threads);
     return repeated + std::max(forward, backward);
   };
   return needs;

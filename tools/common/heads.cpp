@@ -75,9 +75,15 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
-  const auto bytes = [&] {
+  const auto per_head = [&] {
     return input.head_bytes(element_size, plan.dense_limit, needs.queries, needs.matrix_rows) +
-           needs.result_bytes + needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
+           needs.result_bytes;
+  };
+  const auto bytes = [&] {
+    const auto work = [&](int count) { return needs.work_bytes(count, plan.dense_limit); };
+    // Each thread works on a head of its own, or all threads work on one head together.
+    const std::int64_t work_bytes = std::max(work(plan.threads), plan.heads_at_once() * work(1));
+    return plan.batch * per_head() + needs.kept_bytes + work_bytes;
   };
   plan.threads = threads;
   plan.queries = needs.queries;
@@ -99,16 +105,13 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;
-  const std::int64_t per_head =
-      input.head_bytes(element_size, plan.dense_limit, needs.queries, needs.matrix_rows) +
-      needs.result_bytes;
+  const std::int64_t of_head = std::max<std::int64_t>(1, per_head());
   const std::int64_t held = std::min(memory - plan.bytes, batch_bytes);
-  const Index affordable =
-      std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),
-                      std::min<Index>(plan.threads, 1 + (memory - plan.bytes) /
-                                                            std::max<std::int64_t>(1, per_head)));
+  const Index affordable = std::max<Index>(
+      1 + held / of_head, std::min<Index>(plan.threads, 1 + (memory - plan.bytes) / of_head));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.own_problems());
-  plan.bytes += (plan.batch - 1) * per_head;
+  while (bytes() > memory && plan.batch > 1) --plan.batch;
+  plan.bytes = bytes();
   const Index at_once = plan.heads_at_once();
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;

@@ -23,7 +23,8 @@ namespace attn::tools {
 struct HeadNeeds {
   std::int64_t result_bytes = 0;  ///< kept until the head is written
   std::int64_t kept_bytes = 0;    ///< for all heads together, kept until the end
-  /// Needed while heads are computed; matrices of up to `dense_limit` bytes are held.
+  /// Needed while `threads` threads compute one head; matrices of up to `dense_limit` bytes are
+  /// held. Threads that take a head each need as much as one thread does, for each of them.
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
   /// Further bytes that save time while a head is computed. A head gets only memory that is left.
   std::int64_t useful_bytes = 0;
@@ -47,9 +48,10 @@ struct MemoryPlan {
   std::optional<Index> queries;   ///< HeadNeeds::queries
   kernel::ItemParts parts;        ///< HeadNeeds::parts
 
-  /// Whether each thread takes one of `count` heads; else they share one head after the other.
+  /// Whether each thread takes one of `count` heads; else they share one head after the other, as
+  /// ranks do.
   bool takes_heads_each(Index count) const {
-    return kernel::take_items_each(count, parts, threads);
+    return kernel::Ranks::current() == nullptr && kernel::take_items_each(count, parts, threads);
   }
 
   /// The most heads that are computed at the same time: fewer than `batch` may be left for the
@@ -162,7 +164,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       look(heads.back()->least_bias());
     }
     const auto start = std::chrono::steady_clock::now();
-    const bool apart = kernel::Ranks::current() == nullptr && plan.takes_heads_each(count);
+    const bool apart = plan.takes_heads_each(count);
     const bool in_turn = !apart || plan.threads == 1;
     if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {

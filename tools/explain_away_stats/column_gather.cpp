@@ -441,13 +441,16 @@ HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
   needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
-  needs.parts = parts_of_problem(Order::column_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
   // What is kept are exponentials, of which each rank has a part.
   const std::int64_t kept =
       kept_kernel_bytes(input.queries, input.keys, element_size, RankRows{ranks});
+  std::optional<kernel::ItemParts> parts;
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
+    const kernel::ItemParts of_scheme =
+        attend_parts(scheme.value_or(Scheme::hnas), false, input.queries, input.keys, element_size);
+    if (!parts || of_scheme.fewest < parts->fewest) parts = of_scheme;
     if (!scheme) continue;
     const std::int64_t useful = useful_attend_bytes(options.scheme_options(*scheme, 0),
                                                     input.queries, input.keys, element_size);
@@ -459,17 +462,14 @@ HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
             ? HeadScores<double>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes())
             : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
+  needs.parts = parts.value_or(kernel::ItemParts());
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = threads * rescaled;
-    const Index apart = std::min<Index>(threads, input.own_problems());
     for (const std::string& name : options.schemes) {
       const Scheme scheme = scheme_of(name).value_or(Scheme::hnas);
-      // Each thread works on a head of its own, or all threads work on one head together.
-      const auto attended = [&](int used) {
-        return attend_bytes(scheme, input.queries, input.keys, element_size, used);
-      };
-      most = std::max(most, threads * rescaled + std::max(apart * attended(1), attended(threads)));
+      most = std::max(most, threads * rescaled + attend_bytes(scheme, input.queries, input.keys,
+                                                              element_size, threads));
     }
     if (options.wants(stored)) {
       most += threads * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);

@@ -268,7 +268,7 @@ HeadNeeds DualTask::needs(Index queries) const {
   const Index q = queries;
   const Index n = input.keys;
   const Index d = axes();
-  needs.parts = {q, q};
+  needs.parts = {dual_blocks(q), q};
   // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 7 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;

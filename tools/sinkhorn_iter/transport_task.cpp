@@ -280,7 +280,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
-  needs.parts = parts_of_problem(Order::row_panels, input.queries, input.keys, element_size);
+  needs.parts = parts_of_problem(Order::row_panels, false, input.queries, input.keys, element_size);
   const Index iterations = task.solver.most_iterations();
   needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
   // Twice, since they grow one element at a time.
