@@ -51,14 +51,15 @@ double run_panels(const Forward<T>& forward, const GradientTargets<T>& targets,
           share.add_in_turn(share.own_slot(n), totals, std::ref(merge));
         });
   };
-  share.run(add_slots, [&] {
+  const auto hand_over = [&] {
     share.take_totals(totals);
     if (targets.v.data != nullptr) share.complete_lines(targets.v);
     if (panels.difference()) panels.difference()->share(share);
     for (GradientSink<T>* sink : sinks) {
       if (share.divided()) sink->share(share);
     }
-  });
+  };
+  share.run(add_slots, hand_over, totals);
   for (GradientSink<T>* sink : sinks) sink->finish();
   return panels.difference() ? panels.difference()->total() : 0;
 }

@@ -119,6 +119,15 @@ void LoopRecord::Loop::rounds_done(const std::function<void()>& hand_over) {
   keep_if_due();
 }
 
+void LoopRecord::Loop::given_up(const std::function<void()>& hand_over) {
+  hand_over_ = hand_over;
+  // Without an item more than before, what is kept of the loop stays.
+  if (done_ != before_.done && done_ != std::vector<std::uint8_t>(done_.size(), 0)) {
+    this->hand_over(Mode::partial);
+  }
+  throw Stopped();
+}
+
 bool LoopRecord::Loop::is_long() const {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
   return !before_.done.empty() || spent.count() >= record_.options_.least_seconds;

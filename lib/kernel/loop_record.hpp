@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,8 @@ class LoopRecord {
     std::function<void()> keep = {};
     /// How many items a rank computes at a time.
     int threads = 1;
+    /// Among ranks: gives up what they have not finished once it is set on one of them.
+    const std::atomic<bool>* stop = nullptr;
   };
   explicit LoopRecord(Options options);
   ~LoopRecord();
@@ -110,8 +113,12 @@ class LoopRecord::Loop {
   void round_done(const std::function<void()>& hand_over);
   void rounds_done(const std::function<void()>& hand_over);
 
+  /// Among ranks, in place of round_done: not all items of the round are done. Throws Stopped.
+  [[noreturn]] void given_up(const std::function<void()>& hand_over);
+
   /// How many items a rank computes at a time.
   int threads() const { return record_.options_.threads; }
+  const std::atomic<bool>* stop() const { return record_.options_.stop; }
 
   /// Before the first of the items left is added to totals: takes those of the items before.
   void begin_totals(Index item, const Memory& memory);

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <utility>
 #include <vector>
 
+#include "kernel/stop_flag.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::kernel {
 namespace {
 
-// A round is to take so long: ranks wait for the slowest at its end, and obey a signal only there.
+// A round is to take so long: ranks wait for the slowest at its end, and write a record only there.
 constexpr double round_seconds = 1;
 constexpr double largest_growth = 8;  // from one round to the next
 
@@ -67,32 +67,108 @@ Index RankShare::own_count() const { return own_places().count; }
 
 Index RankShare::own_item(Index n) const { return item_at(own_places().at(n)); }
 
+void RankShare::done(Index item) const {
+  if (!loop_) return;
+  if (!rounds_) return loop_->done(item);
+  const Places own = own_places();
+  const std::lock_guard<std::mutex> lock(rounds_->mutex);
+  rounds_->done[static_cast<std::size_t>((place_of(item) - own.first) / own.step)] = 1;
+}
+
 void RankShare::run_in_rounds(const std::function<void()>& loop,
-                              const std::function<void()>& hand_over) const {
+                              const std::function<void()>& hand_over, const Memory& totals) const {
   using Clock = std::chrono::steady_clock;
+  struct End {
+    double seconds;
+    Index left;  // the first place that is not done
+  };
   const Index all = rounds_->last;
   const Index least = Index{ranks_->count()} * loop_->threads();
   Index size = least;
   for (Index first = 0; first < all; first = rounds_->last) {
     rounds_->first = first;
     rounds_->last = std::min(all, first + size);
-    if (const Memory totals = std::exchange(rounds_->totals, nullptr)) {
-      totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(first), bytes); });
+    if (totals && first > 0 && rank_of(first - 1) == ranks_->own()) {
+      hand_to_next_rank(first - 1, totals);
     }
     const auto start = Clock::now();
-    loop();
-    const double own = std::chrono::duration<double>(Clock::now() - start).count();
-    const std::vector<double> seconds = gathered(*ranks_, own);
-    const double longest = *std::max_element(seconds.begin(), seconds.end());
+    const Index own_left = run_round(loop, totals);
+    const double own_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    double longest = 0;
+    Index left = rounds_->last;
+    for (const End& end : gathered(*ranks_, End{own_seconds, own_left})) {
+      longest = std::max(longest, end.seconds);
+      left = std::min(left, end.left);
+    }
+    // Handed over is what all have done so far.
+    rounds_->first = 0;
+    loop_->done_by_ranks(first, left);
+    if (left < rounds_->last) {
+      rounds_->last = left;
+      loop_->given_up(hand_over);
+    }
+    if (left < all) loop_->round_done(hand_over);
     const double growth = std::min(round_seconds / longest, largest_growth);
     const double next = std::min(static_cast<double>(size) * growth, static_cast<double>(all));
     size = std::max(least, static_cast<Index>(next) / least * least);
-    // Handed over is what all have done so far.
-    rounds_->first = 0;
-    loop_->done_by_ranks(first, rounds_->last);
-    if (rounds_->last < all) loop_->round_done(hand_over);
   }
   loop_->rounds_done(hand_over);
+}
+
+// Returns the first place that this process has left.
+Index RankShare::run_round(const std::function<void()>& loop, const Memory& totals) const {
+  rounds_->done.assign(static_cast<std::size_t>(own_count()), 0);
+  rounds_->taken = 0;
+  try {
+    const StopFlag::Use obey(loop_->stop());
+    loop();
+    return last_place();
+  } catch (const Stopped&) {
+    if (totals) give_up(totals);
+    return first_left();
+  }
+}
+
+Index RankShare::first_left() const {
+  const std::vector<std::uint8_t>& done = rounds_->done;
+  const Index n = std::find(done.begin(), done.end(), 0) - done.begin();
+  return n < own_count() ? own_places().at(n) : last_place();
+}
+
+// Takes the totals that are still to come in this round, and hands on that there are none. Those
+// that do come are of all items before the first one that is left.
+void RankShare::give_up(const Memory& totals) const {
+  const Places own = own_places();
+  for (Index n = 0; n < own.count; ++n) {
+    if (rounds_->done[static_cast<std::size_t>(n)] != 0) continue;
+    if (n >= rounds_->taken) take_from_rank_before(own.at(n), totals);
+    if (own.at(n) + 1 < last_place()) hand_to_next_rank(own.at(n), nullptr);
+  }
+}
+
+// Before the first place there is nothing. False: the item before was given up.
+bool RankShare::take_from_rank_before(Index place, const Memory& totals) const {
+  if (rounds_) ++rounds_->taken;
+  if (place == 0) return true;
+  const int before = rank_of(place - 1);
+  if (rounds_) {
+    bool is_whole = false;
+    ranks_->receive(before, std::as_writable_bytes(std::span(&is_whole, 1)));
+    if (!is_whole) return false;
+  }
+  totals([&](std::span<std::byte> bytes) { ranks_->receive(before, bytes); });
+  return true;
+}
+
+// Without totals: that the item is given up.
+void RankShare::hand_to_next_rank(Index place, const Memory& totals) const {
+  const int next = rank_of(place + 1);
+  if (rounds_) {
+    const bool is_whole = totals != nullptr;
+    ranks_->send(next, std::as_bytes(std::span(&is_whole, 1)));
+    if (!is_whole) return;
+  }
+  totals([&](std::span<std::byte> bytes) { ranks_->send(next, bytes); });
 }
 
 // Items of one rank after the other lie side by side in the exchanged memory.
@@ -157,16 +233,12 @@ void RankShare::add_in_turn(Index item, const Memory& totals,
   const Index place = place_of(item);
   if (loop_ && place == 0) loop_->begin_totals(item, totals);
   const auto is_own = [&](Index other) { return rank_of(other) == ranks_->own(); };
-  if (among_ranks() && place > 0 && !is_own(place - 1)) {
-    totals([&](std::span<std::byte> bytes) { ranks_->receive(rank_of(place - 1), bytes); });
+  if (among_ranks() && (place == 0 || !is_own(place - 1))) {
+    if (!take_from_rank_before(place, totals)) throw Stopped();
   }
   add();
-  if (among_ranks() && place + 1 < last_place()) {
-    if (!is_own(place + 1)) {
-      totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(place + 1), bytes); });
-    }
-  } else if (rounds_ && place + 1 < static_cast<Index>(loop_->left().size())) {
-    rounds_->totals = totals;
+  if (among_ranks() && place + 1 < last_place() && !is_own(place + 1)) {
+    hand_to_next_rank(place, totals);
   }
   done(item);
 }

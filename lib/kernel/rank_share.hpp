@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "kernel/loop_record.hpp"
 #include "kernel/ranks.hpp"
@@ -21,7 +24,8 @@ inline Index first_neighbour(Index items, Index rank, Index ranks) { return rank
 /// (loop_record.hpp) holds are left out.
 ///
 /// Ranks with a record compute in rounds of about a second. After each they agree whether to write
-/// the record, and whether to stop.
+/// the record, and whether to stop. A rank that is asked to stop within a round gives it up: then
+/// all ranks keep the items before the first one that is not done, and stop.
 class RankShare {
  public:
   /// Both may be null. With a record items are had in turn.
@@ -38,29 +42,31 @@ class RankShare {
   /// Whether results are to be handed over: by other ranks, or by a record or to it.
   bool divided() const { return loop_ != nullptr || among_ranks(); }
 
+  /// Visits memory.
+  using Visit = std::function<void(std::span<std::byte> bytes)>;
+  using Memory = std::function<void(const Visit& visit)>;
+
   /// Runs `loop`, which computes the own items, and then `hand_over`, which completes the results.
   /// With a record `hand_over` may be called more often; it must do nothing else. In rounds `loop`
-  /// is called for each, when own_count() and own_item() are those of the round.
+  /// is called for each, when own_count() and own_item() are those of the round. `totals`: the
+  /// memory of the sums that `loop` adds to in turn, if it does.
   template <class Loop, class HandOver>
-  void run(const Loop& loop, const HandOver& hand_over) const {
-    if (rounds_) return run_in_rounds(loop, hand_over);
+  void run(const Loop& loop, const HandOver& hand_over, const Memory& totals = nullptr) const {
+    if (rounds_) return run_in_rounds(loop, hand_over, totals);
     if (loop_) return loop_->run(loop, hand_over);
     loop();
     hand_over();
   }
 
   /// To be called in the loop once an item is done, unless it is added in turn.
-  void done(Index item) const {
-    if (loop_ && !rounds_) loop_->done(item);
-  }
+  void done(Index item) const;
 
   /// The number of own items, and the one at position n of them, n from 0. Before run, those of all
   /// rounds.
   Index own_count() const;
   Index own_item(Index n) const;
 
-  /// Calls visit(bytes) for the memory of an item's results, which has the same sizes on all ranks.
-  using Visit = std::function<void(std::span<std::byte> bytes)>;
+  /// Visits the memory of an item's results, which has the same sizes on all ranks.
   using Results = std::function<void(Index item, const Visit& visit)>;
 
   /// A rank's part of one exchange, at least; longer results take several.
@@ -72,9 +78,8 @@ class RankShare {
 
   /// Adds an item to sums over all items, in the order of the items. The totals so far come from
   /// the rank that has added the item before; `add` adds this one; then they go on to the rank of
-  /// the next. To be called for the own items in their order. `totals` visits the memory of the
-  /// sums.
-  using Memory = std::function<void(const Visit& visit)>;
+  /// the next. To be called for the own items in their order. Throws Stopped if an item before this
+  /// one was given up.
   void add_in_turn(Index item, const Memory& totals, const std::function<void()>& add) const;
 
   /// Called by all ranks afterwards: takes the totals from the rank of the last item.
@@ -104,7 +109,9 @@ class RankShare {
   struct Rounds {
     Index first = 0;
     Index last = 0;
-    Memory totals;  // with the last item of the round before, which this process has added
+    std::mutex mutex;
+    std::vector<std::uint8_t> done;  // by own item
+    Index taken = 0;                 // own items whose totals have come from the rank before
   };
 
   // The places of one rank: `count` of them, `step` apart.
@@ -126,8 +133,13 @@ class RankShare {
   Places own_places() const;
   Index first_place() const { return rounds_ ? rounds_->first : 0; }
   Index last_place() const;
-  void run_in_rounds(const std::function<void()>& loop,
-                     const std::function<void()>& hand_over) const;
+  void run_in_rounds(const std::function<void()>& loop, const std::function<void()>& hand_over,
+                     const Memory& totals) const;
+  Index run_round(const std::function<void()>& loop, const Memory& totals) const;
+  Index first_left() const;
+  void give_up(const Memory& totals) const;
+  bool take_from_rank_before(Index place, const Memory& totals) const;
+  void hand_to_next_rank(Index place, const Memory& totals) const;
   void exchange(const Results& results, Index first, Index last) const;
 
   Index items_;

@@ -79,11 +79,12 @@ class ColumnsRun {
             share.add_in_turn(share.own_slot(n), totals, std::ref(add_lane));
           });
     };
-    share.run(add_slots, [&] {
+    const auto hand_over = [&] {
       share.complete_lines(col_);
       share.take_totals(totals);
       share_gathered<T>(observers_, share);
-    });
+    };
+    share.run(add_slots, hand_over, totals);
     PooledVector<Index> left = normalise_rows();
     finish<T>(observers_);
     return left;

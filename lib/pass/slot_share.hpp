@@ -30,8 +30,9 @@ class SlotShare {
 
   /// See kernel/rank_share.hpp.
   template <class Loop, class HandOver>
-  void run(const Loop& loop, const HandOver& hand_over) const {
-    share_.run(loop, hand_over);
+  void run(const Loop& loop, const HandOver& hand_over,
+           const kernel::RankShare::Memory& totals = nullptr) const {
+    share_.run(loop, hand_over, totals);
   }
   void done(Index slot) const { share_.done(slot); }
 

@@ -5,11 +5,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
 #include "attnkit/error.hpp"
 #include "divided_run.hpp"
+#include "kernel/in_order.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
@@ -51,21 +53,26 @@ auto run_for(int most, bool killed, LoopRecord::Loops& loops, const Compute& com
   return found;
 }
 
-// The same on ranks, which are asked together. What they keep is what rank 0 has kept.
+// The same on ranks, which are asked together. What they keep is what rank 0 has kept. The last of
+// `giving_up` ranks does not wait for the end of a round.
 template <class Compute>
-auto run_on_ranks_for(int count, int threads, int most, bool killed, LoopRecord::Loops& loops,
-                      const Compute& compute) {
+auto run_on_ranks_for(int count, int threads, int most, bool killed, int giving_up,
+                      LoopRecord::Loops& loops, const Compute& compute) {
   LoopRecord::Loops left;
   const auto found = on_ranks(count, [&] {
-    const bool first = kernel::Ranks::current()->own() == 0;
+    const int own = kernel::Ranks::current()->own();
+    const bool first = own == 0;
     LoopRecord::Loops kept = loops;
     LoopRecord* open = nullptr;
     int asked = 0;
+    std::atomic<bool> stop = false;
     LoopRecord::Options options;
     options.most_bytes = first ? 1 << 30 : 0;
     options.threads = threads;
+    options.stop = &stop;
     options.is_due = [&] {
-      if (++asked >= most) throw kernel::Stopped();
+      if (++asked >= most && giving_up == 0) throw kernel::Stopped();
+      stop = asked >= most && own == giving_up - 1;
       return true;
     };
     if (first) options.keep = [&] { kept = open->loops(); };
@@ -121,8 +128,9 @@ void check_stops_on_ranks(const Compute& compute, const Same& same) {
     for (int stops = 0; !finished; ++stops) {
       REQUIRE(stops < 1000);
       if (const int count = stops % 3; count > 0) {
-        for (const auto& found : run_on_ranks_for(1 + count, threads, 1 + stops, killed, loops,
-                                                  [&] { return compute(threads); })) {
+        const int giving_up = stops / 3 % (2 + count);  // none, or one of them
+        for (const auto& found : run_on_ranks_for(1 + count, threads, 1 + stops, killed, giving_up,
+                                                  loops, [&] { return compute(threads); })) {
           if (found) CHECK(same(*found, alone));
           finished = found.has_value();
         }
@@ -165,6 +173,85 @@ TEST_CASE("items that are done are not computed again") {
   }
   CHECK(computed == 10);
   CHECK(stops == 3);
+}
+
+TEST_CASE("ranks that give up a round keep all items before the first that is left") {
+  constexpr Index items = 29;
+  struct Found {
+    std::vector<Index> squares = std::vector<Index>(items, -1);
+    std::uint64_t total = 0;  // Σ_n 3²⁸⁻ⁿ n² mod 2⁶⁴, which depends on the order of the items
+
+    bool operator==(const Found&) const = default;
+  };
+  // One of three ranks stops at an item, if that is one.
+  const auto run = [&](Index stopping, int threads, bool in_turn, LoopRecord::Loops& loops) {
+    LoopRecord::Loops left;
+    const auto all = on_ranks(3, [&]() -> std::optional<Found> {
+      const bool first = kernel::Ranks::current()->own() == 0;
+      std::atomic<bool> stop = false;
+      LoopRecord::Options options;
+      options.most_bytes = first ? 1 << 20 : 0;
+      options.threads = threads;
+      options.stop = &stop;
+      LoopRecord record(options);
+      record.loops() = loops;
+      Found found;
+      const kernel::RankShare share(items, kernel::Ranks::current(), &record);
+      const kernel::RankShare::Memory totals = [&](const kernel::RankShare::Visit& visit) {
+        visit(std::as_writable_bytes(std::span(&found.total, 1)));
+      };
+      const auto make = [&](Index n, Index) {
+        const Index item = share.own_item(n);
+        if (item == stopping) stop = true;
+        kernel::stop_if_asked();
+        found.squares[static_cast<std::size_t>(item)] = item * item;
+      };
+      const auto add = [&](Index n, Index, kernel::SumPart) {
+        const Index item = share.own_item(n);
+        if (!in_turn) return share.done(item);
+        share.add_in_turn(item, totals, [&] {
+          found.total = 3 * found.total + static_cast<std::uint64_t>(item * item);
+        });
+      };
+      const auto hand_over = [&] {
+        share.complete_numbers(std::span(found.squares), [](Index item) { return item; });
+        if (in_turn) share.take_totals(totals);
+      };
+      try {
+        share.run([&] { kernel::add_in_order(share.own_count(), threads, 1, make, add); },
+                  hand_over, in_turn ? totals : nullptr);
+        return found;
+      } catch (const kernel::Stopped&) {
+        if (first) left = record.loops();
+        return std::nullopt;
+      }
+    });
+    loops = left;
+    return all;
+  };
+  for (const int threads : {1, 2}) {
+    for (const bool in_turn : {false, true}) {
+      LoopRecord::Loops none;
+      const Found whole = run(-1, threads, in_turn, none).front().value();
+      for (Index stopping = 0; stopping < items; ++stopping) {
+        CAPTURE(threads);
+        CAPTURE(in_turn);
+        CAPTURE(stopping);
+        LoopRecord::Loops loops;
+        for (const auto& found : run(stopping, threads, in_turn, loops)) CHECK(!found);
+        if (!loops.empty()) {
+          const std::vector<std::uint8_t>& done = loops[0].done;
+          const Index kept = std::find(done.begin(), done.end(), 0) - done.begin();
+          CHECK(std::count(done.begin(), done.end(), 1) == kept);
+          // Another thread of the rank may hold an item before.
+          CHECK((threads == 1 ? kept == stopping : kept <= stopping));
+        } else if (threads == 1) {
+          CHECK(stopping == 0);
+        }
+        for (const auto& found : run(-1, threads, in_turn, loops)) CHECK(found == whole);
+      }
+    }
+  }
 }
 
 TEST_CASE("loops that are short, or for which there is no room, are computed again") {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "system/stop_requests.hpp"
+
 namespace attn::tools {
 
 template <class Archive>
@@ -22,6 +24,7 @@ kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t 
   options.least_seconds = checkpoint.is_eager() ? 0 : least_seconds;
   options.threads = threads;
   options.is_due = [&checkpoint] { return checkpoint.is_due(); };
+  options.stop = &StopRequests::asked();
   if (!checkpoint.writes()) return options;
   // In memory as a record, and once more as bytes.
   options.most_bytes = bytes / 2;
