@@ -49,7 +49,7 @@ class RankShare {
   /// Runs `loop`, which computes the own items, and then `hand_over`, which completes the results.
   /// With a record `hand_over` may be called more often; it must do nothing else. In rounds `loop`
   /// is called for each, when own_count() and own_item() are those of the round. `totals`: the
-  /// memory of the sums that `loop` adds to in turn, if it does.
+  /// memory of the sums that `loop` adds to in turn; must be given if it does.
   template <class Loop, class HandOver>
   void run(const Loop& loop, const HandOver& hand_over, const Memory& totals = nullptr) const {
     if (rounds_) return run_in_rounds(loop, hand_over, totals);

@@ -112,9 +112,10 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     outcome = {};
     outcome.status = requeue_status(arguments);
     outcome.stopped = true;
+    const std::string name = StopRequests::signal_name();
     outcome.summary = fmt::format("stopped by {}: {} holds {}{}; the same command goes on",
-                                  StopRequests::signal_name(), checkpoint.file(),
-                                  cli::counted(checkpoint.units_done(), unit),
+                                  name.empty() ? "a signal to another rank" : name,
+                                  checkpoint.file(), cli::counted(checkpoint.units_done(), unit),
                                   checkpoint.has_state() ? " and a part of the next" : "");
   }
   return outcome;
