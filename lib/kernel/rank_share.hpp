@@ -42,7 +42,7 @@ class RankShare {
   /// Whether results are to be handed over: by other ranks, or by a record or to it.
   bool divided() const { return loop_ != nullptr || among_ranks(); }
 
-  /// Visits memory.
+  /// A Memory calls visit(bytes) for each of its pieces, which have the same sizes on all ranks.
   using Visit = std::function<void(std::span<std::byte> bytes)>;
   using Memory = std::function<void(const Visit& visit)>;
 
@@ -66,7 +66,7 @@ class RankShare {
   Index own_count() const;
   Index own_item(Index n) const;
 
-  /// Visits the memory of an item's results, which has the same sizes on all ranks.
+  /// The same for the memory of an item's results.
   using Results = std::function<void(Index item, const Visit& visit)>;
 
   /// A rank's part of one exchange, at least; longer results take several.
