@@ -177,8 +177,7 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   outcome.summary = fmt::format("{}: {} of {}", file.path(), training.step(),
                                 cli::counted(training.steps(), "step"));
   if (finished) return outcome;
-  const std::string signal = StopRequests::signal_name();
-  outcome.summary += ", stopped by " + (signal.empty() ? "a signal to another rank" : signal);
+  outcome.summary += ", " + stopped_by();
   outcome.status = requeue_status(arguments);
   outcome.stopped = true;
   return outcome;

@@ -75,6 +75,11 @@ int requeue_status(const cli::Arguments& arguments) {
   return static_cast<int>(*arguments.integer("requeue-status"));
 }
 
+std::string stopped_by() {
+  const std::string signal = StopRequests::signal_name();
+  return "stopped by " + (signal.empty() ? "a signal to another rank" : signal);
+}
+
 void require_no_checkpoint(const cli::Arguments& arguments, const std::string& result) {
   if (!checkpoints(arguments)) return;
   throw Error(Failure::usage,
@@ -112,9 +117,7 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     outcome = {};
     outcome.status = requeue_status(arguments);
     outcome.stopped = true;
-    const std::string name = StopRequests::signal_name();
-    outcome.summary = fmt::format("stopped by {}: {} holds {}{}; the same command goes on",
-                                  name.empty() ? "a signal to another rank" : name,
+    outcome.summary = fmt::format("{}: {} holds {}{}; the same command goes on", stopped_by(),
                                   checkpoint.file(), cli::counted(checkpoint.units_done(), unit),
                                   checkpoint.has_state() ? " and a part of the next" : "");
   }

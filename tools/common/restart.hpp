@@ -24,6 +24,9 @@ void require_restart_options(const cli::Arguments& arguments);
 /// The value of --requeue-status.
 int requeue_status(const cli::Arguments& arguments);
 
+/// "stopped by SIGUSR1", or whatever asked for the stop, for a summary.
+std::string stopped_by();
+
 /// Throws Error(usage) if --checkpoint is given: `result`, a number for each query and key, is
 /// written as it is made, and would not fit into a checkpoint.
 void require_no_checkpoint(const cli::Arguments& arguments, const std::string& result);
