@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "kernel/ranks.hpp"
 #include "kernel/stop_flag.hpp"
 
 namespace attn::kernel {
@@ -55,6 +56,29 @@ LoopRecord::Use::Use(LoopRecord* record) noexcept
     : before_(std::exchange(record_of_thread, record)) {}
 
 LoopRecord::Use::~Use() { record_of_thread = before_; }
+
+// A record without room, which is never due.
+LoopRecord::Options LoopRecord::options_within() const {
+  Options within;
+  within.threads = options_.threads;
+  within.stop = options_.stop;
+  if (options_.is_due) {
+    within.is_due = [is_due = options_.is_due] {
+      is_due();
+      return false;
+    };
+  }
+  return within;
+}
+
+// A process without ranks stops in any loop (stop_flag.hpp).
+LoopRecord::UseWithin::UseWithin(LoopRecord* record)
+    : within_(record != nullptr && Ranks::current() != nullptr
+                  ? std::make_unique<LoopRecord>(record->options_within())
+                  : nullptr),
+      use_(within_.get()) {}
+
+LoopRecord::UseWithin::~UseWithin() = default;
 
 std::int64_t LoopRecord::Kept::bytes() const {
   std::size_t sum = done.size() + totals.size();

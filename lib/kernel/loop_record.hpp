@@ -62,6 +62,11 @@ class LoopRecord {
     LoopRecord* before_;
   };
 
+  /// Until the end of the scope, loops of this thread are part of a step whose result `record`
+  /// keeps as a state: they are not recorded, but ranks give them up as they give up those of
+  /// `record`; null: nothing is recorded.
+  class UseWithin;
+
   /// One loop, as it is kept.
   struct Kept {
     std::vector<std::uint8_t> done;                    ///< by item
@@ -80,10 +85,25 @@ class LoopRecord {
 
  private:
   friend class Loop;
+  friend class UseWithin;
+
+  Options options_within() const;
 
   Options options_;
   Loops loops_;
   Index begun_ = 0;
+};
+
+class LoopRecord::UseWithin {
+ public:
+  explicit UseWithin(LoopRecord* record);
+  ~UseWithin();
+  UseWithin(const UseWithin&) = delete;
+  UseWithin& operator=(const UseWithin&) = delete;
+
+ private:
+  std::unique_ptr<LoopRecord> within_;
+  Use use_;
 };
 
 class LoopRecord::Loop {

@@ -43,8 +43,7 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   }
 }
 
-// The iterations in the record of this thread, if it has one. No loop in them is recorded by
-// itself.
+// The iterations in the record of this thread, if it has one.
 template <class T>
 class RecordedIterations {
  public:
@@ -146,7 +145,7 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
   {
     RecordedIterations<T> recorded(iteration, potentials);
-    const kernel::LoopRecord::Use none(nullptr);
+    const kernel::LoopRecord::UseWithin iterating(kernel::LoopRecord::current());
     recorded.begin();
     if (stopping.fixed()) {
       PooledVector<double> next(potentials.col.size());

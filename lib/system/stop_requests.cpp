@@ -69,9 +69,16 @@ StopRequests::StopRequests(int status, const char* line) {
   }
 }
 
-StopRequests::~StopRequests() { restore_usual(); }
+StopRequests::~StopRequests() {
+  if (!outlasts_) restore_usual();
+}
 
 void StopRequests::work_begins() noexcept { status_at_once = 0; }
+
+void StopRequests::outlast() noexcept {
+  work_begins();
+  outlasts_ = true;
+}
 
 const std::atomic<bool>& StopRequests::asked() noexcept { return stop_asked; }
 

@@ -22,11 +22,18 @@ class StopRequests {
   /// From now on, the first signal asks for a stop.
   static void work_begins() noexcept;
 
+  /// The run is about to end, stopped by another process: the first signal still only asks, which
+  /// then changes nothing, although this object is gone.
+  void outlast() noexcept;
+
   /// Set by the first signal. It may be read at any time.
   static const std::atomic<bool>& asked() noexcept;
 
   /// "SIGTERM": the signal that asked; "" if none did.
   static std::string signal_name();
+
+ private:
+  bool outlasts_ = false;
 };
 
 }  // namespace attn

@@ -254,6 +254,46 @@ TEST_CASE("ranks that give up a round keep all items before the first that is le
   }
 }
 
+TEST_CASE("ranks give up loops within a step, and record none of them") {
+  constexpr Index items = 29;
+  constexpr Index none = -1;
+  for (const Index stopping : {none, Index{7}}) {
+    const auto all = on_ranks(3, [&] {
+      std::atomic<bool> stop = false;
+      LoopRecord::Options options;
+      options.most_bytes = 1 << 20;
+      options.stop = &stop;
+      LoopRecord record(options);
+      const LoopRecord::Use use(&record);
+      std::vector<Index> squares(items, -1);
+      bool stopped = false;
+      try {
+        const LoopRecord::UseWithin step(LoopRecord::current());
+        const kernel::RankShare share(items, kernel::Ranks::current(), LoopRecord::current());
+        const auto compute = [&] {
+          for (Index n = 0; n < share.own_count(); ++n) {
+            const Index item = share.own_item(n);
+            if (item == stopping) stop = true;
+            kernel::stop_if_asked();
+            squares[static_cast<std::size_t>(item)] = item * item;
+            share.done(item);
+          }
+        };
+        share.run(compute, [&] {
+          share.complete_numbers(std::span(squares), [](Index item) { return item; });
+        });
+        for (Index n = 0; n < items; ++n) CHECK(squares[static_cast<std::size_t>(n)] == n * n);
+      } catch (const kernel::Stopped&) {
+        stopped = true;
+      }
+      CHECK(LoopRecord::current() == &record);
+      CHECK(record.loops().empty());
+      return stopped;
+    });
+    for (const bool stopped : all) CHECK(stopped == (stopping != none));
+  }
+}
+
 TEST_CASE("loops that are short, or for which there is no room, are computed again") {
   for (const bool is_short : {true, false}) {
     LoopRecord::Options options;

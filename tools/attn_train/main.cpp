@@ -177,6 +177,7 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   outcome.summary = fmt::format("{}: {} of {}", file.path(), training.step(),
                                 cli::counted(training.steps(), "step"));
   if (finished) return outcome;
+  requests->outlast();
   outcome.summary += ", " + stopped_by();
   outcome.status = requeue_status(arguments);
   outcome.stopped = true;

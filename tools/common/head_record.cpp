@@ -20,11 +20,8 @@ constexpr double least_seconds = 0.02;
 
 kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t bytes, int threads,
                                            std::function<void()> keep) {
-  kernel::LoopRecord::Options options;
+  kernel::LoopRecord::Options options = asking(checkpoint, threads);
   options.least_seconds = checkpoint.is_eager() ? 0 : least_seconds;
-  options.threads = threads;
-  options.is_due = [&checkpoint] { return checkpoint.is_due(); };
-  options.stop = &StopRequests::asked();
   if (!checkpoint.writes()) return options;
   // In memory as a record, and once more as bytes.
   options.most_bytes = bytes / 2;
@@ -33,6 +30,14 @@ kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t 
 }
 
 }  // namespace
+
+kernel::LoopRecord::Options asking(Checkpoint& checkpoint, int threads) {
+  kernel::LoopRecord::Options options;
+  options.threads = threads;
+  options.is_due = [&checkpoint] { return checkpoint.is_due(); };
+  options.stop = &StopRequests::asked();
+  return options;
+}
 
 HeadRecord::HeadRecord(Checkpoint& checkpoint, std::int64_t bytes, int threads)
     : checkpoint_(checkpoint),

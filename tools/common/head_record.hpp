@@ -36,4 +36,17 @@ class HeadRecord {
   kernel::LoopRecord loops_;
 };
 
+/// What ranks ask of each other between the parts of a loop: whether to stop, and, as they share a
+/// checkpoint, whether to write it.
+kernel::LoopRecord::Options asking(Checkpoint& checkpoint, int threads);
+
+/// Returns compute(), which keeps the state of a head itself. Its loops are not recorded, but ranks
+/// that are asked to stop give them up.
+template <class Compute>
+auto run_with_own_state(Checkpoint& checkpoint, int threads, const Compute& compute) {
+  kernel::LoopRecord states(asking(checkpoint, threads));
+  const kernel::LoopRecord::UseWithin use(&states);
+  return compute();
+}
+
 }  // namespace attn::tools

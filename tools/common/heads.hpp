@@ -170,9 +170,13 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     const auto compute_one = [&](Index n, int threads) {
       Found& one = found[static_cast<std::size_t>(n)];
       const auto find = [&] { return compute(*heads[static_cast<std::size_t>(n)], threads); };
-      const bool recorded =
-          checkpoint != nullptr && checkpoint->takes_states() && within == WithinHead::loops;
-      one.result = recorded ? HeadRecord(*checkpoint, plan.spare_bytes, threads).run(find) : find();
+      if (checkpoint == nullptr || !checkpoint->takes_states()) {
+        one.result = find();
+      } else if (within == WithinHead::loops) {
+        one.result = HeadRecord(*checkpoint, plan.spare_bytes, threads).run(find);
+      } else {
+        one.result = run_with_own_state(*checkpoint, threads, find);
+      }
       one.done = true;
       progress.advance(part(first + n).share);
       if (!in_turn || checkpoint == nullptr) return;

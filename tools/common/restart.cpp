@@ -111,6 +111,7 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
       restart->checkpoint.remove();
     };
   } catch (const kernel::Stopped&) {
+    restart->requests.outlast();
     checkpoint.write();
     report.result() = nlohmann::ordered_json::object();
     report.drop_text();
