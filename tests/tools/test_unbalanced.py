@@ -31,6 +31,12 @@ def kl(x, y):
         return float(np.sum(np.where(x > 0, x * np.log(x / y), 0) - x + y))
 
 
+def unchanged(before, now):
+    """Whether they are equal but for rounding in long double, far below what is asked of float64."""
+    finite = np.isfinite(now)
+    return np.max(np.abs(now[finite] - before[finite]), initial=0) <= 1e-17 * np.max(np.abs(now)[finite], initial=0)
+
+
 class Unbalanced:
     """min <C, P> + e sum P (log P - 1) + rho_a KL(P 1, a) + rho_b KL(P' 1, b), in units of the cost."""
 
@@ -38,21 +44,24 @@ class Unbalanced:
         self.cost, self.a, self.b = (np.asarray(x, np.longdouble) for x in (cost, a, b))
         self.epsilon, self.rho_a, self.rho_b = epsilon, rho_a, rho_b
 
-    def iterate(self, iterations):
-        """f, g of the plain iteration without translations, which has the same limit."""
+    def iterate(self, most):
+        """f, g of the plain iteration without translations, which has the same limit, once nothing changes."""
         g = np.zeros_like(self.b)
-        for _ in range(iterations):
+        for _ in range(most):
             f = self.row(g)
-            g = self.col(f)
+            before, g = g, self.col(f)
+            if unchanged(before, g):
+                break
         return f, g
 
-    def translated(self, iterations):
-        """f, g after exactly so many iterations of the tool."""
-        g = self.col(np.where(self.a > 0, 0, -INF))
+    def translated(self, iterations, until_unchanged=False):
+        """f, g after exactly so many iterations of the tool, or once nothing changes."""
+        g, before = self.col(np.where(self.a > 0, 0, -INF)), None
         for n in range(iterations):
             f = self.row(g)
-            if n == iterations - 1:
+            if n == iterations - 1 or (until_unchanged and before is not None and unchanged(before, g)):
                 return f, g
+            before = g
             g = self.col(f)
             with np.errstate(over="ignore"):
                 masses = [np.sum(np.where(a > 0, a * np.exp(-np.where(a > 0, x, 0) / rho), 0))
@@ -172,7 +181,7 @@ class Numbers(UnbalancedTest):
             self.write("in.h5", cost=cost.astype(dtype), a=a.astype(dtype), b=b.astype(dtype))
             for epsilon, rho in ((0.5, (1, 1)), (0.05, (3, 0.2)), (0.3, (100, 100))):
                 plain = Unbalanced(*(x.astype(dtype) for x in (cost, a, b)), epsilon, *rho)
-                best = plain.dual(*plain.translated(4000))
+                best = plain.dual(*plain.translated(4000, until_unchanged=True))
                 for iterations in (1, 2, 5, 30, 2000):
                     got, result = self.solve("in.h5", "--epsilon", epsilon, "--unbalanced", f"{rho[0]}:{rho[1]}",
                                              "--iterations", iterations, "--emit", "plan,row_potential,col_potential")
