@@ -57,17 +57,12 @@ LoopRecord::Use::Use(LoopRecord* record) noexcept
 
 LoopRecord::Use::~Use() { record_of_thread = before_; }
 
-// A record without room, which is never due.
 LoopRecord::Options LoopRecord::options_within() const {
   Options within;
+  within.is_due = options_.is_due;
   within.threads = options_.threads;
   within.stop = options_.stop;
-  if (options_.is_due) {
-    within.is_due = [is_due = options_.is_due] {
-      is_due();
-      return false;
-    };
-  }
+  within.keeps = false;
   return within;
 }
 
@@ -122,9 +117,10 @@ void LoopRecord::Loop::done_by_ranks(Index first, Index last) {
 void LoopRecord::Loop::round_done(const std::function<void()>& hand_over) {
   hand_over_ = hand_over;
   try {
-    if (!record_.options_.is_due || !record_.options_.is_due()) return;
+    const bool due = record_.options_.is_due && record_.options_.is_due();
+    if (!due || !keeps()) return;
   } catch (const Stopped&) {
-    this->hand_over(Mode::partial);
+    if (keeps()) this->hand_over(Mode::partial);
     throw;
   }
   this->hand_over(Mode::partial);
@@ -132,6 +128,7 @@ void LoopRecord::Loop::round_done(const std::function<void()>& hand_over) {
 }
 
 void LoopRecord::Loop::rounds_done(const std::function<void()>& hand_over) {
+  if (!keeps()) return hand_over();
   hand_over_ = hand_over;
   if (is_long()) {
     this->hand_over(Mode::whole);
@@ -144,6 +141,7 @@ void LoopRecord::Loop::rounds_done(const std::function<void()>& hand_over) {
 }
 
 void LoopRecord::Loop::given_up(const std::function<void()>& hand_over) {
+  if (!keeps()) throw Stopped();
   hand_over_ = hand_over;
   // Without an item more than before, what is kept of the loop stays.
   if (done_ != before_.done && done_ != std::vector<std::uint8_t>(done_.size(), 0)) {
@@ -160,7 +158,8 @@ bool LoopRecord::Loop::is_long() const {
 void LoopRecord::Loop::done(Index item) {
   const std::lock_guard<std::mutex> lock(mutex_);
   done_[static_cast<std::size_t>(item)] = 1;
-  if (!record_.options_.is_due || !record_.options_.is_due()) return;
+  const bool due = record_.options_.is_due && record_.options_.is_due();
+  if (!due || !keeps()) return;
   hand_over(Mode::partial);
   if (record_.options_.keep) record_.options_.keep();
 }

@@ -41,6 +41,9 @@ class LoopRecord {
     int threads = 1;
     /// Among ranks: gives up what they have not finished once it is set on one of them.
     const std::atomic<bool>* stop = nullptr;
+    /// False: no loop is kept. Only `is_due`, whose answer does not matter, `threads` and `stop`
+    /// are used: among ranks.
+    bool keeps = true;
   };
   explicit LoopRecord(Options options);
   ~LoopRecord();
@@ -62,9 +65,9 @@ class LoopRecord {
     LoopRecord* before_;
   };
 
-  /// Until the end of the scope, loops of this thread are part of a step whose result `record`
-  /// keeps as a state: they are not recorded, but ranks give them up as they give up those of
-  /// `record`; null: nothing is recorded.
+  /// For the loops of a step of iterations whose state is kept. Until the end of the scope the
+  /// loops of this thread are not recorded, but ranks give them up if they are asked to stop, as
+  /// `record` would; null: they do not.
   class UseWithin;
 
   /// One loop, as it is kept.
@@ -138,6 +141,7 @@ class LoopRecord::Loop {
 
   /// How many items a rank computes at a time.
   int threads() const { return record_.options_.threads; }
+  bool keeps() const { return record_.options_.keeps; }
   const std::atomic<bool>* stop() const { return record_.options_.stop; }
 
   /// Before the first of the items left is added to totals: takes those of the items before.

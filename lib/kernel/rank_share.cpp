@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 #include <vector>
 
 #include "kernel/stop_flag.hpp"
@@ -19,14 +20,15 @@ constexpr double largest_growth = 8;  // from one round to the next
 }  // namespace
 
 RankShare::RankShare(Index items, Ranks* ranks, LoopRecord* record, Ranks::Rows cut)
-    : items_(items),
-      ranks_(ranks),
-      neighbouring_(record == nullptr && cut == Ranks::Rows::neighbouring) {
+    : items_(items), ranks_(ranks), neighbouring_(cut == Ranks::Rows::neighbouring) {
   if (record == nullptr) return;
   loop_ = std::make_shared<LoopRecord::Loop>(*record, items);
+  neighbouring_ = neighbouring_ && !loop_->keeps();
   if (!among_ranks()) return;
   rounds_ = std::make_shared<Rounds>();
-  rounds_->last = static_cast<Index>(loop_->left().size());
+  const Index count = ranks_->count();
+  rounds_->last =
+      neighbouring_ ? (items + count - 1) / count : static_cast<Index>(loop_->left().size());
 }
 
 Index RankShare::last_place() const {
@@ -49,6 +51,11 @@ int RankShare::rank_of(Index place) const {
 
 RankShare::Places RankShare::places_of(Index rank, Index begin, Index end) const {
   const Index count = ranks_->count();
+  if (by_own_number()) {
+    const Index first = first_neighbour(items_, rank, count);
+    const Index own = first_neighbour(items_, rank + 1, count) - first;
+    return {first + begin, std::max<Index>(0, std::min(end, own) - begin)};
+  }
   if (neighbouring_) {
     const Index first = std::max(begin, first_neighbour(items_, rank, count));
     const Index last = std::min(end, first_neighbour(items_, rank + 1, count));
@@ -80,10 +87,13 @@ void RankShare::run_in_rounds(const std::function<void()>& loop,
   using Clock = std::chrono::steady_clock;
   struct End {
     double seconds;
-    Index left;  // the first place that is not done
+    Index left;  // the first place, or own number, that is not done
   };
+  if (totals && by_own_number()) {
+    throw std::logic_error("totals go from rank to rank only if items are had in turn");
+  }
   const Index all = rounds_->last;
-  const Index least = Index{ranks_->count()} * loop_->threads();
+  const Index least = (by_own_number() ? 1 : Index{ranks_->count()}) * loop_->threads();
   Index size = least;
   for (Index first = 0; first < all; first = rounds_->last) {
     rounds_->first = first;
@@ -102,7 +112,7 @@ void RankShare::run_in_rounds(const std::function<void()>& loop,
     }
     // Handed over is what all have done so far.
     rounds_->first = 0;
-    loop_->done_by_ranks(first, left);
+    if (loop_->keeps()) loop_->done_by_ranks(first, left);
     if (left < rounds_->last) {
       rounds_->last = left;
       loop_->given_up(hand_over);
@@ -115,10 +125,11 @@ void RankShare::run_in_rounds(const std::function<void()>& loop,
   loop_->rounds_done(hand_over);
 }
 
-// Returns the first place that this process has left.
+// Returns the first place, or own number, that this process has left.
 Index RankShare::run_round(const std::function<void()>& loop, const Memory& totals) const {
   rounds_->done.assign(static_cast<std::size_t>(own_count()), 0);
   rounds_->taken = 0;
+  rounds_->in_turn = totals != nullptr;
   try {
     const StopFlag::Use obey(loop_->stop());
     loop();
@@ -132,7 +143,8 @@ Index RankShare::run_round(const std::function<void()>& loop, const Memory& tota
 Index RankShare::first_left() const {
   const std::vector<std::uint8_t>& done = rounds_->done;
   const Index n = std::find(done.begin(), done.end(), 0) - done.begin();
-  return n < own_count() ? own_places().at(n) : last_place();
+  if (n == own_count()) return last_place();
+  return by_own_number() ? first_place() + n : own_places().at(n);
 }
 
 // Takes the totals that are still to come in this round, and hands on that there are none. Those
@@ -230,6 +242,9 @@ void RankShare::complete(const Results& results) const {
 
 void RankShare::add_in_turn(Index item, const Memory& totals,
                             const std::function<void()>& add) const {
+  if (rounds_ && !rounds_->in_turn) {
+    throw std::logic_error("a loop adds in turn to totals that RankShare::run was not given");
+  }
   const Index place = place_of(item);
   if (loop_ && place == 0) loop_->begin_totals(item, totals);
   const auto is_own = [&](Index other) { return rank_of(other) == ranks_->own(); };

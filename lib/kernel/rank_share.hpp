@@ -25,10 +25,11 @@ inline Index first_neighbour(Index items, Index rank, Index ranks) { return rank
 ///
 /// Ranks with a record compute in rounds of about a second. After each they agree whether to write
 /// the record, and whether to stop. A rank that is asked to stop within a round gives it up: then
-/// all ranks keep the items before the first one that is not done, and stop.
+/// all ranks keep the items before the first one that is not done, if the record keeps any, and
+/// stop.
 class RankShare {
  public:
-  /// Both may be null. With a record items are had in turn.
+  /// Both may be null. With a record that keeps loops items are had in turn.
   RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr,
             Ranks::Rows cut = Ranks::Rows::in_turn);
 
@@ -79,7 +80,7 @@ class RankShare {
   /// Adds an item to sums over all items, in the order of the items. The totals so far come from
   /// the rank that has added the item before; `add` adds this one; then they go on to the rank of
   /// the next. To be called for the own items in their order. Throws Stopped if an item before this
-  /// one was given up.
+  /// one was given up, std::logic_error if run was not given the totals in rounds.
   void add_in_turn(Index item, const Memory& totals, const std::function<void()>& add) const;
 
   /// Called by all ranks afterwards: takes the totals from the rank of the last item.
@@ -105,12 +106,14 @@ class RankShare {
   }
 
  private:
-  // The items at places [first, last) of those to compute.
+  // The items at places [first, last) of those to compute. If ranks have neighbouring ones, the
+  // n-th of each rank for n in [first, last).
   struct Rounds {
     Index first = 0;
     Index last = 0;
     std::mutex mutex;
     std::vector<std::uint8_t> done;  // by own item
+    bool in_turn = false;            // whether run() was given totals
     Index taken = 0;                 // own items whose totals have come from the rank before
   };
 
@@ -127,9 +130,11 @@ class RankShare {
   Index item_at(Index place) const {
     return loop_ ? loop_->left()[static_cast<std::size_t>(place)] : place;
   }
+  bool by_own_number() const { return neighbouring_ && rounds_; }
   Index place_of(Index item) const;
   int rank_of(Index place) const;
-  Places places_of(Index rank, Index begin, Index end) const;  // those in [begin, end)
+  // Those in [begin, end), which are own numbers if rounds are.
+  Places places_of(Index rank, Index begin, Index end) const;
   Places own_places() const;
   Index first_place() const { return rounds_ ? rounds_->first : 0; }
   Index last_place() const;

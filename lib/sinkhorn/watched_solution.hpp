@@ -24,7 +24,8 @@ class WatchedSolution {
   const SinkhornState* start() const { return start_; }
   const SinkhornState* take_start() { return std::exchange(start_, nullptr); }
 
-  /// Calls body(). If that is stopped, keeps the state as the latest iteration began.
+  /// Calls body(). Keeps the state as the latest iteration began, so that what follows the
+  /// iterations may be stopped, too.
   template <class Body>
   void run(const Body& body) {
     try {
@@ -33,6 +34,7 @@ class WatchedSolution {
       keep();
       throw;
     }
+    keep();
   }
 
   /// For SinkhornIteration::iterate; empty if nothing is kept.

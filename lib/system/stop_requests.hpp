@@ -22,8 +22,9 @@ class StopRequests {
   /// From now on, the first signal asks for a stop.
   static void work_begins() noexcept;
 
-  /// The run is about to end, stopped by another process: the first signal still only asks, which
-  /// then changes nothing, although this object is gone.
+  /// The run is about to end. A first signal that comes later, after this object too, only asks,
+  /// which changes nothing: so a rank that another's signal has stopped does not die of its own. No
+  /// other object may follow in this process.
   void outlast() noexcept;
 
   /// Set by the first signal. It may be read at any time.

@@ -255,42 +255,56 @@ TEST_CASE("ranks that give up a round keep all items before the first that is le
 }
 
 TEST_CASE("ranks give up loops within a step, and record none of them") {
-  constexpr Index items = 29;
   constexpr Index none = -1;
-  for (const Index stopping : {none, Index{7}}) {
-    const auto all = on_ranks(3, [&] {
-      std::atomic<bool> stop = false;
-      LoopRecord::Options options;
-      options.most_bytes = 1 << 20;
-      options.stop = &stop;
-      LoopRecord record(options);
-      const LoopRecord::Use use(&record);
-      std::vector<Index> squares(items, -1);
-      bool stopped = false;
-      try {
-        const LoopRecord::UseWithin step(LoopRecord::current());
-        const kernel::RankShare share(items, kernel::Ranks::current(), LoopRecord::current());
-        const auto compute = [&] {
-          for (Index n = 0; n < share.own_count(); ++n) {
-            const Index item = share.own_item(n);
-            if (item == stopping) stop = true;
-            kernel::stop_if_asked();
-            squares[static_cast<std::size_t>(item)] = item * item;
-            share.done(item);
+  using Rows = kernel::Ranks::Rows;
+  for (const Index items : {Index{1}, Index{2}, Index{29}}) {
+    for (const Rows cut : {Rows::in_turn, Rows::neighbouring}) {
+      for (Index stopping = none; stopping < items; ++stopping) {
+        CAPTURE(items);
+        CAPTURE(stopping);
+        const auto all = on_ranks(3, [&] {
+          std::atomic<bool> stop = false;
+          LoopRecord::Options options;
+          options.most_bytes = 1 << 20;
+          options.is_due = [] { return true; };
+          options.stop = &stop;
+          LoopRecord record(options);
+          const LoopRecord::Use use(&record);
+          std::vector<Index> squares(static_cast<std::size_t>(items), -1);
+          bool stopped = false;
+          try {
+            const LoopRecord::UseWithin step(LoopRecord::current());
+            const kernel::RankShare share(items, kernel::Ranks::current(), LoopRecord::current(),
+                                          cut);
+            const kernel::RankShare unrecorded(items, kernel::Ranks::current(), nullptr, cut);
+            REQUIRE(share.own_count() == unrecorded.own_count());
+            for (Index n = 0; n < share.own_count(); ++n) {
+              CHECK(share.own_item(n) == unrecorded.own_item(n));
+            }
+            const auto compute = [&] {
+              for (Index n = 0; n < share.own_count(); ++n) {
+                const Index item = share.own_item(n);
+                if (item == stopping) stop = true;
+                kernel::stop_if_asked();
+                CHECK(squares[static_cast<std::size_t>(item)] == -1);
+                squares[static_cast<std::size_t>(item)] = item * item;
+                share.done(item);
+              }
+            };
+            share.run(compute, [&] {
+              share.complete_numbers(std::span(squares), [](Index item) { return item; });
+            });
+            for (Index n = 0; n < items; ++n) CHECK(squares[static_cast<std::size_t>(n)] == n * n);
+          } catch (const kernel::Stopped&) {
+            stopped = true;
           }
-        };
-        share.run(compute, [&] {
-          share.complete_numbers(std::span(squares), [](Index item) { return item; });
+          CHECK(LoopRecord::current() == &record);
+          CHECK(record.loops().empty());
+          return stopped;
         });
-        for (Index n = 0; n < items; ++n) CHECK(squares[static_cast<std::size_t>(n)] == n * n);
-      } catch (const kernel::Stopped&) {
-        stopped = true;
+        for (const bool stopped : all) CHECK(stopped == (stopping != none));
       }
-      CHECK(LoopRecord::current() == &record);
-      CHECK(record.loops().empty());
-      return stopped;
-    });
-    for (const bool stopped : all) CHECK(stopped == (stopping != none));
+    }
   }
 }
 

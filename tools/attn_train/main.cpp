@@ -166,10 +166,13 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
     return {};
   }
   if (file.steps_done() == training.steps()) {
+    requests->outlast();
     result["step"] = training.steps();
     return {0, fmt::format("{} is finished: {} steps", file.path(), training.steps())};
   }
   const bool finished = training.run();
+  // Ranks wait for rank 0, which still writes.
+  requests->outlast();
   result["step"] = training.step();
   result.update(training.metrics());
   report.print(metrics_text(training.metrics()));
@@ -177,7 +180,6 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   outcome.summary = fmt::format("{}: {} of {}", file.path(), training.step(),
                                 cli::counted(training.steps(), "step"));
   if (finished) return outcome;
-  requests->outlast();
   outcome.summary += ", " + stopped_by();
   outcome.status = requeue_status(arguments);
   outcome.stopped = true;
