@@ -1,8 +1,10 @@
 #include "sinkhorn/c_transform.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "kernel/parallel.hpp"
+#include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
@@ -14,20 +16,24 @@
 namespace attn {
 namespace {
 
-// Calls use(range, scores, worker) for all tiles, from left to right within a block of rows; each
-// block is with one worker.
+constexpr Index block_rows = 32;
+
+Index blocks_of(Index rows) { return (rows + block_rows - 1) / block_rows; }
+
+// Calls use(range, scores, worker) for all tiles of the blocks of rows in `share`, from left to
+// right within a block; each block is with one worker.
 template <class T, class Use>
-void for_each_tile(const Scores<T>& scores, int threads, const Use& use) {
-  constexpr Index block_rows = 32;
+void for_each_tile(const Scores<T>& scores, const kernel::RankShare& share, int threads,
+                   const Use& use) {
   constexpr Index tile_cols = 2048;
-  const Index blocks = (scores.rows() + block_rows - 1) / block_rows;
   struct Scratch {
     Buffer<T> tile;
     typename Scores<T>::Scratch scores;
   };
   PooledVector<Scratch> scratches(static_cast<std::size_t>(std::max(1, threads)));
-  kernel::parallel_for(blocks, threads, [&](Index block, int worker) {
+  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
     kernel::stop_if_asked();
+    const Index block = share.own_item(n);
     Scratch& scratch = scratches[static_cast<std::size_t>(worker)];
     TileRange range;
     range.row0 = block * block_rows;
@@ -39,7 +45,24 @@ void for_each_tile(const Scores<T>& scores, int threads, const Use& use) {
       scores.fill(range, tile, scratch.scores);
       use(range, tile, worker);
     }
+    share.done(block);
   });
+}
+
+// The same for the tiles of all ranks, of which `use` finds the numbers of each row.
+template <class T, class Use>
+void find_by_row(const Scores<T>& scores, std::initializer_list<std::span<double>> numbers,
+                 int threads, const Use& use) {
+  const kernel::RankShare share(blocks_of(scores.rows()), kernel::Ranks::current(),
+                                kernel::LoopRecord::current(), kernel::Ranks::rows());
+  const auto first_row = [&](Index block) { return std::min(block * block_rows, scores.rows()); };
+  share.run([&] { for_each_tile(scores, share, threads, use); },
+            [&] {
+              if (!share.divided()) return;
+              for (const std::span<double> found : numbers) {
+                share.complete_numbers(found, first_row);
+              }
+            });
 }
 
 }  // namespace
@@ -49,7 +72,7 @@ void c_transform(const Scores<T>& scores, std::span<const double> col, std::span
                  int threads) {
   const PooledVector<double> subtracted = to_subtract(col);
   std::fill(row.begin(), row.end(), minus_infinity);
-  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int) {
+  find_by_row(scores, {row}, threads, [&](const TileRange& range, MatrixView<T> tile, int) {
     for (Index i = 0; i < range.rows; ++i) {
       double& f = row[static_cast<std::size_t>(range.row0 + i)];
       f = std::max(f, kernel::row_max(tile.row(i), range.cols, subtracted.data() + range.col0));
@@ -68,7 +91,8 @@ void complete_columns(const Scores<T>& scores, std::span<const double> row, std:
   // The largest does not depend on which thread meets which rows.
   PooledVector<PooledVector<double>> found(static_cast<std::size_t>(std::max(1, threads)));
   for (auto& largest : found) largest.assign(open.size(), minus_infinity);
-  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int worker) {
+  const kernel::RankShare all(blocks_of(scores.rows()), nullptr);
+  for_each_tile(scores, all, threads, [&](const TileRange& range, MatrixView<T> tile, int worker) {
     PooledVector<double>& largest = found[static_cast<std::size_t>(worker)];
     for (std::size_t n = 0; n < open.size(); ++n) {
       const Index j = static_cast<Index>(open[n]) - range.col0;
@@ -91,7 +115,7 @@ ScoreRange score_range(const Scores<T>& scores, std::span<const double> row_marg
   const auto size = static_cast<std::size_t>(scores.rows());
   PooledVector<double> least(size, infinity);
   PooledVector<double> largest(size, minus_infinity);
-  for_each_tile(scores, threads, [&](const TileRange& range, MatrixView<T> tile, int) {
+  const auto find = [&](const TileRange& range, MatrixView<T> tile, int) {
     for (Index i = 0; i < range.rows; ++i) {
       const auto at = static_cast<std::size_t>(range.row0 + i);
       if (row_marginal[at] == 0) continue;
@@ -102,7 +126,8 @@ ScoreRange score_range(const Scores<T>& scores, std::span<const double> row_marg
         largest[at] = std::max(largest[at], score);
       }
     }
-  });
+  };
+  find_by_row(scores, {least, largest}, threads, find);
   ScoreRange found{infinity, minus_infinity};
   for (const double score : least) found.least = std::min(found.least, score);
   for (const double score : largest) found.largest = std::max(found.largest, score);
