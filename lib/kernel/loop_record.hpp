@@ -41,8 +41,8 @@ class LoopRecord {
     int threads = 1;
     /// Among ranks: gives up what they have not finished once it is set on one of them.
     const std::atomic<bool>* stop = nullptr;
-    /// False: no loop is kept. Only `is_due`, whose answer does not matter, `threads` and `stop`
-    /// are used: among ranks.
+    /// False: no loop is kept. Ranks then use `threads`, `stop` and `is_due` only, which may throw
+    /// Stopped and whose answer is ignored.
     bool keeps = true;
   };
   explicit LoopRecord(Options options);

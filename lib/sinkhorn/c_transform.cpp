@@ -91,6 +91,7 @@ void complete_columns(const Scores<T>& scores, std::span<const double> row, std:
   // The largest does not depend on which thread meets which rows.
   PooledVector<PooledVector<double>> found(static_cast<std::size_t>(std::max(1, threads)));
   for (auto& largest : found) largest.assign(open.size(), minus_infinity);
+  // Few problems have such columns: each rank looks at all rows by itself.
   const kernel::RankShare all(blocks_of(scores.rows()), nullptr);
   for_each_tile(scores, all, threads, [&](const TileRange& range, MatrixView<T> tile, int worker) {
     PooledVector<double>& largest = found[static_cast<std::size_t>(worker)];

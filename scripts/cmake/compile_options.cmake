@@ -45,9 +45,7 @@ if(ATTN_SANITIZE)
     # Instrumented code confuses its flow analysis.
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
-endif()
-
-if(NOT ATTN_SANITIZE)
+else()
   # A tool holds the functions that it may call, not whole files of the library: a quarter less.
   add_compile_options(-ffunction-sections -fdata-sections)
   add_link_options(LINKER:--gc-sections)

@@ -45,7 +45,7 @@ class Unbalanced:
         self.epsilon, self.rho_a, self.rho_b = epsilon, rho_a, rho_b
 
     def iterate(self, most):
-        """f, g of the plain iteration without translations, which has the same limit, once nothing changes."""
+        """f, g of the plain iteration without translations, which has the same limit, once an iteration changes nothing."""
         g = np.zeros_like(self.b)
         for _ in range(most):
             f = self.row(g)
@@ -55,7 +55,7 @@ class Unbalanced:
         return f, g
 
     def translated(self, iterations, until_unchanged=False):
-        """f, g after exactly so many iterations of the tool, or once nothing changes."""
+        """f, g after so many iterations of the tool; with `until_unchanged`, as soon as an iteration changes nothing."""
         g, before = self.col(np.where(self.a > 0, 0, -INF)), None
         for n in range(iterations):
             f = self.row(g)
