@@ -54,7 +54,7 @@ class Packed {
   Index depth() const { return depth_; }
   Index cols() const { return cols_; }
 
-  /// The panel of column `col`, a multiple of packed_width<T>(), from that column and `row` on.
+  /// The panel of column `col`, a multiple of packed_vector<T>(), from that column and `row` on.
   PackedPanel<T> panel(Index col, Index row) const;
 
  private:
@@ -75,13 +75,15 @@ inline std::int64_t packed_bytes(Index depth, Index cols, std::size_t element_si
 }
 
 /// out = alpha · a B for a (m, depth), B (depth, n) the columns [col0, col0 + n) of b, out (m, n).
-/// col0 is a multiple of packed_width<T>(). Each element is a sum in the order of the inner index,
-/// fused in T, then multiplied by alpha: its bits depend only on a's row and b's column.
+/// col0 is a multiple of packed_vector<T>(), best of packed_width<T>(). Each element is a sum in the
+/// order of the inner index, fused in T, then multiplied by alpha: its bits depend only on a's row
+/// and b's column.
 template <class T>
 void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                      MatrixView<T> out);
 
-/// out = exp(alpha · a B), computed while the sums are in registers: as above, within 1.2 ulp of
+/// out = exp(alpha · a B), computed while the sums are in registers: as above, but col0 is a
+/// multiple of packed_width<T>(), within 1.2 ulp of
 /// exp of the rounded product, which is at most 80 in magnitude. Adds the sum of row i of out to
 /// row_sum_i (m), or the sum of column j to col_sum_j (n); at least one of the two is null. With a
 /// row_sum, row_product_i may be given too: Σ_j out_ij log out_ij is added to it. Sums stay in T

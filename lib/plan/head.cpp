@@ -1,7 +1,10 @@
 #include "plan/head.hpp"
 
+#include <utility>
+
 #include "energy/table.hpp"
 #include "scheme/log_likelihood.hpp"
+#include "score/rank_energy.hpp"
 
 namespace attn {
 
@@ -25,13 +28,17 @@ std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
 template <class T>
 HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads) {
   const bool no_pairs = head.queries == 0 || head.keys == 0;
-  if (no_pairs || (head.scores == nullptr && head.q.data == nullptr)) {
+  const bool of_vectors = head.q.data != nullptr || head.first_query.has_value();
+  if (no_pairs || (head.scores == nullptr && !of_vectors)) {
     energy_ = make_zero_energy<T>(head.queries, head.keys);
   } else if (head.scores != nullptr) {
     energy_ =
         make_stored_energy<T>(*head.scores, head.queries, head.keys, recipe.scale, recipe.divisor);
   } else {
     energy_ = recipe.energy->make(head.energy_arguments(recipe.scale, threads));
+    if (head.first_query) {
+      energy_ = make_rank_energy(std::move(energy_), *head.first_query, head.queries);
+    }
   }
   typename Scores<T>::Terms terms;
   terms.energy = energy_.get();

@@ -37,6 +37,7 @@ struct HeadArrays {
   Index keys = 0;
   Index offset = 0;                         ///< query i stands at i + offset among the keys
   MatrixView<const T> q, k, v;              ///< q and k are both present or both absent
+  std::optional<Index> first_query;         ///< of those in q, if ranks have some each
   std::vector<MatrixView<const T>> energy;  ///< one per operand of the energy
   const MatrixSource<T>* scores = nullptr;  ///< ready-made; without q and k
   const MatrixSource<T>* bias = nullptr;

@@ -67,6 +67,7 @@ class Bf16Energy final : public Energy<float> {
 
   double bound() const override { return norms_ * std::max(1.0, magnitude_of_scale()); }
   double magnitude() const override { return norms_ * magnitude_of_scale(); }
+  bool same_in_any_range() const override { return true; }
 
  private:
   double magnitude_of_scale() const { return std::abs(static_cast<double>(scale_)); }

@@ -33,6 +33,7 @@ class DotEnergy final : public Energy<T> {
   double bound() const override { return norms() * std::max(1.0, scale_); }
   double magnitude() const override { return norms() * scale_; }
   bool bound_is_dear() const override { return !kernel::worth_packing(q_.rows); }
+  bool same_in_any_range() const override { return kernel::worth_packing(q_.rows); }
 
  private:
   double norms() const {
@@ -106,6 +107,7 @@ class ZeroEnergy final : public Energy<T> {
     for (Index i = 0; i < out.rows; ++i) std::fill_n(out.row(i), out.cols, T{0});
   }
   double bound() const override { return 0; }
+  bool same_in_any_range() const override { return true; }
 
  private:
   Index rows_;
@@ -145,6 +147,7 @@ class StoredEnergy final : public Energy<T> {
     return scores_.bound() * std::abs(static_cast<double>(scale_)) / divisor_;
   }
   bool may_forbid() const override { return true; }
+  bool same_in_any_range() const override { return true; }
 
  private:
   // Branch-free, so that it is vectorised.

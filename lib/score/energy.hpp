@@ -48,6 +48,9 @@ class Energy : public FromPool {
   /// Whether an energy of -inf means a forbidden pair (ready-made scores) rather than a number
   /// beyond the format.
   virtual bool may_forbid() const { return false; }
+
+  /// Whether the bits of an energy are the same in any range that has its pair.
+  virtual bool same_in_any_range() const { return false; }
 };
 
 enum class EnergyKind {

@@ -1,19 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 
 #include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
 #include "kernel/packed.hpp"
 #include "score/weight_dropout.hpp"
+#include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
 /// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it, with `dropout`
 /// M∘(scale · q kᵀ). If there are enough queries, k is packed once, at the first tile, for the
-/// fastest kernel.
+/// fastest kernel; the bits of a product then do not depend on the tile.
 template <class T>
 class TileProduct {
  public:
@@ -27,12 +28,10 @@ class TileProduct {
   /// Thread-safe; the bits depend only on the range.
   void fill(const TileRange& range, MatrixView<T> out) const {
     const auto queries = q_.row_range(range.row0, range.rows);
-    if (pays(range)) {
-      kernel::multiply_packed(scale_, queries, packed(), range.col0, out);
-    } else if (!kernel::worth_packing(q_.rows)) {
-      kernel::few_rows_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
+    if (kernel::worth_packing(q_.rows)) {
+      multiply_packed(queries, range, out);
     } else {
-      kernel::multiply_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
+      kernel::few_rows_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
     }
     if (dropout_.any()) dropout_.apply(range, out);
   }
@@ -56,6 +55,18 @@ class TileProduct {
  private:
   bool pays(const TileRange& range) const {
     return kernel::worth_packing(q_.rows) && range.col0 % kernel::packed_width<T>() == 0;
+  }
+  void multiply_packed(MatrixView<const T> queries, const TileRange& range,
+                       MatrixView<T> out) const {
+    const Index before = range.col0 % kernel::packed_vector<T>();
+    if (before == 0) return kernel::multiply_packed(scale_, queries, packed(), range.col0, out);
+    // Panels of very few keys may begin inside of a vector.
+    Buffer<T> wide(range.rows * (before + range.cols));
+    const MatrixView<T> whole(wide.data(), range.rows, before + range.cols);
+    kernel::multiply_packed(scale_, queries, packed(), range.col0 - before, whole);
+    for (Index i = 0; i < range.rows; ++i) {
+      std::copy_n(whole.row(i) + before, range.cols, out.row(i));
+    }
   }
   const kernel::Packed<T>& packed() const {
     std::call_once(packing_, [this] { packed_ = kernel::Packed<T>::of_transposed(k_); });

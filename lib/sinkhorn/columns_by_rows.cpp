@@ -9,7 +9,6 @@
 #include "pass/potentials.hpp"
 #include "pass/rank_rows.hpp"
 #include "sinkhorn/iteration_range.hpp"
-#include "sinkhorn/tempered_energy.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -127,10 +126,9 @@ class ColumnsByRows {
 
 template <class T>
 bool completes_columns_by_rows(const Scores<T>& scores) {
-  if (kernel::Ranks::current() == nullptr) return false;
-  if (kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return false;
-  const auto* const tempered = dynamic_cast<const TemperedEnergy<T>*>(scores.terms().energy);
-  return (tempered == nullptr ? scores : tempered->scores()).terms().energy->may_forbid();
+  return kernel::Ranks::current() != nullptr &&
+         kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring &&
+         scores.terms().energy->same_in_any_range();
 }
 
 template <class T>

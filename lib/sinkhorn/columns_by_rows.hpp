@@ -7,7 +7,7 @@
 namespace attn {
 
 /// Whether complete_columns_by_rows can be called: this thread's ranks have neighbouring rows, and
-/// scores are ready-made, also if tempered, so that their bits do not depend on the tile.
+/// the bits of a score do not depend on the tile (Energy::same_in_any_range).
 template <class T>
 bool completes_columns_by_rows(const Scores<T>& scores);
 

@@ -30,7 +30,7 @@ class TemperedEnergy final : public Energy<T> {
   }
   double magnitude() const override { return scores_.magnitude() * static_cast<double>(factor_); }
   bool may_forbid() const override { return true; }
-  const Scores<T>& scores() const { return scores_; }  ///< those at ε
+  bool same_in_any_range() const override { return scores_.terms().energy->same_in_any_range(); }
 
  private:
   const Scores<T>& scores_;

@@ -70,10 +70,15 @@ class Transport(RankTest):
             ({"cost": holes, **masses}, ["--epsilon=0.5", "--unbalanced=0.5:2", "--iterations=20"]),
             ({"q": q, "k": k, **mask}, ["--epsilon=2", "--iterations=6"]),
             ({"q": q, "k": k, "bias": two[0]}, ["--iterations=6", "--energy=dot"]),
+            ({"q": 9 * q, "k": k}, ["--tolerance=1e-4", "--anneal"]),
+            ({"q": q.astype("f8"), "k": k, "a": masses["a"], "b": masses["b"]}, ["--epsilon=0.1", "--unbalanced=0.5:2"]),
+            ({"q": np.stack([q, 9 * q]), "k": k} | padded, ["--iterations=5", "--energy=dot"]),
+            ({"q": q, "k": k}, ["--iterations=5", "--energy=gaussian"]),
+            ({"q": q, "k": k, **mask}, ["--iterations=1"]),
             ({"scores": two}, ["--iterations=1"]),
             ({"cost": near}, ["--epsilon=0.5", "--iterations=1", "--tolerance=1e-9"], 1),
         ]
-        for place, (data, arguments, *status) in enumerate(sample(cases, 6)):
+        for place, (data, arguments, *status) in enumerate(sample(cases, 8)):
             self.write_chunks(**data) if place % 3 == 2 else self.write("in.h5", **data)
             self.check(place, *arguments, status=status[0] if status else 0)
 
@@ -97,8 +102,10 @@ class Transport(RankTest):
             ({"scores": 30 * scores, "v": v}, ["--from=scores", "--iterations=4", names]),
             ({"q": q, "k": k, "v": v[0], "mask": self.random.random((900, 700)) < 0.9}, ["--tolerance=1e-3", names]),
             ({"scores": scores, "v": v}, ["--from=scores", "--iterations=1"]),
+            ({"q": 20 * q, "k": k, "v": v[0]}, ["--iterations=6", "--window=400", names]),
+            ({"q": q, "k": k, "v": v[0]}, ["--tolerance=1e-3", "--causal=top-left", "--precision=f64", names]),
         ]
-        for place, (data, arguments) in enumerate(sample(cases, 3)):
+        for place, (data, arguments) in enumerate(sample(cases, 4)):
             self.write("in.h5", **data)
             self.check(place, "--scheme=sinkhorn", *arguments, tool="attn-compute")
 

@@ -47,10 +47,10 @@ TEST_CASE_TEMPLATE("a panel's width is a power of two, at most 64", T, float, do
   });
 }
 
-TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, float, double) {
+TEST_CASE_TEMPLATE("packed products against loops, starting at any vector", T, float, double) {
   on_every_target([] {
     Random random(91);
-    const Index width = kernel::packed_width<T>();
+    const Index vector = kernel::packed_vector<T>();
     for (const Index rows : packed_extents) {
       for (const Index cols : packed_extents) {
         const Index depth = packed_extents[(rows + cols) % extent_count];
@@ -59,9 +59,8 @@ TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, fl
         const auto packed = kernel::Packed<T>::of_transposed(b.view());
         const Index bytes = kernel::Packed<T>::bytes(depth, cols);
         CHECK(bytes >= cols * depth * static_cast<Index>(sizeof(T)));
-        CHECK(bytes <=
-              (cols + kernel::packed_vector<T>() - 1) * depth * static_cast<Index>(sizeof(T)));
-        for (Index col0 = 0; col0 <= cols; col0 += width) {
+        CHECK(bytes <= (cols + vector - 1) * depth * static_cast<Index>(sizeof(T)));
+        for (Index col0 = 0; col0 <= cols; col0 += vector) {
           const Index count = std::min<Index>(cols - col0, 1 + uniform(random, 0, 80));
           Guarded<T> out(rows, count);
           out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
@@ -132,10 +131,10 @@ TEST_CASE_TEMPLATE("a product's bits do not depend on the tile it lies in", T, f
     const auto packed = kernel::Packed<T>::of_transposed(b.view());
     Guarded<T> whole(23, 200);
     kernel::multiply_packed(T{0.3F}, a.view(), packed, 0, whole.view());
-    const Index width = kernel::packed_width<T>();
+    const Index vector = kernel::packed_vector<T>();
     bool same = true;
     for (Index i = 0; i < 23; ++i) {
-      for (Index col0 = 0; col0 < 200; col0 += width) {
+      for (Index col0 = 0; col0 < 200; col0 += vector) {
         const Index count = std::min<Index>(200 - col0, 7);
         Guarded<T> part(1, count);
         kernel::multiply_packed(T{0.3F}, a.view().row_range(i, 1), packed, col0, part.view());

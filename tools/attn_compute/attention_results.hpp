@@ -10,7 +10,7 @@
 #include "common/divided_plan.hpp"
 #include "common/head_outputs.hpp"
 #include "common/heads.hpp"
-#include "common/rank_matrices.hpp"
+#include "common/rank_inputs.hpp"
 #include "common/result_kinds.hpp"
 #include "common/score_options.hpp"
 #include "pass/row_selection.hpp"
@@ -44,13 +44,13 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
                     const AttentionInput& input, bool f64);
 
 /// How ranks share the rows of passes over heads that each computes its part of: neighbouring ones
-/// under sinkhorn (ranks_by_matrix), without gradients and results by pair.
-RankRows compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
-                       const AttentionInput& input);
+/// under sinkhorn (rank_inputs), without gradients and results by pair.
+RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
+                         const AttentionInput& input);
 
 /// The memory that the computation needs besides its inputs, in each of these ranks.
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
-                        std::size_t element_size, const RankRows& ranks);
+                        std::size_t element_size, const RankInputs& ranks);
 
 /// What ranks that divide the memory of heads are to find; nothing if they cannot, so that each has
 /// whole heads.

@@ -49,19 +49,20 @@ bool emits_scores(const ComputeOptions& options) {
 
 }  // namespace
 
-RankRows compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
-                       const AttentionInput& input) {
+RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
+                         const AttentionInput& input) {
   const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
                                          "row_entropy"};
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   const bool whole = options.scheme.scheme != Scheme::sinkhorn || others || options.join ||
                      options.queries || options.repetition || checkpoints(arguments);
-  return whole ? RankRows{arguments.ranks} : ranks_by_matrix(input, arguments.ranks);
+  if (whole) return {{arguments.ranks}};
+  return rank_inputs(input, arguments.ranks, !options.scheme.once());
 }
 
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
-                        std::size_t element_size, const RankRows& ranks) {
+                        std::size_t element_size, const RankInputs& ranks) {
   HeadNeeds needs;
   Index numbers = 0;  // of the type computed in
   if (options.needs_out()) {
@@ -78,7 +79,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   // What is kept are exponentials, of which each rank has a part.
   needs.useful_bytes =
       std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
-               kept_kernel_bytes(input.queries, input.keys, element_size, ranks));
+               kept_kernel_bytes(input.queries, input.keys, element_size, ranks.rows));
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);

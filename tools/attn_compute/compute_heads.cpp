@@ -266,8 +266,8 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
   const std::optional<DividedWants> wants = divided_wants(arguments, options, input, sizeof(T));
-  const RankRows ranks = compute_ranks(arguments, options, input);
-  const kernel::Ranks::Use rows(kernel::Ranks::current(), ranks.cut);
+  const RankInputs ranks = compute_ranks(arguments, options, input);
+  const kernel::Ranks::Use rows(kernel::Ranks::current(), ranks.rows.cut);
   const HeadNeeds needs = compute_needs(options, input, sizeof(T), ranks);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;

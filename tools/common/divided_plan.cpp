@@ -8,13 +8,11 @@
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
 #include "common/divided_planner.hpp"
-#include "energy/table.hpp"
+#include "common/rank_inputs.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
-
-constexpr Index fewest_lines = 96;  // of a rank
 
 bool is_divided(const AttentionInput& input, const DividedWants& wants) {
   if (wants.gradients() && input.gate) return false;
@@ -31,9 +29,7 @@ bool is_divided(const AttentionInput& input, const DividedWants& wants) {
     if (*vectors && (*vectors)->weights) return false;
   }
   if (!input.q) return input.scores.has_value();
-  // Also those of bfloat16.
-  return input.energy().name() == dot_energy().name() ||
-         input.energy().name() == scaled_dot_energy().name();
+  return has_product_energy(input);
 }
 
 }  // namespace
@@ -78,8 +74,8 @@ std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, I
     const double share = before.back() * static_cast<double>(rank + 1) / static_cast<double>(ranks);
     Index end =
         std::max(first, std::lower_bound(before.begin(), before.end(), share) - before.begin());
-    while (end < partition.slots && lines(first, end) < fewest_lines) ++end;
-    if (rank + 1 == ranks || lines(end, partition.slots) < fewest_lines) end = partition.slots;
+    while (end < partition.slots && lines(first, end) < fewest_rank_rows) ++end;
+    if (rank + 1 == ranks || lines(end, partition.slots) < fewest_rank_rows) end = partition.slots;
     ends.push_back(end);
     first = end;
   }
@@ -92,7 +88,7 @@ std::optional<DividedPlan> find_division(const AttentionInput& input, const Divi
   const Index ranks = arguments.ranks;
   if (ranks < 2 || !is_divided(input, wants)) return {};
   const bool by_key = divided_steps(wants).front() == DividedStep::columns;
-  if ((by_key ? input.keys : input.queries) < fewest_lines * ranks) return {};
+  if ((by_key ? input.keys : input.queries) < fewest_rank_rows * ranks) return {};
   return DivisionPlanner(input, wants, element_size, ranks, arguments.memory)
       .plan(needs, arguments.threads);
 }

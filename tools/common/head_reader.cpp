@@ -34,8 +34,9 @@ bool same_range(const TileRange& a, const TileRange& b) {
 }  // namespace
 
 template <class T>
-HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads)
-    : input_(input), dense_limit_(dense_limit), threads_(threads) {}
+HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
+                          bool rank_queries)
+    : input_(input), dense_limit_(dense_limit), threads_(threads), rank_queries_(rank_queries) {}
 
 template <class T>
 std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
@@ -98,10 +99,10 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
 }
 
 template <class T>
-void HeadReader<T>::read_vectors(Head<T>& head) {
+void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& of_rank) {
   HeadArrays<T>& arrays = head.arrays_;
   const TileRange& own = head.part.range;
-  const RowRange queries{own.row0, own.row0 + own.rows};
+  RowRange queries{own.row0, own.row0 + own.rows};
   const RowRange keys{own.col0, own.col0 + own.cols};
   if (input_.grad_out) {
     head.grad_out_block_ =
@@ -111,6 +112,10 @@ void HeadReader<T>::read_vectors(Head<T>& head) {
     // Keys and values are projected from the same y, which may be x.
     const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
     const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
+    if (rank_queries_ && of_rank && own.rows >= fewest_rank_rows * of_rank->ranks) {
+      arrays.first_query = of_rank->rows.first;
+      queries = {own.row0 + of_rank->rows.first, own.row0 + of_rank->rows.last};
+    }
     head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
     head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
     if constexpr (std::is_same_v<T, float>) {
@@ -172,7 +177,8 @@ std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
   const kernel::Ranks* const ranks = kernel::Ranks::current();
   if (ranks == nullptr || kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return {};
   return RankPart{neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
-                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count())};
+                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count()),
+                  ranks->count()};
 }
 
 template <class T>
@@ -203,7 +209,7 @@ std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& 
   arrays.offset = head->part.offset;
   arrays.part = scores;
   head->stored_ = source(input_.scores, last_scores_);
-  read_vectors(*head);
+  read_vectors(*head, of_rank);
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);

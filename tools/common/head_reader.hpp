@@ -26,6 +26,9 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
+/// Ranks divide queries only if there are so many for each of them.
+inline constexpr Index fewest_rank_rows = 96;
+
 /// One head in memory, with its scores: the queries and keys that are not padding.
 template <class T>
 class Head {
@@ -43,7 +46,7 @@ class Head {
   MatrixView<const T> v() const { return arrays_.v; }
 
   /// The operands of the scores, and the gradient of the loss with respect to the output; absent
-  /// ones are empty.
+  /// ones are empty, and q may be some rows (HeadArrays::first_query).
   MatrixView<const T> q() const { return arrays_.q; }
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
@@ -76,14 +79,16 @@ class Head {
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
 /// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
-/// rows, if ranks have neighbouring ones (kernel::Ranks::rows).
+/// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, for
+/// heads that have fewest_rank_rows queries for each rank.
 template <class T>
 class HeadReader {
  public:
   /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
   /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
   /// projections.
-  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads);
+  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
+             bool rank_queries = false);
 
   /// Throws Error(input) that names the dataset and the index of a number that is not finite,
   /// Error(numerical) for a projection beyond the format.
@@ -105,7 +110,7 @@ class HeadReader {
                                     Last& last_input, Last& last);
   std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, const ScoresPart& scores);
   std::optional<RankPart> rank_part(const TileRange& own) const;
-  void read_vectors(Head<T>& head);
+  void read_vectors(Head<T>& head, const std::optional<RankPart>& of_rank);
   void read_energy_operands(Head<T>& head);
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
   void make_scores(Head<T>& head) const;
@@ -113,6 +118,7 @@ class HeadReader {
   const AttentionInput& input_;
   std::int64_t dense_limit_;
   int threads_;
+  bool rank_queries_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
   Last last_table_, last_grad_out_, last_grad_joined_;
   std::vector<Last> last_energy_;

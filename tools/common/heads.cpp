@@ -21,6 +21,13 @@ constexpr std::int64_t least_useful_part = 8;
 // One large head for each thread is enough, even if memory has room for more.
 constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
+std::int64_t input_bytes(const AttentionInput& input, std::size_t element_size,
+                         const HeadNeeds& needs, std::int64_t dense_limit) {
+  const bool by_rank = needs.rank_queries && !needs.queries;
+  return input.head_bytes(element_size, dense_limit, by_rank ? needs.rank_rows : needs.queries,
+                          needs.rank_rows);
+}
+
 }  // namespace
 
 void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
@@ -49,8 +56,8 @@ Index MemoryPlan::heads_at_once() const {
 
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads) {
-  return input.head_bytes(element_size, 0, needs.queries, needs.matrix_rows) + needs.result_bytes +
-         needs.kept_bytes + needs.work_bytes(threads, 0);
+  return input_bytes(input, element_size, needs, 0) + needs.result_bytes + needs.kept_bytes +
+         needs.work_bytes(threads, 0);
 }
 
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan) {
@@ -76,8 +83,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto per_head = [&] {
-    return input.head_bytes(element_size, plan.dense_limit, needs.queries, needs.matrix_rows) +
-           needs.result_bytes;
+    return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes;
   };
   const auto bytes = [&] {
     const auto work = [&](int count) { return needs.work_bytes(count, plan.dense_limit); };
@@ -88,6 +94,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.threads = threads;
   plan.queries = needs.queries;
   plan.parts = needs.parts;
+  plan.rank_queries = needs.rank_queries;
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;

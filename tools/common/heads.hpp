@@ -34,7 +34,8 @@ struct HeadNeeds {
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
   /// The most rows of a mask, bias or ready-made scores that a rank has; absent: all.
-  std::optional<Index> matrix_rows = std::nullopt;
+  std::optional<Index> rank_rows = std::nullopt;
+  bool rank_queries = false;  ///< so of q
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.
@@ -47,6 +48,7 @@ struct MemoryPlan {
   std::int64_t spare_bytes = 0;   ///< what is left
   std::optional<Index> queries;   ///< HeadNeeds::queries
   kernel::ItemParts parts;        ///< HeadNeeds::parts
+  bool rank_queries = false;      ///< HeadNeeds::rank_queries
 
   /// Whether each thread takes one of `count` heads; else they share one head after the other, as
   /// ranks do.
@@ -150,7 +152,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     keep(part(first).problem, found.result);
     progress.advance(part(first).share);
   }
-  HeadReader<T> reader(input, plan.dense_limit, plan.threads);
+  HeadReader<T> reader(input, plan.dense_limit, plan.threads, plan.rank_queries);
   double seconds = 0;
   for (; first < std::ssize(parts); first += plan.batch) {
     const Index count = std::min(plan.batch, std::ssize(parts) - first);

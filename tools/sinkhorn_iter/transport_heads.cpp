@@ -288,7 +288,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
   const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_transport(task, sizeof(T), arguments);
   const kernel::Ranks::Use ranks(kernel::Ranks::current(),
-                                 transport_ranks(task, arguments.ranks).cut);
+                                 transport_ranks(task, arguments.ranks).rows.cut);
   if (!task.settings_left.empty()) warn_of_settings_left(task.settings_left, report);
   create_results(outputs, task);
   TransportResults results;

@@ -14,7 +14,6 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
-#include "common/rank_matrices.hpp"
 #include "common/score_source.hpp"
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
@@ -269,14 +268,15 @@ double TransportTask::marginal_epsilon() const {
   return epsilon;
 }
 
-RankRows transport_ranks(const TransportTask& task, Index ranks) {
+RankInputs transport_ranks(const TransportTask& task, Index ranks) {
   const bool whole = !task.is_of_scheme() || task.diverges || task.upstream || task.emits("plan") ||
                      task.emits("dual_grad_q") || task.emits("dual_grad_k");
-  return whole ? RankRows{ranks} : ranks_by_matrix(task.input, ranks);
+  if (whole) return {{ranks}};
+  return rank_inputs(task.input, ranks, !task.solver.once());
 }
 
 HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
-                          const RankRows& ranks) {
+                          const RankInputs& ranks) {
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
@@ -292,7 +292,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
   needs.useful_bytes =
-      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, ranks);
+      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, ranks.rows);
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
@@ -320,7 +320,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
 
 MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,
                           const cli::Arguments& arguments) {
-  const RankRows ranks = transport_ranks(task, arguments.ranks);
+  const RankInputs ranks = transport_ranks(task, arguments.ranks);
   return plan_memory(task.input, element_size, transport_needs(task, element_size, ranks),
                      arguments.threads, arguments.memory);
 }

@@ -8,9 +8,9 @@
 #include "cli/command.hpp"
 #include "common/attention_input.hpp"
 #include "common/heads.hpp"
+#include "common/rank_inputs.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
-#include "pass/rank_rows.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn_iter/histograms.hpp"
@@ -87,14 +87,14 @@ struct TransportTask {
 };
 
 /// How ranks share the rows of passes. They have neighbouring ones, so that each reads and may hold
-/// its rows of costs, scores, masks and biases only, if one of these has a row for each query; but
-/// not with exact, divergence or barycentre, nor if the plan or its gradients are wanted, which
-/// need all rows in one process, or all columns.
-RankRows transport_ranks(const TransportTask& task, Index ranks);
+/// its rows of costs, scores, masks, biases and q only (rank_inputs); but not with exact,
+/// divergence or barycentre, nor if the plan or its gradients are wanted, which need all rows in
+/// one process, or all columns.
+RankInputs transport_ranks(const TransportTask& task, Index ranks);
 
 /// The memory that the computation needs in each of these ranks.
 HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
-                          const RankRows& ranks);
+                          const RankInputs& ranks);
 
 /// The plan for it.
 MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "common/heads.hpp"
+#include "pass/rank_rows.hpp"
+
+namespace attn::tools {
+
+/// What each of several ranks has of a head that they divide.
+struct RankInputs {
+  RankRows rows;         ///< how they share the rows of passes
+  bool queries = false;  ///< each reads and holds its rows of q only
+};
+
+/// Ranks have neighbouring rows, so that each reads and may hold its rows of ready-made scores,
+/// masks and biases only (HeadReader), if one of these has a row for each query and there are
+/// fewest_rank_rows queries for each rank. So for q, if `by_rows`, which says that nothing needs
+/// queries of other ranks, unless causality makes some rows longer than others; not for
+/// projections, and only under the energies scaled-dot and dot.
+RankInputs rank_inputs(const AttentionInput& input, Index ranks, bool by_rows);
+
+/// Whether energies are products of q and k: those of scaled-dot and dot, also of bfloat16 numbers.
+bool has_product_energy(const AttentionInput& input);
+
+/// Adds what that changes: rows of matrices and of q, and messages of sums by column.
+void take_ranks(const AttentionInput& input, std::size_t element_size, const RankInputs& ranks,
+                HeadNeeds& needs);
+
+}  // namespace attn::tools
