@@ -367,10 +367,13 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   }
   const ColumnOptions& options = task.options();
   const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
-  const MemoryPlan plan =
-      divided.empty() ? plan_memory(task.input, sizeof(T), column_needs(task, arguments.ranks),
-                                    arguments.threads, arguments.memory)
-                      : MemoryPlan();
+  const RankInputs ranks = column_ranks(arguments, task);
+  const MemoryPlan plan = divided.empty()
+                              ? plan_memory(task.input, sizeof(T), column_needs(task, ranks),
+                                            arguments.threads, arguments.memory)
+                              : MemoryPlan();
+  std::optional<kernel::Ranks::Use> rows;
+  if (divided.empty()) rows.emplace(kernel::Ranks::current(), ranks.rows.cut);
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
@@ -403,7 +406,7 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
 std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                                            const ColumnTask& task) {
   if (task.points.size() > 1 || checkpoints(arguments)) return {};
-  const HeadNeeds needs = column_needs(task, arguments.ranks);
+  const HeadNeeds needs = column_needs(task, {{arguments.ranks}});
   std::vector<DividedScheme> all;
   for (const std::string& name : task.options().schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -427,7 +430,23 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
   return all;
 }
 
-HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
+RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task) {
+  const RankInputs whole{{arguments.ranks}};
+  if (checkpoints(arguments)) return whole;
+  bool any_iterated = false;
+  for (const std::string& name : task.options().schemes) {
+    const std::optional<Scheme> scheme = scheme_of(name);
+    if (!scheme) return whole;
+    const bool iterated = description_of(*scheme).is_iterated();
+    const bool by_rows =
+        iterated ? !task.options().scheme_options(*scheme, 0).once() : is_softmax(*scheme);
+    if (!by_rows) return whole;
+    any_iterated = any_iterated || iterated;
+  }
+  return any_iterated ? rank_inputs(task.input, arguments.ranks, true) : whole;
+}
+
+HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks) {
   const ColumnOptions& options = task.options();
   const AttentionInput& input = task.input;
   const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
@@ -443,8 +462,7 @@ HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
   // What is kept are exponentials, of which each rank has a part.
-  const std::int64_t kept =
-      kept_kernel_bytes(input.queries, input.keys, element_size, RankRows{ranks});
+  const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, ranks.rows);
   std::optional<kernel::ItemParts> parts;
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -463,6 +481,7 @@ HeadNeeds column_needs(const ColumnTask& task, Index ranks) {
             : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
   needs.parts = parts.value_or(kernel::ItemParts());
+  take_ranks(input, element_size, ranks, needs);
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = threads * rescaled;

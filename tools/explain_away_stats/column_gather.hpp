@@ -7,14 +7,20 @@
 #include "cli/command.hpp"
 #include "common/divided_plan.hpp"
 #include "common/heads.hpp"
+#include "common/rank_inputs.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 
-/// The memory that gathering needs in each of `ranks` ranks, in float32 or float64. The task must
+/// How ranks share heads that each has whole: neighbouring rows (rank_inputs) if sinkhorn is among
+/// the schemes and all of them are found by rows. Not under dnas and hnas, whose passes by columns
+/// would read the rows of other ranks, nor with stored weights or a checkpoint.
+RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task);
+
+/// The memory that gathering needs in each of these ranks, in float32 or float64. The task must
 /// outlive it.
-HeadNeeds column_needs(const ColumnTask& task, Index ranks);
+HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks);
 
 /// A scheme under which ranks divide the memory of each head.
 struct DividedScheme {
