@@ -117,7 +117,7 @@ class Transport(RankTest):
         cases = [
             ({"scores": scores}, ["--from=scores", "--scheme=unas,sinkhorn"]),
             ({"q": 9 * q, "k": k, "bias": scores[0]}, ["--scheme=sinkhorn"]),
-            ({"q": q, "k": k, "query_length": np.array([900, 250])}, ["--scheme=sinkhorn,unas", "--scale=1,9"]),
+            ({"q": q, "k": k, "query_length": np.array([900, 250])}, ["--scheme=sinkhorn,unas", "--scale=3"]),
             ({"q": q, "k": k}, ["--scheme=unas,dnas,sinkhorn", "--precision=f64"]),
         ]
         for place, (data, arguments) in enumerate(sample(cases, 2)):
