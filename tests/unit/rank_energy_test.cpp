@@ -27,8 +27,8 @@ TEST_CASE_TEMPLATE("an energy's bits do not depend on the range, if it says so",
       energy->fill({0, 40, 0, 150}, whole.view());
       bool same = true;
       for (Index n = 0; n < 60; ++n) {
-        const Index row0 = random_size(random, 0, 39);
-        const Index col0 = random_size(random, 0, 149);
+        const Index row0 = random_index(random, 0, 39);
+        const Index col0 = random_index(random, 0, 149);
         const TileRange range{row0, random_size(random, 1, 40 - row0), col0,
                               random_size(random, 1, 150 - col0)};
         Guarded<T> part(range.rows, range.cols);
