@@ -16,15 +16,13 @@ std::int64_t targets_of_cpu() {
 #if HWY_ARCH_X86
   // A CPU that has AVX2, FMA and BMI2 has all else that Highway asks of it.
   const bool ssse3 = __builtin_cpu_supports("ssse3");
-  const bool sse4 = ssse3 && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") &&
-                    __builtin_cpu_supports("pclmul");
-  const bool avx2 = sse4 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+  const bool avx2 = ssse3 && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul") &&
+                    __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("bmi2");
   const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
   if (ssse3) targets |= HWY_SSSE3;
-  if (sse4) targets |= HWY_SSE4;
   if (avx2) targets |= HWY_AVX2;
   if (avx3) targets |= HWY_AVX3;
 #endif

@@ -6,8 +6,8 @@
 #include <vector>
 
 /// The instruction set that kernels are run on: of those that were compiled and that this CPU has,
-/// the best one, or the one that the environment's ATTN_TARGET names (avx3, avx2, sse4, ssse3,
-/// scalar, in any case). OpenBLAS has its own choice, OPENBLAS_CORETYPE.
+/// the best one, or the one that the environment's ATTN_TARGET names (avx3, avx2, ssse3, scalar, in
+/// any case). OpenBLAS has its own choice, OPENBLAS_CORETYPE.
 ///
 /// Highway's headers make the tables of kernels. The choice is not left to its library: that
 /// measures the CPU's clock for 3 ms whenever it is loaded.

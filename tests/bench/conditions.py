@@ -14,7 +14,6 @@ NARROW = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41",
 TARGETS = {
     "avx2": {"OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2",
              "ONEDNN_MAX_CPU_ISA": "AVX2", "NPY_DISABLE_CPU_FEATURES": WIDE},
-    "sse4": {"OPENBLAS_CORETYPE": "Nehalem", **NARROW},
     "ssse3": {"OPENBLAS_CORETYPE": "Core2", **NARROW},
     "scalar": {"OPENBLAS_CORETYPE": "Prescott", **NARROW},
 }

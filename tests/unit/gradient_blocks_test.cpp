@@ -365,6 +365,7 @@ TEST_CASE_TEMPLATE("gradients of queries in blocks have the bits of all at once"
       CAPTURE(spread);
       check_gradient_blocks<T>({.queries = 300, .keys = 1700, .spread = spread}, scheme, random);
       check_gradient_blocks<T>({.queries = 1048, .keys = 65, .spread = spread}, scheme, random);
+      if (sanitized) continue;
       check_gradient_blocks<T>(
           {.queries = 793, .keys = 1029, .depth = 64, .v_head_dim = 40, .spread = spread}, scheme,
           random);
