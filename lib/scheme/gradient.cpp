@@ -10,17 +10,13 @@ namespace attn {
 
 namespace {
 
-// du and dsink have a term by query: the weights w of the sink, times row_i = −coefficient·δ_i.
+// du, too, has a term by query: the weights w of the sink, times row_i = −coefficient·δ_i.
 // Du over the keys alone takes δ of the mixture from each product, which changes nothing where rows
 // of both parts sum to 1; with sinks the rest of each row does.
 template <class T>
 NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoints) {
   NumberGradients found;
-  for (const WeightAdjoint<T>& adjoint : adjoints) {
-    for (std::size_t i = 0; i < adjoint.row.size(); ++i) {
-      found.sink += std::exp(sink - adjoint.f[i]) * static_cast<double>(adjoint.row[i]);
-    }
-  }
+  found.sink = sink_gradient(sink, adjoints);
   if (adjoints.size() < 2) return found;
   const WeightAdjoint<T>& dnas = adjoints[0];
   const WeightAdjoint<T>& unas = adjoints[1];
@@ -32,6 +28,17 @@ NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoi
 }
 
 }  // namespace
+
+template <class T>
+double sink_gradient(double sink, const PooledVector<WeightAdjoint<T>>& adjoints) {
+  double sum = 0;
+  for (const WeightAdjoint<T>& adjoint : adjoints) {
+    for (std::size_t i = 0; i < adjoint.row.size(); ++i) {
+      sum += std::exp(sink - adjoint.f[i]) * static_cast<double>(adjoint.row[i]);
+    }
+  }
+  return sum;
+}
 
 template <class T>
 NumberGradients differentiate(const Forward<T>& given, const GradientTargets<T>& targets,
@@ -55,6 +62,8 @@ std::int64_t differentiate_bytes(const SchemeOptions& options, const GradientSiz
   return description_of(options.scheme).gradient_bytes(sizes, options);
 }
 
+template double sink_gradient(double, const PooledVector<WeightAdjoint<float>>&);
+template double sink_gradient(double, const PooledVector<WeightAdjoint<double>>&);
 template NumberGradients differentiate(const Forward<float>&, const GradientTargets<float>&, int);
 template NumberGradients differentiate(const Forward<double>&, const GradientTargets<double>&, int);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "gradient/gradient.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -33,6 +34,11 @@ struct NumberGradients {
 template <class T>
 NumberGradients differentiate(const Forward<T>& forward, const GradientTargets<T>& targets,
                               int threads);
+
+/// dsink = Σ_i exp(sink − f_i) row_i over the adjoints, in their order, with row_i =
+/// −coefficient·δ_i: exp(sink − f_i) are the weights of the sink.
+template <class T>
+double sink_gradient(double sink, const PooledVector<WeightAdjoint<T>>& adjoints);
 
 /// Bytes of scratch memory that differentiate takes, without sinks, for at most
 /// options.most_iterations() of sinkhorn.

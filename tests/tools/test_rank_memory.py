@@ -142,19 +142,23 @@ class Memory(RankTest):
             (sharp, "16M", [names]),
             (self.gradient_data(1100, 9000, common=5), "16M", ["--emit=grad_q,grad_k,grad_v", "--causal=bottom-right"]),
             (self.gradient_data(5000, 1300) | {"sink": np.array([0.5, -1])}, "20M",
-             ["--emit=grad_k", "--softcap=3", "--window=900"]),
+             ["--emit=grad_k,grad_sink", "--softcap=3", "--window=900"]),
+            (self.gradient_data(1100, 9000) | {"sink": np.array(0.5)}, "16M", ["--emit=out,grad_sink"]),
             (self.gradient_data(1100, 9000, **mask), "30M", [names, "--precision=f64"]),
             (self.gradient_data(1100, 9000, **padded), "16M", [names]),
             (ready, "11M", ["--emit=out,grad_v", "--from=scores"]),
             (self.gradient_data(1100, 9000, preference=self.random.random(size=(1100, 1)).astype("f4")), "16M",
              ["--scheme=fenchel", names]),
+            (self.gradient_data(6000, 1500) | {"sink": np.array([2, 0.1])}, "14M", ["--scheme=dnas", names + ",grad_sink"]),
             (self.gradient_data(6000, 1500), "12M", ["--scheme=dnas", names]),
             (self.gradient_data(6000, 1500, common=3), "12M", ["--scheme=dnas", names, "--causal=bottom-right"]),
+            (self.gradient_data(6000, 1500, hybrid=np.array([0.3, 0.9])) | {"sink": np.array([2, 0.1])}, "14M",
+             ["--scheme=hnas", "--emit=grad_v,grad_sink"]),
             (self.gradient_data(6000, 1500, hybrid=np.array([0.3, 0.9])), "12M", ["--scheme=hnas", names]),
             (self.gradient_data(1100, 9000, common=50, hybrid=np.array([0.7, 0.2])), "14M",
              ["--scheme=hnas", "--emit=grad_q,grad_k,grad_v,row_entropy", "--causal=bottom-right"]),
         ]
-        for place, (data, memory, arguments) in enumerate(sample(cases, 3)):
+        for place, (data, memory, arguments) in enumerate(sample(cases, 4)):
             self.check(place, data, memory, "attn-compute", *arguments)
 
     def test_gradients_that_heads_share(self):

@@ -28,7 +28,7 @@ ShownRows<T> DividedWriter<T>::rows(Index problem) const {
   };
   return {shifted(own.row0, out(problem)), shifted(own.row0, gradient("grad_q", problem)),
           shifted(own.col0, gradient("grad_k", problem)),
-          shifted(own.col0, gradient("grad_v", problem))};
+          shifted(own.col0, gradient("grad_v", problem)), gradient("grad_sink", problem)};
 }
 
 template <class T>

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "gradient/adjoints.hpp"
 #include "gradient/folded_rows.hpp"
+#include "scheme/gradient.hpp"
 
 namespace attn::tools {
 
@@ -12,6 +14,11 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   const OwnPart& whole = this->whole_;
   const DividedWants& wants = this->wants_;
   if (whole.queries() == 0 || whole.keys() == 0) return show_zeros(show);
+  if (!wants.gradients_of_lines()) {
+    // With a sink δ is that of the values as they are.
+    this->find_delta(rows, std::move(out));
+    return show_sink(show.grad_sink);
+  }
   const bool scores = wants.gradients_of_scores();
   const int own = this->ranks_.own();
   slots_of_keys_ = this->slots_for(
@@ -21,6 +28,7 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
       scores, wants.hybrid_of(this->problem_)});
   this->read_values(gradients_->keys());
   this->find_delta(rows, std::move(out));
+  if (wants.grad_sink) show_sink(show.grad_sink);
   use_keys();
   const RowRange keys = gradients_->keys();
   const std::vector<TileRange> blocks = this->blocks_of_queries(keys, this->plan_.gradient_block);
@@ -76,6 +84,19 @@ void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
   if (wants.grad_q) zeros(this->whole_.queries(), this->input_.depth, show.grad_q);
   if (wants.grad_k) zeros(this->whole_.keys(), this->input_.depth, show.grad_k);
   if (wants.grad_v) zeros(this->whole_.keys(), this->input_.v_head_dim, show.grad_v);
+  if (wants.grad_sink) zeros(1, 1, show.grad_sink);
+}
+
+template <class T>
+void DividedGradient<T>::show_sink(const ShowRows<T>& show) const {
+  const Potentials& potentials = this->found_.attention.potentials;
+  const double u = this->wants_.hybrid_of(this->problem_);
+  PooledVector<WeightAdjoint<T>> adjoints = {row_adjoint<T>(potentials.row, {}, u, this->delta_)};
+  if (this->is_mixture()) {
+    adjoints.push_back(row_adjoint<T>(potentials.unas_row, {}, 1 - u, this->unas_delta_));
+  }
+  const auto found = static_cast<T>(sink_gradient(this->input_.sink_of(this->problem_), adjoints));
+  show({0, 0, 1, &found});
 }
 
 template <class T>

@@ -22,6 +22,7 @@ class DividedGradient : public DividedDelta<T> {
   using Block = typename GradientBlocks<T>::Block;
 
   void show_zeros(const ShownRows<T>& show) const;
+  void show_sink(const ShowRows<T>& show) const;
   void use_keys();
   Block block(const Head<T>& part, const TileRange& pairs) const;
   std::unique_ptr<GradientSink<T>> sink(const Head<T>& part, T* grad_q, T* grad_k) const;

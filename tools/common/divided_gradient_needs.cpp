@@ -10,7 +10,7 @@ namespace attn::tools {
 DividedGradientNeeds::DividedGradientNeeds(const AttentionInput& input, const DividedWants& wants,
                                            std::size_t element_size, Index ranks, Index rows)
     : input_(input), wants_(wants), element_size_(element_size), rows_(rows) {
-  if (!wants.gradients()) return;
+  if (!wants.gradients_of_lines()) return;
   const bool scores = wants.gradients_of_scores();
   keys_ = largest_part(input, wants.scheme, ranks, [&](Index queries, Index keys) {
     return element_size == sizeof(double)
@@ -32,7 +32,11 @@ std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
   if (!wants_.gradients()) return 0;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const Index parts = is_mixture() ? 2 : 1;
-  return keys_.lines * input_.v_head_dim * element() + parts * input_.queries * number +
+  // δ, and with a sink potentials as subtracted and δ in the type of the values.
+  const std::int64_t query = number + (wants_.grad_sink ? number + element() : 0);
+  const std::int64_t queries = parts * input_.queries * query;
+  if (!wants_.gradients_of_lines()) return queries + delta_bytes(block, threads);
+  return keys_.lines * input_.v_head_dim * element() + queries +
          std::max(delta_bytes(block, threads), own_bytes(block, threads));
 }
 

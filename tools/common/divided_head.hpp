@@ -22,6 +22,7 @@ template <class T>
 struct ShownRows {
   ShowRows<T> out;
   ShowRows<T> grad_q, grad_k, grad_v;
+  ShowRows<T> grad_sink;  ///< one row of one number, which all ranks have
 };
 
 /// Computes heads. Called by all ranks in the same order, on one thread.

@@ -34,10 +34,12 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
   const Rows<T> grad_q(wants.grad_q, queries, input.depth);
   const Rows<T> grad_k(wants.grad_k, keys, input.depth);
   const Rows<T> grad_v(wants.grad_v, keys, input.v_head_dim);
+  const Rows<T> grad_sink(wants.grad_sink, 1, 1);
   HeadGradientTargets<T> targets;
   targets.q = grad_q.view();
   targets.k = grad_k.view();
   targets.v = grad_v.view();
+  targets.sink = grad_sink.view().data;
   DividedHead found;
   found.least_bias = head.least_bias();
   naming([&] { return input.place(head.problem); },
@@ -70,6 +72,7 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
   grad_q.show(show.grad_q);
   grad_k.show(show.grad_k);
   grad_v.show(show.grad_v);
+  grad_sink.show(show.grad_sink);
   return found;
 }
 
