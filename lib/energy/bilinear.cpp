@@ -22,7 +22,7 @@ class BilinearDescription final : public TypedEnergy<BilinearDescription> {
   std::unique_ptr<GradientSink<T>> differentiate_of(const EnergyArguments<T>& given,
                                                     const EnergyGradients<T>& wanted) const {
     return make_bilinear_gradient<T>(given.q, given.k, given.operands[0], given.scale, wanted.q,
-                                     wanted.k, wanted.operands[0], given.threads);
+                                     wanted.k, wanted.operand(0), given.threads);
   }
 
   std::int64_t bytes(const EnergySizes& sizes, std::size_t element_size) const override {

@@ -53,12 +53,16 @@ struct EnergyArguments {
 };
 
 /// Where the gradients of an energy's arguments go, contiguous. A gradient whose view has no data
-/// is not computed.
+/// is not computed; without `operands`, none of theirs.
 template <class T>
 struct EnergyGradients {
   MatrixView<T> q;
   MatrixView<T> k;
   std::span<const MatrixView<T>> operands;
+
+  MatrixView<T> operand(std::size_t n) const {
+    return operands.empty() ? MatrixView<T>() : operands[n];
+  }
 
   /// Whether any gradient is requested.
   bool any() const {

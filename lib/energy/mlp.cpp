@@ -32,9 +32,9 @@ class MlpDescription final : public TypedEnergy<MlpDescription> {
     MlpGradients<T> gradients;
     gradients.q = wanted.q;
     gradients.k = wanted.k;
-    gradients.w1 = wanted.operands[0];
-    gradients.w2 = span_of(wanted.operands[1]);
-    gradients.bias = span_of(wanted.operands[2]);
+    gradients.w1 = wanted.operand(0);
+    gradients.w2 = span_of(wanted.operand(1));
+    gradients.bias = span_of(wanted.operand(2));
     return make_mlp_gradient<T>(given.q, given.k, weights_of(given), given.scale, gradients,
                                 given.threads);
   }

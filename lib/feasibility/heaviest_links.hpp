@@ -1,6 +1,6 @@
 #pragma once
 
-#include <mutex>
+#include <cstdint>
 #include <span>
 
 #include "pass/pass.hpp"
@@ -15,7 +15,7 @@ struct Link {
 };
 
 /// For every row and column of a plan, the heaviest pair that leads to a line of another part, the
-/// first of equal ones: one round of Borůvka's algorithm for spanning trees. Memory O(Lq + Lk).
+/// first of equal ones: one round of Borůvka's algorithm for spanning trees. Memory: `bytes`.
 template <class T>
 class HeaviestLinks final : public Observer<T> {
  public:
@@ -25,17 +25,22 @@ class HeaviestLinks final : public Observer<T> {
 
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override;
+  void finish() override;
 
   /// (Lq), (Lk); valid after the pass.
   const PooledVector<Link>& rows() const { return rows_; }
   const PooledVector<Link>& cols() const { return cols_; }
+
+  static std::int64_t bytes(const Partition& partition);
 
  private:
   std::span<const Index> row_part_;
   std::span<const Index> col_part_;
   PooledVector<Link> rows_;
   PooledVector<Link> cols_;
-  std::mutex cols_mutex_;
+  PooledVector<PooledVector<Link>> cols_of_slot_;
 };
 
 }  // namespace attn

@@ -140,11 +140,10 @@ double tree_gap(const Scores<T>& scores, Potentials& potentials,
   return send(forest.edges(), joined(row_missing, col_missing), std::move(totals), rounding);
 }
 
-std::int64_t tree_gap_bytes(Index rows, Index cols) {
-  // Parts and their sets, links, the edges and the best ones, missing mass and edge counts.
-  constexpr std::int64_t line =
-      3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 5 * sizeof(double);
-  return (rows + cols) * line;
+std::int64_t tree_gap_bytes(const Partition& partition) {
+  // Parts and their sets, the edges and the best ones, missing mass and edge counts.
+  constexpr std::int64_t line = 3 * sizeof(Index) + 2 * sizeof(Edge) + 5 * sizeof(double);
+  return (partition.rows + partition.cols) * line + HeaviestLinks<float>::bytes(partition);
 }
 
 template double tree_gap(const Scores<float>&, Potentials&, std::span<const double>,

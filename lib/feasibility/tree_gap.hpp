@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "pass/partition.hpp"
 #include "pass/potentials.hpp"
 
 namespace attn {
@@ -22,16 +23,15 @@ namespace attn {
 /// which as a whole misses more than `rounding` of its marginals; a smaller miss counts as rounding
 /// of the marginals.
 ///
-/// Method: Borůvka's, a pass over the plan for each of at most log₂(Lq + Lk) + 1 rounds. O(Lq + Lk)
-/// memory besides the pass; the same bits for any number of threads. Throws whatever the scores
-/// throw.
+/// Method: Borůvka's, a pass over the plan for each of at most log₂(Lq + Lk) + 1 rounds; the same
+/// bits for any number of threads and ranks. Throws whatever the scores throw.
 template <class T>
 double tree_gap(const Scores<T>& scores, Potentials& potentials,
                 std::span<const double> row_marginal, std::span<const double> col_marginal,
                 std::span<const double> row_missing, std::span<const double> col_missing,
                 double rounding, int threads);
 
-/// Bytes that it takes besides the pass.
-std::int64_t tree_gap_bytes(Index rows, Index cols);
+/// Bytes that it takes besides the pass, which has this partition.
+std::int64_t tree_gap_bytes(const Partition& partition);
 
 }  // namespace attn

@@ -75,9 +75,9 @@ inline std::int64_t packed_bytes(Index depth, Index cols, std::size_t element_si
 }
 
 /// out = alpha · a B for a (m, depth), B (depth, n) the columns [col0, col0 + n) of b, out (m, n).
-/// col0 is a multiple of packed_vector<T>(), best of packed_width<T>(). Each element is a sum in the
-/// order of the inner index, fused in T, then multiplied by alpha: its bits depend only on a's row
-/// and b's column.
+/// col0 is a multiple of packed_vector<T>(); multiples of packed_width<T>() are fastest. Each
+/// element is a sum in the order of the inner index, fused in T, then multiplied by alpha: its bits
+/// depend only on a's row and b's column.
 template <class T>
 void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                      MatrixView<T> out);

@@ -43,6 +43,7 @@ class RankEnergy final : public Energy<T> {
 
   double bound() const override { return bounds_.intermediate; }
   double magnitude() const override { return bounds_.energy; }
+  bool may_forbid() const override { return own_->may_forbid(); }
   bool same_in_any_range() const override { return same_in_any_range_; }
 
  private:

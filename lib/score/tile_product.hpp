@@ -25,7 +25,7 @@ class TileProduct {
   Index rows() const { return q_.rows; }
   Index cols() const { return k_.rows; }
 
-  /// Thread-safe; the bits depend only on the range.
+  /// Thread-safe; the bits depend at most on the range.
   void fill(const TileRange& range, MatrixView<T> out) const {
     const auto queries = q_.row_range(range.row0, range.rows);
     if (kernel::worth_packing(q_.rows)) {

@@ -5,22 +5,12 @@
 
 #include "pass/pass.hpp"
 #include "pass/potentials.hpp"
+#include "sinkhorn/column_potentials.hpp"
 #include "sinkhorn/plan_products.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-template <class T>
-void complete_lines(const Scores<T>& scores, Completes completes, std::span<double> row,
-                    std::span<double> col, int threads) {
-  Pass<T> pass;
-  pass.scores = &scores;
-  pass.order = completes == Completes::rows ? Order::row_panels : Order::column_panels;
-  pass.completes = completes;
-  pass.components = {Component{1, row, col}};
-  run(pass, threads);
-}
 
 // The products of the plan of these potentials.
 template <class T>
@@ -47,7 +37,11 @@ PooledVector<double> completed_rows(const Scores<T>& scores, std::span<const dou
                                     int threads) {
   PooledVector<double> row(static_cast<std::size_t>(scores.rows()));
   PooledVector<double> given(col.begin(), col.end());
-  complete_lines(scores, Completes::rows, row, given, threads);
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.completes = Completes::rows;
+  pass.components = {Component{1, row, given}};
+  run(pass, threads);
   return row;
 }
 
@@ -56,7 +50,7 @@ PooledVector<double> completed_cols(const Scores<T>& scores, std::span<const dou
                                     int threads) {
   PooledVector<double> given(row.begin(), row.end());
   PooledVector<double> col(static_cast<std::size_t>(scores.cols()));
-  complete_lines(scores, Completes::columns, given, col, threads);
+  column_potentials<T>(scores, given, col, {}, threads);
   return col;
 }
 

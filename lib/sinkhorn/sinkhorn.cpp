@@ -5,7 +5,7 @@
 
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"
-#include "sinkhorn/columns_by_rows.hpp"
+#include "sinkhorn/column_potentials.hpp"
 #include "sinkhorn/iteration_range.hpp"
 #include "sinkhorn/scaling_pass.hpp"
 #include "sinkhorn/soft_marginals.hpp"
@@ -45,7 +45,7 @@ void SinkhornIteration<T>::start(std::span<double> col) {
       g = log == minus_infinity ? minus_infinity : std::log(g) - log;
     }
   } else {
-    complete_columns(potential, col);
+    column_potentials<T>(scores_, potential, col, marginals_.col, threads_);
   }
   if (!marginals_.penalties) return;
   for (double& g : col) g *= soft_exponent(marginals_.penalties->col);
@@ -76,7 +76,7 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
     if (std::isinf(col[j]) || sums.values()[j] >= smallest_sum<T>) continue;
     // A kernel in this range would lose such a column, too.
     kernel_.refer_to({}, {});
-    complete_columns(row, next);
+    column_potentials<T>(scores_, row, next, marginals_.col, threads_);
     return;
   }
   for (Index j = 0; j < scores_.cols(); ++j) {
@@ -85,20 +85,6 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
                    ? col[at]
                    : col[at] + std::log(sums.values()[at]) - log_marginal(marginals_.col, j);
   }
-}
-
-template <class T>
-void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<double> next) {
-  if (completes_columns_by_rows(scores_)) {
-    return complete_columns_by_rows(scores_, row, next, marginals_.col, threads_);
-  }
-  Pass<T> pass;
-  pass.scores = &scores_;
-  pass.order = Order::column_panels;
-  pass.completes = Completes::columns;
-  pass.components = {Component{1, row, next}};
-  pass.log_marginal = marginals_.col;
-  run(pass, threads_);
 }
 
 // κ from g; false if one is out of range.

@@ -109,7 +109,6 @@ class SinkhornIteration {
   void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
   bool symmetric_product(std::span<const double> potential, std::span<double> exact);
   MarginalErrors soft_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
-  void complete_columns(std::span<double> row, std::span<double> next);
   bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
 
   bool find_factors(std::span<const double> col, PooledVector<double>& factor) const;

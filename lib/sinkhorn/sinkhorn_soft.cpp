@@ -22,7 +22,7 @@ MarginalErrors SinkhornIteration<T>::soft_maxima(std::span<double> col, std::spa
   pass.log_marginal = marginals_.row;
   run(pass, threads_);
   for (double& f : row) f *= soft_exponent(penalties.row);
-  complete_columns(row, next);
+  column_potentials<T>(scores_, row, next, marginals_.col, threads_);
   MarginalErrors errors;
   bool visible = can_absorb(row, col);
   for (Index j = 0; j < scores_.cols(); ++j) {

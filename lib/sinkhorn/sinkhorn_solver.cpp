@@ -318,10 +318,11 @@ std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, I
 
 std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
   const std::int64_t iterations = sinkhorn_bytes(rows, cols, element_size, threads);
-  const std::int64_t shown =
-      pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
-      PlanSums<double>::bytes(partition_of(Order::row_panels, rows, cols, element_size), threads) +
-      tree_gap_bytes(rows, cols) + cols * static_cast<std::int64_t>(element_size);
+  const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
+  const std::int64_t shown = pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
+                             PlanSums<double>::bytes(partition, threads) +
+                             tree_gap_bytes(partition) +
+                             cols * static_cast<std::int64_t>(element_size);
   // Potentials, marginals and their logarithms; counts of allowed pairs.
   return std::max(iterations, shown) +
          4 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));

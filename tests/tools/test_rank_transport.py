@@ -54,6 +54,8 @@ class Transport(RankTest):
         masses = {"a": self.random.random(900), "b": self.random.random(700)}
         for name in masses:
             masses[name] /= masses[name].sum()
+        closed_mass = np.where(np.arange(700) == 3, 0, masses["b"])
+        closed_mass /= closed_mass.sum()
         padded = {"query_length": np.array([900, 250]), "key_length": np.array([699, 20]),
                   "key_start": np.array([0, 7])}
         mask = {"mask": self.random.random((900, 700)) < 0.8}
@@ -70,6 +72,9 @@ class Transport(RankTest):
             ({"cost": far.astype("f8")}, ["--epsilon=0.02", "--iterations=9"]),
             ({"cost": holes, **masses}, ["--epsilon=0.5", "--unbalanced=0.5:2", "--iterations=20"]),
             ({"q": q, "k": k, **mask}, ["--epsilon=2", "--iterations=6"]),
+            ({"q": q, "k": k, **mask}, ["--tolerance=1e-4"]),
+            ({"q": q, "k": k}, ["--window=300:300", "--tolerance=1e-3"]),
+            ({"q": q, "k": k, "a": masses["a"], "b": closed_mass}, ["--iterations=4", "--emit=dual_grad_a,dual_grad_b"]),
             ({"q": q, "k": k, "bias": two[0]}, ["--iterations=6", "--energy=dot"]),
             ({"q": 9 * q, "k": k}, ["--tolerance=1e-4", "--anneal"]),
             ({"q": q.astype("f8"), "k": k, "a": masses["a"], "b": masses["b"]}, ["--epsilon=0.1", "--unbalanced=0.5:2"]),
@@ -79,7 +84,7 @@ class Transport(RankTest):
             ({"scores": two}, ["--iterations=1"]),
             ({"cost": near}, ["--epsilon=0.5", "--iterations=1", "--tolerance=1e-9"], 1),
         ]
-        for place, (data, arguments, *status) in enumerate(sample(cases, 7)):
+        for place, (data, arguments, *status) in enumerate(sample(cases, 8)):
             self.write_chunks(**data) if place % 3 == 2 else self.write("in.h5", **data)
             self.check(place, *arguments, status=status[0] if status else 0)
 

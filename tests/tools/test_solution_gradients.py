@@ -141,6 +141,21 @@ class Runs(SolutionGradientTest):
         by_q = -2 * (slope.sum(1)[:, None] * q - slope @ k)
         self.assert_near("q", got["grad_q"], by_q, 1e-4 * np.abs(by_q).max())
 
+    def test_energies_with_operands(self):
+        """Derivatives by q and k, with no gradient of the operands: bilinear of the identity is dot."""
+        random = np.random.default_rng(8)
+        q, k = random.normal(size=(20, 5)), random.normal(size=(30, 5))
+        layer = {"w1": random.normal(size=(4, 10)), "w2": random.normal(size=4)}
+        self.write("in.h5", q=q, k=k, w=np.eye(5), **layer)
+        results = {}
+        for energy in ("dot", "bilinear", "mlp"):
+            self.run_tool("sinkhorn-iter", "in.h5", f"--energy={energy}", "--emit=dual_grad_q,dual_grad_k", "-o", "out.h5",
+                          "--force", "--only")
+            results[energy] = self.read("out.h5")
+        for name in ("dual_grad_q", "dual_grad_k"):
+            self.assert_near(name, results["bilinear"][name], results["dot"][name], 1e-12)
+            self.assertGreater(np.abs(results["mlp"][name]).max(), 1e-3)
+
     def test_memory_padding_and_shards(self):
         data = self.problem(13, 40, 50)
         one = {name: data[name] for name in "qk"}

@@ -74,8 +74,8 @@ std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, I
     const double share = before.back() * static_cast<double>(rank + 1) / static_cast<double>(ranks);
     Index end =
         std::max(first, std::lower_bound(before.begin(), before.end(), share) - before.begin());
-    while (end < partition.slots && lines(first, end) < fewest_rank_rows) ++end;
-    if (rank + 1 == ranks || lines(end, partition.slots) < fewest_rank_rows) end = partition.slots;
+    while (end < partition.slots && !ranks_divide(lines(first, end), 1)) ++end;
+    if (rank + 1 == ranks || !ranks_divide(lines(end, partition.slots), 1)) end = partition.slots;
     ends.push_back(end);
     first = end;
   }
@@ -88,7 +88,7 @@ std::optional<DividedPlan> find_division(const AttentionInput& input, const Divi
   const Index ranks = arguments.ranks;
   if (ranks < 2 || !is_divided(input, wants)) return {};
   const bool by_key = divided_steps(wants).front() == DividedStep::columns;
-  if ((by_key ? input.keys : input.queries) < fewest_rank_rows * ranks) return {};
+  if (!ranks_divide(by_key ? input.keys : input.queries, ranks)) return {};
   return DivisionPlanner(input, wants, element_size, ranks, arguments.memory)
       .plan(needs, arguments.threads);
 }

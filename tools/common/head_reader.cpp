@@ -112,7 +112,7 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
     // Keys and values are projected from the same y, which may be x.
     const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
     const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
-    if (rank_queries_ && of_rank && own.rows >= fewest_rank_rows * of_rank->ranks) {
+    if (rank_queries_ && of_rank && ranks_divide(own.rows, kernel::Ranks::current()->count())) {
       arrays.first_query = of_rank->rows.first;
       queries = {own.row0 + of_rank->rows.first, own.row0 + of_rank->rows.last};
     }
@@ -177,8 +177,7 @@ std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
   const kernel::Ranks* const ranks = kernel::Ranks::current();
   if (ranks == nullptr || kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return {};
   return RankPart{neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
-                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count()),
-                  ranks->count()};
+                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count())};
 }
 
 template <class T>

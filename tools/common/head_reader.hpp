@@ -26,8 +26,8 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
-/// Ranks divide queries only if there are so many for each of them.
-inline constexpr Index fewest_rank_rows = 96;
+/// Whether there are enough queries, or keys, for that many ranks to divide them: 96 for each.
+constexpr bool ranks_divide(Index lines, Index ranks) { return lines >= 96 * ranks; }
 
 /// One head in memory, with its scores: the queries and keys that are not padding.
 template <class T>
@@ -79,8 +79,8 @@ class Head {
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
 /// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
-/// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, for
-/// heads that have fewest_rank_rows queries for each rank.
+/// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, if
+/// ranks_divide the queries of the head.
 template <class T>
 class HeadReader {
  public:

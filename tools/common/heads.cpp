@@ -23,9 +23,8 @@ constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
 std::int64_t input_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, std::int64_t dense_limit) {
-  const bool by_rank = needs.rank_queries && !needs.queries;
-  return input.head_bytes(element_size, dense_limit, by_rank ? needs.rank_rows : needs.queries,
-                          needs.rank_rows);
+  return input.head_bytes(element_size, dense_limit,
+                          needs.queries ? needs.queries : needs.rank_queries, needs.rank_rows);
 }
 
 }  // namespace
@@ -94,7 +93,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.threads = threads;
   plan.queries = needs.queries;
   plan.parts = needs.parts;
-  plan.rank_queries = needs.rank_queries;
+  plan.rank_queries = needs.rank_queries.has_value();
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;

@@ -33,9 +33,9 @@ struct HeadNeeds {
   std::optional<Index> queries = std::nullopt;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
-  /// The most rows of a mask, bias or ready-made scores that a rank has; absent: all.
+  /// The most rows that a rank has of a mask, bias or ready-made scores, and of q; absent: all.
   std::optional<Index> rank_rows = std::nullopt;
-  bool rank_queries = false;  ///< so of q
+  std::optional<Index> rank_queries = std::nullopt;
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.
@@ -48,7 +48,7 @@ struct MemoryPlan {
   std::int64_t spare_bytes = 0;   ///< what is left
   std::optional<Index> queries;   ///< HeadNeeds::queries
   kernel::ItemParts parts;        ///< HeadNeeds::parts
-  bool rank_queries = false;      ///< HeadNeeds::rank_queries
+  bool rank_queries = false;      ///< whether ranks have their rows of q only
 
   /// Whether each thread takes one of `count` heads; else they share one head after the other, as
   /// ranks do.

@@ -13,7 +13,6 @@ namespace attn::tools {
 struct RankPart {
   RowRange rows;
   Index most = 0;  ///< rows of any rank, of any head: from which follows whether they are held
-  Index ranks = 1;
 };
 
 template <class T>

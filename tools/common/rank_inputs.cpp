@@ -1,5 +1,7 @@
 #include "common/rank_inputs.hpp"
 
+#include <algorithm>
+
 #include "energy/table.hpp"
 
 namespace attn::tools {
@@ -12,7 +14,7 @@ bool has_product_energy(const AttentionInput& input) {
 
 RankInputs rank_inputs(const AttentionInput& input, Index ranks, bool by_rows) {
   RankInputs found{{ranks}};
-  if (ranks == 1 || input.queries < fewest_rank_rows * ranks) return found;
+  if (ranks == 1 || !ranks_divide(input.queries, ranks)) return found;
   bool by_query = false;
   for (const auto* operand : {&input.scores, &input.mask, &input.bias, &input.preference}) {
     by_query = by_query || (*operand && (*operand)->rows > 1);
@@ -28,7 +30,14 @@ void take_ranks(const AttentionInput& input, std::size_t element_size, const Ran
   if (ranks.rows.cut != kernel::Ranks::Rows::neighbouring) return;
   needs.rank_rows =
       most_neighbouring_rows(input.queries, input.keys, element_size, ranks.rows.count);
-  needs.rank_queries = ranks.queries;
+  if (ranks.queries) {
+    Index most = *needs.rank_rows;
+    for (const OwnPart& part : input.parts) {
+      // Shorter heads are whole in each rank.
+      if (!ranks_divide(part.queries(), ranks.rows.count)) most = std::max(most, part.queries());
+    }
+    needs.rank_queries = most;
+  }
   needs.kept_bytes +=
       column_exchange_bytes(input.queries, input.keys, element_size, ranks.rows.count);
 }

@@ -12,10 +12,12 @@ struct RankInputs {
 };
 
 /// Ranks have neighbouring rows, so that each reads and may hold its rows of ready-made scores,
-/// masks and biases only (HeadReader), if one of these has a row for each query and there are
-/// fewest_rank_rows queries for each rank. So for q, if `by_rows`, which says that nothing needs
-/// queries of other ranks, unless causality makes some rows longer than others; not for
-/// projections, and only under the energies scaled-dot and dot.
+/// masks and biases only (HeadReader), if ranks_divide the queries and one of these has a row for
+/// each query.
+///
+/// Of q, too, under the energies scaled-dot and dot, if `by_rows` says that nothing needs queries
+/// of other ranks. Not if q is projected; nor for its sake alone if causality makes rows differ in
+/// length.
 RankInputs rank_inputs(const AttentionInput& input, Index ranks, bool by_rows);
 
 /// Whether energies are products of q and k: those of scaled-dot and dot, also of bfloat16 numbers.

@@ -13,9 +13,9 @@
 
 namespace attn::tools {
 
-/// How ranks share heads that each has whole: neighbouring rows (rank_inputs) if sinkhorn is among
-/// the schemes and all of them are found by rows. Not under dnas and hnas, whose passes by columns
-/// would read the rows of other ranks, nor with stored weights or a checkpoint.
+/// How ranks share heads that are not of divided_schemes: neighbouring rows (rank_inputs) if
+/// sinkhorn is among the schemes and all of them are found by rows. Not under dnas and hnas, whose
+/// passes by columns would read the rows of other ranks, nor with stored weights or a checkpoint.
 RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task);
 
 /// The memory that gathering needs in each of these ranks, in float32 or float64. The task must

@@ -84,8 +84,10 @@ cli::Declaration declare() {
   declare_sections(d, "heads");
   declare_ranks(
       d,
-      {.memory = "If all schemes are among unas, fenchel, dnas and hnas, they can also divide the "
-                 "memory of a head that --memory, which is that of each, has no room for"});
+      {.memory =
+           "If all schemes are among unas, fenchel, dnas and hnas, they can also divide the "
+           "memory of a head that --memory, which is that of each, has no room for; with sinkhorn, "
+           "alone or beside unas and fenchel, each has its rows"});
   declare_restart(d);
   d.several_inputs();
   d.bf16();

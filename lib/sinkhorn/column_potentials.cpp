@@ -1,4 +1,4 @@
-#include "sinkhorn/columns_by_rows.hpp"
+#include "sinkhorn/column_potentials.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/tile.hpp"
+#include "pass/pass.hpp"
 #include "pass/potentials.hpp"
 #include "pass/rank_rows.hpp"
 #include "sinkhorn/iteration_range.hpp"
@@ -125,25 +126,24 @@ class ColumnsByRows {
 }  // namespace
 
 template <class T>
-bool completes_columns_by_rows(const Scores<T>& scores) {
-  return kernel::Ranks::current() != nullptr &&
-         kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring &&
-         scores.terms().energy->same_in_any_range();
+void column_potentials(const Scores<T>& scores, std::span<double> row, std::span<double> col,
+                       std::span<const double> log_marginal, int threads) {
+  const bool by_rows = kernel::Ranks::current() != nullptr &&
+                       kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring &&
+                       scores.terms().energy->same_in_any_range();
+  if (by_rows) return ColumnsByRows<T>(scores, row, threads).run(col, log_marginal);
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.order = Order::column_panels;
+  pass.completes = Completes::columns;
+  pass.components = {Component{1, row, col}};
+  pass.log_marginal = log_marginal;
+  run(pass, threads);
 }
 
-template <class T>
-void complete_columns_by_rows(const Scores<T>& scores, std::span<const double> row,
-                              std::span<double> col, std::span<const double> log_marginal,
-                              int threads) {
-  ColumnsByRows<T>(scores, row, threads).run(col, log_marginal);
-}
-
-#define ATTN_COLUMNS_BY_ROWS(T)                                                     \
-  template bool completes_columns_by_rows(const Scores<T>&);                        \
-  template void complete_columns_by_rows(const Scores<T>&, std::span<const double>, \
-                                         std::span<double>, std::span<const double>, int)
-ATTN_COLUMNS_BY_ROWS(float);
-ATTN_COLUMNS_BY_ROWS(double);
-#undef ATTN_COLUMNS_BY_ROWS
+template void column_potentials(const Scores<float>&, std::span<double>, std::span<double>,
+                                std::span<const double>, int);
+template void column_potentials(const Scores<double>&, std::span<double>, std::span<double>,
+                                std::span<const double>, int);
 
 }  // namespace attn
