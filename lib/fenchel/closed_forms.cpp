@@ -61,7 +61,8 @@ class ClosedFormSolver {
       : problem_(problem),
         results_(results),
         all_(problem.templates),
-        space_(all_, all_.count() < all_.depth()) {
+        // The span repays its search where it makes the matrix of the second order smaller.
+        space_(all_, results.h_second_order.rows > 0 && all_.count() < all_.depth()) {
     require_range(problem, all_);
     if (problem.transport) cost_ = std::make_unique<ScaledCost>(*problem.transport, all_.count());
   }
