@@ -55,7 +55,7 @@ class Unbalanced:
         return f, g
 
     def translated(self, iterations, until_unchanged=False):
-        """f, g after so many iterations of the tool; with `until_unchanged`, as soon as an iteration changes nothing."""
+        """The potentials f, g after that many iterations of the tool, or after the first that changes no g."""
         g, before = self.col(np.where(self.a > 0, 0, -INF)), None
         for n in range(iterations):
             f = self.row(g)

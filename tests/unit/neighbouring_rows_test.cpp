@@ -149,7 +149,6 @@ TEST_CASE_TEMPLATE("transport of ranks with neighbouring rows", T, float, double
   for (int n = 0; n < repeats(20); ++n) {
     const Index rows = random_size(random, 1, 500);
     const Index cols = random_size(random, 1, 300);
-    // With a tolerance the gap is found by trees.
     const std::vector<T> values = random_scores<T>(rows, cols, n % 3 == 0 ? 0.2 : 0, random);
     const double scale = n % 2 == 0 ? 1 : 20;
     const auto ready_marginals = [](Index length) {
@@ -158,7 +157,8 @@ TEST_CASE_TEMPLATE("transport of ranks with neighbouring rows", T, float, double
     };
     SinkhornOptions options;
     options.iterations = 5;
-    if (n % 4 == 3) options.tolerance = 1e-3;
+    // With forbidden pairs the gap is then found by trees.
+    if (n % 4 == 3 || n % 6 == 0) options.tolerance = 1e-3;
     options.kept_bytes = n % 5 == 0 ? 0 : 1 << (10 + n);
     const auto compute = [&] {
       WatchedMatrix<T> matrix(values, cols);
