@@ -91,7 +91,7 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
     if (targets.gate.data != nullptr) {
       differentiate_gate<T>(*arrays.gate, head.out, head.grad_out, targets.gate);
     }
-    gated = before_gate<T>(*arrays.gate, head.grad_out);
+    gated = through_gate<T>(*arrays.gate, head.grad_out);
     forward.grad_out = {gated.data(), head.grad_out.rows, head.grad_out.cols};
   }
   if (head.repeated != nullptr) {

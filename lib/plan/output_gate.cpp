@@ -20,6 +20,23 @@ void for_gate_rows(const MatrixSource<T>& gate, Index rows, Index cols, const Bo
   }
 }
 
+// Adds those of one query to `sums`, of each channel or of all.
+template <class T>
+void add_row(const T* gate, const T* out, const T* grad_out, Index channels,
+             std::span<double> sums) {
+  const bool alike = sums.size() == 1;
+  for (Index c = 0; c < channels; ++c) {
+    const double share = open_share(static_cast<double>(gate[c]));
+    sums[alike ? 0 : static_cast<std::size_t>(c)] +=
+        static_cast<double>(grad_out[c]) * static_cast<double>(out[c]) * share * (1 - share);
+  }
+}
+
+template <class T>
+void round_to(const PooledVector<double>& sums, T* row) {
+  std::transform(sums.begin(), sums.end(), row, [](double sum) { return static_cast<T>(sum); });
+}
+
 }  // namespace
 
 template <class T>
@@ -34,10 +51,10 @@ void apply_gate(const MatrixSource<T>& gate, MatrixView<T> out) {
 }
 
 template <class T>
-Buffer<T> before_gate(const MatrixSource<T>& gate, MatrixView<const T> grad_out) {
-  Buffer<T> gated(grad_out.rows * grad_out.cols);
-  const MatrixView<T> to(gated.data(), grad_out.rows, grad_out.cols);
-  for (Index i = 0; i < to.rows; ++i) std::copy_n(grad_out.row(i), to.cols, to.row(i));
+Buffer<T> through_gate(const MatrixSource<T>& gate, MatrixView<const T> rows) {
+  Buffer<T> gated(rows.rows * rows.cols);
+  const MatrixView<T> to(gated.data(), rows.rows, rows.cols);
+  for (Index i = 0; i < to.rows; ++i) std::copy_n(rows.row(i), to.cols, to.row(i));
   apply_gate(gate, to);
   return gated;
 }
@@ -45,34 +62,38 @@ Buffer<T> before_gate(const MatrixSource<T>& gate, MatrixView<const T> grad_out)
 template <class T>
 void differentiate_gate(const MatrixSource<T>& gate, MatrixView<const T> out,
                         MatrixView<const T> grad_out, MatrixView<T> gradient) {
-  const Index rows = gradient.rows == 1 ? 1 : out.rows;
-  const Index cols = gradient.cols == 1 ? 1 : out.cols;
-  PooledVector<double> sums(static_cast<std::size_t>(rows * cols), 0.0);
-  for_gate_rows(gate, out.rows, out.cols, [&](Index i, const T* of_row) {
-    double* const to = sums.data() + (rows == 1 ? 0 : i) * cols;
-    for (Index c = 0; c < out.cols; ++c) {
-      const double share = open_share(static_cast<double>(of_row[c]));
-      to[cols == 1 ? 0 : c] += static_cast<double>(grad_out(i, c)) *
-                               static_cast<double>(out(i, c)) * share * (1 - share);
-    }
-  });
-  for (Index i = 0; i < rows; ++i) {
-    for (Index c = 0; c < cols; ++c) {
-      gradient(i, c) = static_cast<T>(sums[static_cast<std::size_t>(i * cols + c)]);
-    }
+  PooledVector<double> sums(static_cast<std::size_t>(gradient.cols), 0.0);
+  if (gradient.rows == 1) {
+    add_gate_gradient<T>(gate, out, grad_out, sums);
+    return round_to(sums, gradient.row(0));
   }
+  for_gate_rows(gate, out.rows, out.cols, [&](Index i, const T* of_row) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    add_row<T>(of_row, out.row(i), grad_out.row(i), out.cols, sums);
+    round_to(sums, gradient.row(i));
+  });
+}
+
+template <class T>
+void add_gate_gradient(const MatrixSource<T>& gate, MatrixView<const T> out,
+                       MatrixView<const T> grad_out, std::span<double> sums) {
+  for_gate_rows(gate, out.rows, out.cols, [&](Index i, const T* of_row) {
+    add_row<T>(of_row, out.row(i), grad_out.row(i), out.cols, sums);
+  });
 }
 
 std::int64_t gate_bytes(Index queries, Index width, std::size_t element_size) {
-  return (queries + 1) * width * static_cast<std::int64_t>(element_size + sizeof(double)) +
-         3 * buffer_margin;
+  return (queries + 1) * width * static_cast<std::int64_t>(element_size) +
+         width * static_cast<std::int64_t>(sizeof(double)) + 3 * buffer_margin;
 }
 
 #define ATTN_FOR_TYPE(T)                                                        \
   template void apply_gate(const MatrixSource<T>&, MatrixView<T>);              \
-  template Buffer<T> before_gate(const MatrixSource<T>&, MatrixView<const T>);  \
+  template Buffer<T> through_gate(const MatrixSource<T>&, MatrixView<const T>); \
   template void differentiate_gate(const MatrixSource<T>&, MatrixView<const T>, \
-                                   MatrixView<const T>, MatrixView<T>);
+                                   MatrixView<const T>, MatrixView<T>);         \
+  template void add_gate_gradient(const MatrixSource<T>&, MatrixView<const T>,  \
+                                  MatrixView<const T>, std::span<double>);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "score/matrix_source.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
@@ -11,9 +14,9 @@ namespace attn {
 template <class T>
 void apply_gate(const MatrixSource<T>& gate, MatrixView<T> out);
 
-/// σ(gate)·grad_out, the gradient of the output before the gate.
+/// σ(gate)·rows: the output after the gate, or from the gradient of that, the one before it.
 template <class T>
-Buffer<T> before_gate(const MatrixSource<T>& gate, MatrixView<const T> grad_out);
+Buffer<T> through_gate(const MatrixSource<T>& gate, MatrixView<const T> rows);
 
 /// Writes the gradient of a gate that broadcasts: Σ grad_out·out·σ(gate)(1 − σ(gate)) over the axes
 /// on which `gradient` (Lq or 1, dv or 1) has length 1, in float64. `out` is that before the gate.
@@ -21,7 +24,13 @@ template <class T>
 void differentiate_gate(const MatrixSource<T>& gate, MatrixView<const T> out,
                         MatrixView<const T> grad_out, MatrixView<T> gradient);
 
-/// Bytes that before_gate and differentiate_gate allocate.
+/// Adds the gradient of a gate that all queries share to `sums` (dv or 1), in the order of the
+/// queries: differentiate_gate does so from 0 on.
+template <class T>
+void add_gate_gradient(const MatrixSource<T>& gate, MatrixView<const T> out,
+                       MatrixView<const T> grad_out, std::span<double> sums);
+
+/// Bytes that through_gate and differentiate_gate allocate.
 std::int64_t gate_bytes(Index queries, Index width, std::size_t element_size);
 
 }  // namespace attn

@@ -161,6 +161,29 @@ class Memory(RankTest):
         for place, (data, memory, arguments) in enumerate(sample(cases, 4)):
             self.check(place, data, memory, "attn-compute", *arguments)
 
+    def test_gates(self):
+        """Gradients start from the output before the gate; what is written comes after it."""
+        names = "--emit=out,grad_q,grad_k,grad_v,grad_gate"
+        padded = {"query_length": np.array([1000, 9]), "key_length": np.array([8000, 40])}
+
+        def gate(*shape, **more):
+            return {"gate": self.random.normal(size=shape).astype("f4")} | more
+
+        few, many = (1100, 9000), (6000, 1500)
+        cases = [
+            (few, gate(2, 1100, 56), "17M", [names]),
+            (many, gate(2, 6000, 1), "12M", ["--scheme=dnas", names]),
+            (few, gate(2, 1, 56, sink=np.array([2, 0.1])), "16M", ["--emit=grad_gate,grad_sink"]),
+            (few, gate(1100, 56), "12M", ["--emit=out,grad_gate"]),
+            (few, gate(2, 1100, 56, **padded), "17M", [names]),
+            (few, gate(2, 1, 1, **padded), "16M", [names, "--causal=bottom-right"]),
+            (many, gate(1, 56, hybrid=np.array([0.3, 0.9])), "14M", ["--scheme=hnas", names]),
+            (many, gate(1, 1), "12M", ["--scheme=dnas", "--emit=grad_v,grad_gate,row_entropy"]),
+            (many, gate(2, 6000, 56, query_start=np.array([7, 5990])), "16M", ["--scheme=dnas", "--emit=grad_gate"]),
+        ]
+        for place, ((queries, keys), more, memory, arguments) in enumerate(sample(cases, 3)):
+            self.check(place, self.gradient_data(queries, keys, **more), memory, "attn-compute", *arguments)
+
     def test_gradients_that_heads_share(self):
         """Each rank has the sums of some rows, whatever the keys that it has of a head."""
         names = "--emit=out,grad_q,grad_k,grad_v"
@@ -219,9 +242,10 @@ class Memory(RankTest):
 
     def test_small_head_with_gradients(self):
         """Every rank computes it whole, beside one that is divided."""
-        data = self.gradient_data(6000, 1500, query_length=np.array([6, 6000]))
+        gate = self.random.normal(size=(6000, 1)).astype("f4")
+        data = self.gradient_data(6000, 1500, query_length=np.array([6, 6000]), gate=gate)
         for place, scheme in enumerate((["dnas"], ["hnas", "--hybrid=0.3"])):
-            self.check(place, data, "12M", "attn-compute", "--emit=out,grad_q,grad_v", "--scheme", *scheme)
+            self.check(place, data, "12M", "attn-compute", "--emit=out,grad_q,grad_v,grad_gate", "--scheme", *scheme)
 
     def test_errors_ask_for_enough(self):
         """A head in parts may need more than a whole one, and one scheme more than another."""

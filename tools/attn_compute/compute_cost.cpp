@@ -118,7 +118,7 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
   const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
                                          "col_potential", "col_sum",       "row_entropy",
                                          "grad_q",        "grad_k",        "grad_v",
-                                         "grad_sink"};
+                                         "grad_gate",     "grad_sink"};
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   if (others || options.join || options.queries || options.repetition) return std::nullopt;
@@ -129,6 +129,7 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                       .grad_q = options.emits("grad_q"),
                       .grad_k = options.emits("grad_k"),
                       .grad_v = options.emits("grad_v"),
+                      .grad_gate = options.emits("grad_gate"),
                       .grad_sink = options.emits("grad_sink"),
                       .hybrid = options.hybrid,
                       .kept_bytes = divided_sum_bytes(options.gradients, input.problems,

@@ -26,9 +26,12 @@ ShownRows<T> DividedWriter<T>::rows(Index problem) const {
   const auto shifted = [](Index by, const ShowRows<T>& write) {
     return [=](const GatheredRows<T>& rows) { write(rows.shifted(by)); };
   };
-  return {shifted(own.row0, out(problem)), shifted(own.row0, gradient("grad_q", problem)),
+  return {shifted(own.row0, out(problem)),
+          shifted(own.row0, gradient("grad_q", problem)),
           shifted(own.col0, gradient("grad_k", problem)),
-          shifted(own.col0, gradient("grad_v", problem)), gradient("grad_sink", problem)};
+          shifted(own.col0, gradient("grad_v", problem)),
+          shifted(has_gate_by_query() ? own.row0 : 0, gradient("grad_gate", problem)),
+          gradient("grad_sink", problem)};
 }
 
 template <class T>
@@ -42,6 +45,9 @@ void DividedWriter<T>::end_head(Index problem) const {
     write_zeros<T>(rows, all, width, gradient(name, problem));
   };
   pad(wants_.grad_q, "grad_q", queries, input_.queries, input_.depth);
+  if (has_gate_by_query()) {
+    pad(wants_.grad_gate, "grad_gate", queries, input_.queries, input_.gate->cols);
+  }
   pad(wants_.grad_k, "grad_k", keys, input_.keys, input_.depth);
   pad(wants_.grad_v, "grad_v", keys, input_.keys, input_.v_head_dim);
   gradients_.end_head(problem);

@@ -5,6 +5,7 @@
 
 #include "gradient/adjoints.hpp"
 #include "gradient/hybrid_deltas.hpp"
+#include "plan/output_gate.hpp"
 #include "score/centred_pair.hpp"
 
 namespace attn::tools {
@@ -38,16 +39,63 @@ void DividedDelta<T>::read_values(RowRange keys) {
 }
 
 template <class T>
+void DividedDelta<T>::read_grad_out(const RankSlots& rows, const Buffer<T>& out,
+                                    const ShowRows<T>& show_gate) {
+  const RowRange own = rows.lines(this->ranks_.own());
+  const Index count = own.last - own.first;
+  const Index width = this->input_.v_head_dim;
+  const MatrixView<const T> of_out(out.data(), count, width);
+  grad_out_ = Buffer<T>(count * width);
+  Buffer<T> of_gate;
+  {
+    // Only grad_out and the gate are wanted, but they are read with a head, which has some keys.
+    const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
+    const auto part = this->read_part({own.first, count, 0, keys});
+    if (this->wants_.grad_gate) find_gate_gradient(part.get(), of_out, of_gate);
+    if (part != nullptr) {
+      std::copy_n(part->grad_out().data, grad_out_.size(), grad_out_.data());
+      if (this->input_.gate) {
+        apply_gate<T>(*part->arrays().gate, {grad_out_.data(), count, width});
+      }
+    }
+  }
+  if (!this->wants_.grad_gate) return;
+  const Operand& gate = *this->input_.gate;
+  if (gate.rows == 1) return show_gate({0, 0, 1, of_gate.data()});
+  this->show_rows(rows, of_gate.data(), gate.cols, show_gate);
+}
+
+// Of the own queries, which `part` has unless there are none, or of all that share the gate.
+template <class T>
+void DividedDelta<T>::find_gate_gradient(const Head<T>* part, MatrixView<const T> out,
+                                         Buffer<T>& gradient) {
+  const Operand& gate = *this->input_.gate;
+  if (gate.rows > 1) {
+    gradient = Buffer<T>(out.rows * gate.cols);
+    if (part == nullptr) return;
+    return differentiate_gate<T>(*part->arrays().gate, out, part->grad_out(),
+                                 {gradient.data(), out.rows, gate.cols});
+  }
+  PooledVector<double> sums(static_cast<std::size_t>(gate.cols), 0.0);
+  this->add_up(
+      [&](const kernel::RankShare::Visit& visit) {
+        visit(std::as_writable_bytes(std::span(sums)));
+      },
+      [&] {
+        if (part == nullptr) return;
+        add_gate_gradient<T>(*part->arrays().gate, out, part->grad_out(), sums);
+      });
+  gradient = Buffer<T>(gate.cols);
+  std::transform(sums.begin(), sums.end(), gradient.begin(),
+                 [](double sum) { return static_cast<T>(sum); });
+}
+
+template <class T>
 void DividedDelta<T>::find_delta(const RankSlots& rows, Buffer<T> out) {
   const RowRange own = rows.lines(this->ranks_.own());
   const Index count = own.last - own.first;
   const Index width = this->input_.v_head_dim;
-  Buffer<T> grad_out(count * width);
-  const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
-  // Only grad_out is wanted, but it is read with a head, which has some keys.
-  this->with_part({own.first, count, 0, keys}, [&](const Head<T>& part) {
-    std::copy_n(part.grad_out().data, grad_out.size(), grad_out.data());
-  });
+  const Buffer<T> grad_out = std::move(grad_out_);
   OutputRows<T> of_rows{{out.data(), count, width},
                         {grad_out.data(), count, width},
                         own_part(this->found_.attention.potentials.row, own)};

@@ -18,8 +18,12 @@ class DividedDelta : public DividedPotential<T> {
   /// Reads the values of the own keys, as far as they are in use.
   void read_values(RowRange keys);
 
-  /// Finds δ of all queries, and centres the values if CentredValues would. Each rank has its
-  /// `rows` of the output. The potentials are known.
+  /// Reads the gradient of the output before the gate. Each rank has its `rows` of the output.
+  /// Shows the gradient of the gate, if it is wanted.
+  void read_grad_out(const RankSlots& rows, const Buffer<T>& out, const ShowRows<T>& show_gate);
+
+  /// After that: finds δ of all queries, and centres the values if CentredValues would. The
+  /// potentials are known.
   void find_delta(const RankSlots& rows, Buffer<T> out);
 
   MatrixView<T> values() const;
@@ -38,11 +42,13 @@ class DividedDelta : public DividedPotential<T> {
 
  private:
   T largest(T own) const;
+  void find_gate_gradient(const Head<T>* part, MatrixView<const T> out, Buffer<T>& gradient);
   bool centre(const OutputRows<T>& own, RowRange queries, Buffer<T>& centred_out);
   void find_deltas_of_parts(MatrixView<const T> grad_out, RowRange queries, Buffer<T>& room);
   void make_output(const QueryPotentials& potentials, std::span<const double> g, RowRange queries,
                    MatrixView<T> out);
 
+  Buffer<T> grad_out_;  // of the own queries, before the gate
   RowRange keys_;
   Buffer<T> v_;                         // of keys_
   std::optional<OutputCentre> centre_;  // if values are measured from it

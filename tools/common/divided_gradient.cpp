@@ -4,6 +4,7 @@
 
 #include "gradient/adjoints.hpp"
 #include "gradient/folded_rows.hpp"
+#include "plan/output_gate.hpp"
 #include "scheme/gradient.hpp"
 
 namespace attn::tools {
@@ -14,21 +15,21 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   const OwnPart& whole = this->whole_;
   const DividedWants& wants = this->wants_;
   if (whole.queries() == 0 || whole.keys() == 0) return show_zeros(show);
-  if (!wants.gradients_of_lines()) {
-    // With a sink δ is that of the values as they are.
-    this->find_delta(rows, std::move(out));
-    return show_sink(show.grad_sink);
+  if (wants.gradients_of_lines()) {
+    const bool scores = wants.gradients_of_scores();
+    const int own = this->ranks_.own();
+    slots_of_keys_ = this->slots_for(
+        GradientBlocks<T>::partition(wants.scheme, scores, whole.queries(), whole.keys()));
+    gradients_.emplace(typename GradientBlocks<T>::Options{
+        slots_of_keys_.partition, slots_of_keys_.first(own), slots_of_keys_.last(own), wants.scheme,
+        scores, wants.hybrid_of(this->problem_)});
+    this->read_values(gradients_->keys());
   }
-  const bool scores = wants.gradients_of_scores();
-  const int own = this->ranks_.own();
-  slots_of_keys_ = this->slots_for(
-      GradientBlocks<T>::partition(wants.scheme, scores, whole.queries(), whole.keys()));
-  gradients_.emplace(typename GradientBlocks<T>::Options{
-      slots_of_keys_.partition, slots_of_keys_.first(own), slots_of_keys_.last(own), wants.scheme,
-      scores, wants.hybrid_of(this->problem_)});
-  this->read_values(gradients_->keys());
-  this->find_delta(rows, std::move(out));
+  this->read_grad_out(rows, out, show.grad_gate);
+  // Without gradients of lines there is a sink, and δ is that of the values as they are.
+  if (gradients_ || wants.grad_sink) this->find_delta(rows, std::move(out));
   if (wants.grad_sink) show_sink(show.grad_sink);
+  if (!gradients_) return;
   use_keys();
   const RowRange keys = gradients_->keys();
   const std::vector<TileRange> blocks = this->blocks_of_queries(keys, this->plan_.gradient_block);
@@ -84,6 +85,10 @@ void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
   if (wants.grad_q) zeros(this->whole_.queries(), this->input_.depth, show.grad_q);
   if (wants.grad_k) zeros(this->whole_.keys(), this->input_.depth, show.grad_k);
   if (wants.grad_v) zeros(this->whole_.keys(), this->input_.v_head_dim, show.grad_v);
+  if (wants.grad_gate) {
+    const Operand& gate = *this->input_.gate;
+    zeros(gate.rows == 1 ? 1 : this->whole_.queries(), gate.cols, show.grad_gate);
+  }
   if (wants.grad_sink) zeros(1, 1, show.grad_sink);
 }
 
@@ -101,12 +106,16 @@ void DividedGradient<T>::show_sink(const ShowRows<T>& show) const {
 
 template <class T>
 typename DividedGradient<T>::Block DividedGradient<T>::block(const Head<T>& part,
-                                                             const TileRange& pairs) const {
+                                                             const TileRange& pairs) {
   const RowRange queries{pairs.row0, pairs.row0 + pairs.rows};
   const Potentials& potentials = this->found_.attention.potentials;
   Block block;
   block.scores = &part.scores(this->wants_.scheme);
   block.grad_out = part.grad_out();
+  if (this->input_.gate) {
+    grad_out_of_block_ = through_gate<T>(*part.arrays().gate, part.grad_out());
+    block.grad_out.data = grad_out_of_block_.data();
+  }
   block.f = this->own_part(potentials.row, queries);
   block.delta = this->own_part(this->delta_, queries);
   if (this->is_mixture()) {

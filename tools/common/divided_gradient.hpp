@@ -24,13 +24,14 @@ class DividedGradient : public DividedDelta<T> {
   void show_zeros(const ShownRows<T>& show) const;
   void show_sink(const ShowRows<T>& show) const;
   void use_keys();
-  Block block(const Head<T>& part, const TileRange& pairs) const;
+  Block block(const Head<T>& part, const TileRange& pairs);
   std::unique_ptr<GradientSink<T>> sink(const Head<T>& part, T* grad_q, T* grad_k) const;
   void add_block(const TileRange& pairs, const ShowRows<T>& show);
 
   RankSlots slots_of_keys_;
   std::optional<GradientBlocks<T>> gradients_;
-  Buffer<T> grad_k_, grad_v_;  // of gradients_->keys()
+  Buffer<T> grad_k_, grad_v_;    // of gradients_->keys()
+  Buffer<T> grad_out_of_block_;  // before the gate, if there is one
   std::unique_ptr<GradientSink<T>> by_key_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "gradient/gradient_blocks.hpp"
 #include "pass/weight_blocks.hpp"
+#include "plan/output_gate.hpp"
 
 namespace attn::tools {
 
@@ -25,7 +26,9 @@ std::int64_t DividedGradientNeeds::query_bytes() const {
 }
 
 std::int64_t DividedGradientNeeds::forward_bytes(Index block) const {
-  return wants_.gradients() ? (rows_ + 2 * block) * input_.v_head_dim * element() : 0;
+  // With a gate the output is there before and after it.
+  const Index rows = input_.gate ? 2 * rows_ : rows_;
+  return wants_.gradients() ? (rows + 2 * block) * input_.v_head_dim * element() : 0;
 }
 
 std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
@@ -57,8 +60,13 @@ std::int64_t DividedGradientNeeds::own_bytes(Index block, int threads) const {
                                                              : GradientBlocks<float>::bytes)(
       wants_.scheme, block, keys_.lines, input_.v_head_dim, threads);
   return 2 * (keys_.lines + block) * line_bytes(input_, element_size_) +
-         block * input_.depth * element() + work + energy_bytes(block, keys_.lines) +
-         sink_bytes(block) + divided_piece_bytes;
+         block * input_.depth * element() + gated_bytes(block) + work +
+         energy_bytes(block, keys_.lines) + sink_bytes(block) + divided_piece_bytes;
+}
+
+// The gradients of a block of the output before the gate.
+std::int64_t DividedGradientNeeds::gated_bytes(Index block) const {
+  return input_.gate ? gate_bytes(block, input_.v_head_dim, element_size_) : 0;
 }
 
 EnergySizes DividedGradientNeeds::sizes(Index queries, Index keys) const {

@@ -30,6 +30,7 @@ class DividedGradientNeeds {
   std::int64_t element() const { return static_cast<std::int64_t>(element_size_); }
   std::int64_t delta_bytes(Index block, int threads) const;
   std::int64_t own_bytes(Index block, int threads) const;
+  std::int64_t gated_bytes(Index block) const;
   EnergySizes sizes(Index queries, Index keys) const;
   std::int64_t energy_bytes(Index queries, Index keys) const;
   std::int64_t sink_bytes(Index block) const;

@@ -22,6 +22,7 @@ template <class T>
 struct ShownRows {
   ShowRows<T> out;
   ShowRows<T> grad_q, grad_k, grad_v;
+  ShowRows<T> grad_gate;  ///< with a gate that all queries share one row, which all ranks have
   ShowRows<T> grad_sink;  ///< one row of one number, which all ranks have
 };
 

@@ -15,7 +15,6 @@ namespace attn::tools {
 namespace {
 
 bool is_divided(const AttentionInput& input, const DividedWants& wants) {
-  if (wants.gradients() && input.gate) return false;
   if (wants.scheme == Scheme::hnas) {
     // At its ends hnas is another scheme.
     for (Index n = 0; n < input.own_problems(); ++n) {

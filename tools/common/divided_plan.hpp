@@ -27,13 +27,14 @@ struct DividedWants {
   bool grad_q = false;
   bool grad_k = false;
   bool grad_v = false;
+  bool grad_gate = false;
   bool grad_sink = false;
   std::span<const double> hybrid = {};  ///< u by problem, of hnas
   std::int64_t kept_bytes = 0;          ///< of other results, which are kept meanwhile
 
   bool gradients_of_scores() const { return grad_q || grad_k; }
   bool gradients_of_lines() const { return gradients_of_scores() || grad_v; }
-  bool gradients() const { return gradients_of_lines() || grad_sink; }
+  bool gradients() const { return gradients_of_lines() || grad_gate || grad_sink; }
   bool makes_out() const { return out || gradients(); }
   bool sees_weights() const { return col_sum || row_entropy; }
   Index parts() const { return scheme == Scheme::hnas ? 2 : 1; }  ///< of a mixture
@@ -69,7 +70,7 @@ struct DividedPlan {
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
 /// - there is a softmax, dnas, or hnas with 0 < u < 1;
-/// - gradients are those of q, k, v and sink, and there is no gate;
+/// - gradients are those of q, k, v, gate and sink;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
 ///   fit one block of up to 16 MiB; and a part fits, or takes less than a whole head.

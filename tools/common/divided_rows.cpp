@@ -15,9 +15,7 @@ DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
   complete_rows();
   if (blocks_->shows_weights()) show_weights();
   finish();
-  if (this->wants_.out) {
-    this->show_rows(this->slots_, out_.data(), this->input_.v_head_dim, show.out);
-  }
+  if (this->wants_.out) show_output(show.out);
   if (this->wants_.gradients()) {
     blocks_.reset();
     this->differentiate(this->slots_, std::move(out_), show);
@@ -121,13 +119,25 @@ void DividedRows<T>::finish() {
   }
   blocks_->finish(this->lines_from(entropy, static_cast<std::size_t>(own.first)));
   if (!entropy.empty()) this->complete_lines(std::span<double>(entropy));
-  if (!this->wants_.out || !this->input_.gate) return;
-  const Index rows = own.last - own.first;
-  this->with_part({own.first, rows, 0, std::min(this->plan_.block, this->whole_.keys())},
-                  [&](const Head<T>& part) {
-                    apply_gate<T>(*part.arrays().gate,
-                                  MatrixView<T>(out_.data(), rows, this->input_.v_head_dim));
-                  });
+}
+
+template <class T>
+void DividedRows<T>::show_output(const ShowRows<T>& show) {
+  const RowRange own = blocks_->queries();
+  const MatrixView<T> out(out_.data(), own.last - own.first, this->input_.v_head_dim);
+  Buffer<T> gated;
+  const T* shown = out.data;
+  if (this->input_.gate) {
+    this->with_part({own.first, out.rows, 0, std::min(this->plan_.block, this->whole_.keys())},
+                    [&](const Head<T>& part) {
+                      const MatrixSource<T>& gate = *part.arrays().gate;
+                      // Gradients start from the output before the gate.
+                      if (!this->wants_.gradients()) return apply_gate<T>(gate, out);
+                      gated = through_gate<T>(gate, out);
+                      shown = gated.data();
+                    });
+  }
+  this->show_rows(this->slots_, shown, out.cols, show);
 }
 
 template class DividedRows<float>;

@@ -20,6 +20,7 @@ class DividedRows : public DividedGradient<T> {
   void complete_rows();
   void show_weights();
   void finish();
+  void show_output(const ShowRows<T>& show);
 
   std::unique_ptr<KeyBlocks<T>> blocks_;
   Buffer<T> out_;  // of the own queries

@@ -75,12 +75,18 @@ class DividedRun {
     return blocks;
   }
 
-  /// Calls body(part), the head that these pairs make; does nothing without pairs.
+  /// The head that these pairs make; null without pairs.
+  std::shared_ptr<const Head<T>> read_part(const TileRange& pairs) {
+    kernel::stop_if_asked();
+    if (pairs.rows == 0 || pairs.cols == 0) return nullptr;
+    return reader_.read(problem_, pairs, bounds_);
+  }
+
+  /// Calls body(part), the same; does nothing without pairs.
   template <class Body>
   void with_part(const TileRange& pairs, const Body& body) {
-    kernel::stop_if_asked();
-    if (pairs.rows == 0 || pairs.cols == 0) return;
-    const std::shared_ptr<const Head<T>> part = reader_.read(problem_, pairs, bounds_);
+    const std::shared_ptr<const Head<T>> part = read_part(pairs);
+    if (part == nullptr) return;
     const Timed timed(*this);
     naming([&] { return input_.place(problem_); }, [&] { body(*part); });
   }
