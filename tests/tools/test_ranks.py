@@ -262,6 +262,28 @@ class Messages(RankTest):
                     if LONG:  # the products take some 0.05 s
                         self.assertLess(took, 1.1 * seconds + 0.3)
 
+    def test_signal_while_ranks_start(self):
+        self.environment |= {"SLOW_RANKS_START": "60"}
+        (self.folder / "script").write_text(
+            "echo $$ >pid.$OMPI_COMM_WORLD_RANK\n"
+            "exec bin/attn-compute in.h5 -o out.h5 --checkpoint=ck --requeue-status=76\n")
+        with subprocess.Popen([*mpirun(2), "sh", "script"], cwd=self.folder, env=self.environment,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+
+            def starts(rank):
+                process = (self.folder / f"pid.{rank}").read_text().strip() if self.age(f"pid.{rank}") else ""
+                if not process or not self.is_running(process):
+                    return False
+                with open(f"/proc/{process}/maps", encoding="utf8") as files:
+                    return "attn-mpi.so" in files.read()
+
+            self.wait_for(lambda: starts(0) and starts(1))
+            run.send_signal(signal.SIGUSR1)
+            error = run.communicate(timeout=TIMEOUT)[1].decode()
+        self.assertEqual(run.returncode, 76, error)
+        self.assertEqual(error.count("attn-compute: stopped by a signal; the same command goes on\n"), 1, error)
+        self.assertFalse({"ck", "out.h5"} & set(os.listdir(self.folder)))
+
 
 class Restarts(RankTest):
     """--checkpoint: ranks stop together, and any number of processes goes on."""

@@ -25,7 +25,6 @@
 #include "common/restart.hpp"
 #include "kernel/ranks.hpp"
 #include "system/paths.hpp"
-#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 namespace {
@@ -134,12 +133,11 @@ std::string metrics_text(const Json& metrics) {
 
 template <class T>
 cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe) {
-  std::optional<StopRequests> requests;
+  std::shared_ptr<StopRequests> requests;
   if (!arguments.dry_run) {
+    requests = catch_stops(arguments, false);
     // Until the first step there is nothing to keep. But no rank may leave the others waiting.
-    const bool alone = kernel::Ranks::current() == nullptr;
-    requests.emplace(alone ? requeue_status(arguments) : 0,
-                     arguments.quiet ? nullptr : "stopped by a signal; the same command goes on");
+    if (kernel::Ranks::current() != nullptr) StopRequests::work_begins();
   }
   SplitTexts texts = read_split_texts(recipe);
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);

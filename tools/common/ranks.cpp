@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/restart.hpp"
 #include "mpi/rank_plugin.hpp"
 #include "system/peak_memory.hpp"
 #include "system/raw_text.hpp"
@@ -176,6 +177,8 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
     return silent() ? cli::Outcome{} : run(own);
   }
   require_file_inputs(arguments);
+  // MPI takes long to start.
+  const auto stops = can_be_stopped(arguments) ? catch_stops(arguments, silent()) : nullptr;
   start(arguments);
   own.ranks = ranks_->count();
   own.threads = agree(arguments, libraries);

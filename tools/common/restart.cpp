@@ -1,6 +1,5 @@
 #include "common/restart.hpp"
 
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include "cli/words.hpp"
 #include "kernel/ranks.hpp"
 #include "kernel/stop_flag.hpp"
-#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 namespace {
@@ -20,17 +18,14 @@ constexpr Index most_seconds = 1'000'000;
 // What exists until the run has finished or stopped.
 struct Restart {
   Restart(const cli::Arguments& arguments, cli::Report& report)
-      : requests(requeue_status(arguments), arguments.quiet || !is_first_rank()
-                                                ? nullptr
-                                                : "stopped by a signal; the same command goes on"),
-        checkpoint(arguments, report) {}
+      : requests(catch_stops(arguments, !is_first_rank())), checkpoint(arguments, report) {}
 
   static bool is_first_rank() {
     const kernel::Ranks* const ranks = kernel::Ranks::current();
     return ranks == nullptr || ranks->own() == 0;
   }
 
-  StopRequests requests;
+  std::shared_ptr<StopRequests> requests;
   Checkpoint checkpoint;
 };
 
@@ -75,6 +70,22 @@ int requeue_status(const cli::Arguments& arguments) {
   return static_cast<int>(*arguments.integer("requeue-status"));
 }
 
+bool can_be_stopped(const cli::Arguments& arguments) {
+  if (!arguments.declared("requeue-status")) return false;
+  return !arguments.declared("checkpoint") || checkpoints(arguments);
+}
+
+std::shared_ptr<StopRequests> catch_stops(const cli::Arguments& arguments, bool silent) {
+  static std::weak_ptr<StopRequests> caught;
+  std::shared_ptr<StopRequests> requests = caught.lock();
+  if (requests) return requests;
+  const char* const line =
+      arguments.quiet || silent ? nullptr : "stopped by a signal; the same command goes on";
+  requests = std::make_shared<StopRequests>(requeue_status(arguments), line);
+  caught = requests;
+  return requests;
+}
+
 std::string stopped_by() {
   const std::string signal = StopRequests::signal_name();
   return "stopped by " + (signal.empty() ? "a signal to another rank" : signal);
@@ -111,7 +122,7 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
       restart->checkpoint.remove();
     };
   } catch (const kernel::Stopped&) {
-    restart->requests.outlast();
+    restart->requests->outlast();
     checkpoint.write();
     report.result() = nlohmann::ordered_json::object();
     report.drop_text();

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "cli/command.hpp"
 #include "common/checkpoint.hpp"
+#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 
@@ -23,6 +25,15 @@ void require_restart_options(const cli::Arguments& arguments);
 
 /// The value of --requeue-status.
 int requeue_status(const cli::Arguments& arguments);
+
+/// Whether the run ends with that status if a signal stops it: there is a checkpoint, or the output
+/// is one.
+bool can_be_stopped(const cli::Arguments& arguments);
+
+/// Catches the signals that stop such a run, as long as a result of this function lives; all
+/// results are the same object. Until StopRequests::work_begins() the process ends at once with
+/// that status, and with a line on standard error unless it is `silent`.
+std::shared_ptr<StopRequests> catch_stops(const cli::Arguments& arguments, bool silent);
 
 /// "stopped by SIGUSR1", or whatever asked for the stop, for a summary.
 std::string stopped_by();

@@ -6,6 +6,7 @@
 //     SLOW_RANKS_LATENCY   seconds from the end of a message at its sender to its arrival
 //     SLOW_RANKS_RATE      byte/s of a sender; 0: any
 //     SLOW_RANKS_PIECE     bytes in a message of MPI; 0: as usual
+//     SLOW_RANKS_START     seconds before MPI starts
 
 #include <dlfcn.h>
 #include <time.h>
@@ -103,6 +104,7 @@ class SlowRanks final : public ProcessRanks {
 }  // namespace
 
 extern "C" ProcessRanks* attn_start_ranks(const attn::mpi::Settings* settings) {
+  wait_until(now() + setting("SLOW_RANKS_START"));
   void* const library = dlopen(std::getenv("SLOW_RANKS_PLUGIN"), RTLD_NOW | RTLD_GLOBAL);
   void* const symbol = library == nullptr ? nullptr : dlsym(library, "attn_start_ranks");
   if (symbol == nullptr) return nullptr;
