@@ -95,8 +95,8 @@ struct PathMoments {
 template <class T>
 class PathPlan {
  public:
-  /// `weights` is the shape of W_Q and of W_K. Requires threads ≥ 1; no result depends on their
-  /// number. Throws Error(input) for a shape of fewer than two axes or without rows, and
+  /// `weights` is the shape of W_Q and of W_K. threads ≥ 1, else Error(usage); no result depends on
+  /// their number. Throws Error(input) for a shape of fewer than two axes or without rows, and
   /// Error(memory) if the plan does not fit into memory, as its functions do.
   PathPlan(const Shape& weights, int threads);
 

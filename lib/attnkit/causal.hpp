@@ -14,7 +14,7 @@ namespace attn {
 enum class Causal { none, top_left, bottom_right };
 
 /// The keys near a query's position: p_i − left <= j <= p_i + right. A side without a number is
-/// open; numbers are >= 0.
+/// open; numbers are >= 0, and plans refuse others.
 struct Window {
   std::optional<Index> left, right;
 

@@ -75,11 +75,11 @@ struct SelfAttentionStep {
 template <class T>
 class SelfAttentionPlan {
  public:
-  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
-  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// for points with fewer than two axes, Error(usage) for options that do not exist or are out of
-  /// range and for those of another scheme if they differ from their defaults, and Error(memory) if
-  /// the plan does not fit into memory, as `step` does.
+  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
+  /// time if there are fewer problems than threads. No result depends on their number. Throws
+  /// Error(input) for points with fewer than two axes, Error(usage) for options that do not exist
+  /// or are out of range and for those of another scheme if they differ from their defaults, and
+  /// Error(memory) if the plan does not fit into memory, as `step` does.
   SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
 
   ~SelfAttentionPlan();
@@ -145,8 +145,8 @@ struct MixtureViews {
 class MixturePlan {
  public:
   /// `centres` is the shape of q. `points` is the shape of k, whose leading axes broadcast to those
-  /// of the centres. Requires threads ≥ 1; no result depends on their number. Throws Error(input)
-  /// for shapes that do not fit, Error(usage) for options out of range.
+  /// of the centres. threads ≥ 1, else Error(usage); no result depends on their number. Throws
+  /// Error(input) for shapes that do not fit, Error(usage) for options out of range.
   MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options, int threads);
 
   ~MixturePlan();
@@ -212,8 +212,8 @@ template <class T>
 class ClusterPlan {
  public:
   /// `labels` (…, N) broadcasts to (leading, N). `width` is the h of the similarity, > 0 and
-  /// finite. Requires threads ≥ 1; no result depends on their number. Throws Error(input) for
-  /// shapes that do not fit, Error(usage) for a width or a number of clusters out of range.
+  /// finite. threads ≥ 1, else Error(usage); no result depends on their number. Throws Error(input)
+  /// for shapes that do not fit, Error(usage) for a width or a number of clusters out of range.
   ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width, int threads);
 
   ~ClusterPlan();

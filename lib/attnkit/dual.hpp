@@ -30,7 +30,9 @@ namespace attn {
 ///
 /// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
 /// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
-/// the second (see DualPlan::run), the first is enough: float64 has no nearer λ.
+/// the second (see DualPlan::run), the first is enough: float64 has no nearer λ. With square_radius
+/// r the problem for the α that was found is solved to tolerance/100, and a query is done when gap
+/// <= tolerance · (1 + primal) and the squared distance is at most r (1 + max(tolerance, 1e-9)).
 struct DualOptions {
   double tolerance = 1e-10;
   std::optional<double> gradient_tolerance = std::nullopt;
@@ -46,6 +48,7 @@ enum class DualStatus : std::uint8_t {
 
 /// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Their
 /// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
+/// With square_radius r it is √r‖λ‖ − ⟨λ, μ+z−ĥ⟩ in magnitude.
 struct DualSummary {
   DualStatus status = DualStatus::empty;
   Index iterations = 0;
@@ -120,17 +123,19 @@ struct DualOutputs {
   TensorView<double> first_order_h = {};  ///< ĥ at λ = αz (leading, Q, d)
   /// p at λ = αz (leading, Q, n), which for KL is softmax attention.
   TensorView<double> first_order_p = {};
-  TensorView<double> second_order_h = {};  ///< ĥ at λ = α(I + αΣ)⁻¹z, Σ the covariance under u
+  /// ĥ at λ = α(I + αΣ)⁻¹z (leading, Q, d); I/α + Σ is minus the second derivative of D at λ = 0.
+  /// For KL Σ is the covariance of the templates under u.
+  TensorView<double> second_order_h = {};
 };
 
 /// Fenchel-dual inference of double arrays. Different plans may run at the same time in different
 /// threads; one plan must not run twice at a time.
 class DualPlan {
  public:
-  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
-  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// that names operands whose shapes do not fit, and Error(usage) for options out of range,
-  /// and Error(memory) if the plan does not fit into memory, as `run` does.
+  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
+  /// time if there are fewer problems than threads. No result depends on their number. Throws
+  /// Error(input) that names operands whose shapes do not fit, and Error(usage) for options out of
+  /// range, and Error(memory) if the plan does not fit into memory, as `run` does.
   DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads);
 
   ~DualPlan();

@@ -56,8 +56,8 @@ using ReluWeights = std::vector<TensorView<T>>;
 template <class T>
 class ReluPathPlan {
  public:
-  /// `sizes` are n_0, …, n_L. Requires threads ≥ 1; no result depends on their number. Throws
-  /// Error(input) for fewer than two sizes, a size below 1, and arrays of more than 2⁶³ − 1
+  /// `sizes` are n_0, …, n_L. threads ≥ 1, else Error(usage); no result depends on their number.
+  /// Throws Error(input) for fewer than two sizes, a size below 1, and arrays of more than 2⁶³ − 1
   /// numbers, and Error(memory) if the plan does not fit into memory, as its functions do.
   ReluPathPlan(const Shape& leading, const std::vector<Index>& sizes, int threads);
 

@@ -70,8 +70,8 @@ struct StatisticsOptions {
   std::optional<Scheme> scheme = std::nullopt;
   double hybrid = 0.5;  ///< u of hnas in [0, 1]; for another scheme any u but 0.5 is refused
 
-  /// Bytes of a number in the computation of the weights, 4 or 8, which determines how far below
-  /// its bound a column sum may be through rounding.
+  /// Bytes of a number in the computation of the weights, which determines how far below its bound
+  /// a column sum may be through rounding: 4 (a relative 1e-4) or 8 (1e-6). Others are refused.
   std::size_t element_size = sizeof(double);
 };
 
@@ -103,7 +103,7 @@ struct HeadStatistics {
   Histogram histogram;           ///< its edges are the same for all heads
   std::optional<double> bound;   ///< none for unas and fenchel
   std::optional<double> margin;  ///< min_j c_j / bound over the keys that count
-  bool holds = true;             ///< the margin is at least 1, up to rounding
+  bool holds = true;             ///< the margin is at least 1, less what element_size allows
 };
 
 struct Statistics {
@@ -115,9 +115,9 @@ struct Statistics {
 /// plan must not run twice at a time.
 class StatisticsPlan {
  public:
-  /// Requires threads ≥ 1; no result depends on their number. Throws Error(input) that names
-  /// operands whose shapes do not fit, and Error(usage) for options out of range,
-  /// and Error(memory) if the plan does not fit into memory, as `run` does.
+  /// threads ≥ 1, else Error(usage); no result depends on their number. Throws Error(input) that
+  /// names operands whose shapes do not fit, and Error(usage) for options out of range, and
+  /// Error(memory) if the plan does not fit into memory, as `run` does.
   StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads);
 
   ~StatisticsPlan();

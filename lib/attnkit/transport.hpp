@@ -307,10 +307,10 @@ struct TransportSummary {
 template <class T>
 class TransportPlan {
  public:
-  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
-  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// that names operands whose shapes do not fit, and Error(usage) for options out of range, and
-  /// Error(memory) if the plan does not fit into memory, as `run` does.
+  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
+  /// time if there are fewer problems than threads. No result depends on their number. Throws
+  /// Error(input) that names operands whose shapes do not fit, and Error(usage) for options out of
+  /// range, and Error(memory) if the plan does not fit into memory, as `run` does.
   TransportPlan(const TransportShapes& shapes, const TransportOptions& options, int threads);
 
   ~TransportPlan();

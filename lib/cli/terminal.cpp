@@ -25,7 +25,6 @@ int write_fully(int descriptor, std::string_view text) noexcept {
 
 }  // namespace
 
-bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 void write_all(int descriptor, std::string_view text, const std::string& destination) {

@@ -5,7 +5,6 @@
 
 namespace attn::cli {
 
-bool stdout_is_terminal();
 bool stderr_is_terminal();
 
 /// Writes all of `text` to a file descriptor. Throws Error(output) with the name of the destination

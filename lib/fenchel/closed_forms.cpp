@@ -26,7 +26,13 @@ class Origin : public FromPool {
   bool is_empty() const { return divergence_.is_empty(); }
   Divergence& divergence() const { return *divergence_; }
 
-  // Factors I/α + Σ. Σ is rounded, so the diagonal may need a little more for that.
+  // The factor of I/α + Σ. Σ is rounded, so the diagonal may need a little more for that.
+  MatrixView<const double> hessian_factor(double alpha) {
+    if (alpha != factored_for_) factor(alpha);
+    return hessian_.read();
+  }
+
+ private:
   void factor(double alpha) {
     const Index d = templates_.depth();
     Rows<double> p(1, templates_.count()), mean(1, d), zero(1, templates_.count());
@@ -46,19 +52,22 @@ class Origin : public FromPool {
       factored = kernel::cholesky(hessian_.view());
       more = std::max(10 * more, 1e-15 * (trace + 1 / alpha));
     }
+    factored_for_ = alpha;
   }
-  MatrixView<const double> hessian_factor() const { return hessian_.read(); }
 
- private:
   const Templates& templates_;
   OwnedDivergence divergence_;
   Rows<double> hessian_;
+  double factored_for_ = 0;  // α
 };
 
 class ClosedFormSolver {
  public:
-  ClosedFormSolver(const DualProblem& problem, const ClosedForms& results)
+  // `alphas`: by query, or empty: problem.alpha, which is the largest of them otherwise.
+  ClosedFormSolver(const DualProblem& problem, std::span<const double> alphas,
+                   const ClosedForms& results)
       : problem_(problem),
+        alphas_(alphas),
         results_(results),
         all_(problem.templates),
         // The span repays its search where it makes the matrix of the second order smaller.
@@ -68,10 +77,6 @@ class ClosedFormSolver {
   }
 
   void solve(int threads) {
-    if (results_.h_first_order.rows + results_.p_first_order.rows + results_.h_second_order.rows ==
-        0) {
-      return;
-    }
     const bool shared = problem_.preference.rows == 1;
     PooledVector<std::unique_ptr<Origin>> origins(static_cast<std::size_t>(threads));
     const auto solve_query = [&](Index q, int worker) {
@@ -79,9 +84,6 @@ class ClosedFormSolver {
       if (!shared || !origin) {
         origin = std::make_unique<Origin>(cost_.get(), problem_.preference.row(shared ? 0 : q),
                                           space_.templates());
-        if (results_.h_second_order.rows > 0 && !origin->is_empty()) {
-          origin->factor(problem_.alpha);
-        }
       }
       solve_one(*origin, q);
     };
@@ -94,8 +96,9 @@ class ClosedFormSolver {
   }
 
  private:
-  void solve_one(const Origin& origin, Index q) const {
+  void solve_one(Origin& origin, Index q) const {
     const Index d = space_.depth();
+    const double alpha = alphas_.empty() ? problem_.alpha : alphas_[static_cast<std::size_t>(q)];
     for (const MatrixView<double>& h : {results_.h_first_order, results_.h_second_order}) {
       if (h.rows > 0 && origin.is_empty()) std::fill_n(h.row(q), all_.depth(), 0.0);
     }
@@ -105,14 +108,18 @@ class ClosedFormSolver {
     Rows<double> lambda(1, d), p(1, all_.count()), mean(1, d);
     if (results_.h_first_order.rows > 0 || weights.rows > 0) {
       space_.project(problem_.evidence.row_range(q, 1), lambda.view());
-      for (Index c = 0; c < d; ++c) lambda.row(0)[c] *= problem_.alpha;
+      for (Index c = 0; c < d; ++c) lambda.row(0)[c] *= alpha;
       find_mean(origin, lambda, p, mean);
       if (weights.rows > 0) std::copy_n(p.row(0), all_.count(), weights.row(q));
       if (results_.h_first_order.rows > 0) write_mean(mean, results_.h_first_order.row_range(q, 1));
     }
     if (results_.h_second_order.rows > 0) {
       space_.project(problem_.evidence.row_range(q, 1), lambda.view());
-      kernel::cholesky_solve(origin.hessian_factor(), lambda.row(0));
+      if (alpha == 0) {
+        std::fill_n(lambda.row(0), d, 0.0);
+      } else {
+        kernel::cholesky_solve(origin.hessian_factor(alpha), lambda.row(0));
+      }
       find_mean(origin, lambda, p, mean);
       write_mean(mean, results_.h_second_order.row_range(q, 1));
     }
@@ -133,6 +140,7 @@ class ClosedFormSolver {
   }
 
   const DualProblem& problem_;
+  const std::span<const double> alphas_;
   const ClosedForms& results_;
   Templates all_;
   Space space_;
@@ -142,37 +150,30 @@ class ClosedFormSolver {
 }  // namespace
 
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results) {
+  if (!results.any()) return;
   require_shapes(problem);
-  ClosedFormSolver(problem, results).solve(threads);
+  ClosedFormSolver(problem, {}, results).solve(threads);
 }
 
 void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
                   const ClosedForms& results) {
-  if (results.h_first_order.rows + results.p_first_order.rows + results.h_second_order.rows == 0) {
-    return;
+  if (!results.any()) return;
+  if (std::ssize(alphas) != problem.evidence.rows) {
+    throw Error(Failure::input, std::to_string(alphas.size()) + " alphas for " +
+                                    std::to_string(problem.evidence.rows) + " queries");
   }
-  const auto row = [](MatrixView<double> all, Index q) {
-    return all.rows > 0 ? all.row_range(q, 1) : all;
-  };
-  const PooledVector<double> nothing(static_cast<std::size_t>(problem.evidence.cols), 0.0);
-  const auto solve_query = [&](Index q, int) {
-    DualProblem one = problem;
-    one.evidence = problem.evidence.row_range(q, 1);
-    if (problem.preference.rows > 1) one.preference = problem.preference.row_range(q, 1);
-    one.alpha = alphas[static_cast<std::size_t>(q)];
-    if (one.alpha == 0) {  // αz = 0, too, of evidence 0
-      one.alpha = 1;
-      one.evidence = {nothing.data(), 1, problem.evidence.cols};
+  DualProblem largest = problem;
+  largest.alpha = 0;
+  for (const double alpha : alphas) {
+    if (!(alpha >= 0 && std::isfinite(alpha))) {
+      throw Error(Failure::input, "alpha is " + std::to_string(alpha) +
+                                      " for a query, expected a finite number >= 0");
     }
-    closed_forms(one, 1,
-                 {row(results.h_first_order, q), row(results.p_first_order, q),
-                  row(results.h_second_order, q)});
-  };
-  for_each_query(
-      problem.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
-        visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q,
-                   visit);
-      });
+    largest.alpha = std::max(largest.alpha, alpha);
+  }
+  if (largest.alpha == 0) largest.alpha = 1;
+  require_shapes(largest);
+  ClosedFormSolver(largest, alphas, results).solve(threads);
 }
 
 namespace {

@@ -12,6 +12,10 @@ struct ClosedForms {
   MatrixView<double> h_first_order = {};   ///< at λ = αz (FD 15; for transport FD 24)
   MatrixView<double> p_first_order = {};   ///< p there (Q, n)
   MatrixView<double> h_second_order = {};  ///< at λ = α(I + αΣ)⁻¹z (FD 14)
+
+  bool any() const {
+    return h_first_order.rows > 0 || p_first_order.rows > 0 || h_second_order.rows > 0;
+  }
 };
 
 /// ĥ = Σ p_i t_i at approximations of λ*, with p by (10), for transport by (37). The first is
@@ -19,11 +23,11 @@ struct ClosedForms {
 /// is minus the second derivative of the dual at λ = 0, so for KL Σ is the covariance of u; the
 /// second λ is off by O(α³), or O(α⁴) if the third cumulant of u vanishes. One factor of min(n, d)²
 /// numbers serves all queries of a shared preference; preferences by query take one each. Empty
-/// queries get zeros. Checks and errors as in solve_dual.
+/// queries get zeros. Checks and errors as in solve_dual, if anything is wanted.
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results);
 
 /// The same where query q has an α of its own, alphas[q] >= 0, and `problem.alpha` is not looked
-/// at.
+/// at. Each takes a factor of its own. Throws Error(input) unless there is a finite one by query.
 void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
                   const ClosedForms& results);
 

@@ -134,13 +134,8 @@ class DualSolver {
 
   // Adds the share of the part of z outside the coordinates z̃ to both values: there λ = αz.
   void add_orthogonal(const Space& space, Index q, const double* coordinates) {
-    const Index d = all_.depth();
-    Rows<double> away(1, d);
-    PooledVector<double> negative(coordinates, coordinates + space.depth());
-    for (double& value : negative) value = -value;
-    std::copy_n(problem_.evidence.row(q), d, away.row(0));
-    space.add_lifted({negative.data(), 1, space.depth()}, away.view());
-    const double value = problem_.alpha / 2 * kernel::dot(away.row(0), away.row(0), d);
+    const Rows<double> away = space.outside(problem_.evidence.row_range(q, 1), coordinates);
+    const double value = problem_.alpha / 2 * kernel::dot(away.row(0), away.row(0), all_.depth());
     summaries_[static_cast<std::size_t>(q)].primal += value;
     summaries_[static_cast<std::size_t>(q)].dual += value;
   }

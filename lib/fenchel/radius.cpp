@@ -30,7 +30,6 @@ constexpr double same_distance = 1e-9;
 // One query, in the coordinates of a Space.
 class RadiusQuery {
  public:
-  /// `apart` is the square of the part of z outside of the coordinates, which no p can change.
   RadiusQuery(const Templates& templates, DenseNewton& newton, Divergence& divergence,
               double square_radius, const DualOptions& options)
       : templates_(templates),
@@ -54,7 +53,8 @@ class RadiusQuery {
   const Rows<double>& mean() const { return mean_; }
   const Rows<double>& p() const { return p_; }
 
-  /// For the evidence that has been written. Throws Error(numerical) if no p is near enough.
+  /// For the evidence that has been written; `apart` is the square of the part of z outside of the
+  /// coordinates, which no p can change. Throws Error(numerical) if no p is near enough.
   DualSummary solve(double apart, Index query) {
     apart_ = apart;
     const Index d = templates_.depth();
@@ -288,41 +288,21 @@ class RadiusSolver {
     RadiusQuery query(space_.templates(), newton, *divergence, square_radius_, options_);
     const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
     space_.project(evidence, {query.evidence(), 1, space_.depth()});
-    Rows<double> apart = orthogonal_part(evidence, query.evidence());
+    const Rows<double> apart = space_.outside(evidence, query.evidence());
     const DualSummary summary = query.solve(kernel::dot(apart.row(0), apart.row(0), all_.depth()),
                                             problem_.first_query + q);
     write(query, summary.alpha, apart, q);
     return summary;
   }
 
-  // The part of z outside of the coordinates.
-  Rows<double> orthogonal_part(MatrixView<const double> evidence, const double* inside) const {
-    const Index d = all_.depth();
-    Rows<double> apart(1, d);
-    std::fill_n(apart.row(0), d, 0.0);
-    if (!space_.is_reduced()) return apart;
-    std::copy_n(evidence.data, d, apart.row(0));
-    PooledVector<double> negative(inside, inside + space_.depth());
-    for (double& value : negative) value = -value;
-    space_.add_lifted({negative.data(), 1, space_.depth()}, apart.view());
-    return apart;
-  }
-
   void write(const RadiusQuery& query, double alpha, const Rows<double>& apart, Index q) const {
     const Index d = all_.depth();
-    const auto lift = [&](const Rows<double>& inside, MatrixView<double> out) {
-      if (space_.is_reduced()) {
-        space_.add_lifted(inside.read(), out);
-      } else {
-        kernel::axpy(out.data, inside.row(0), d, 1);
-      }
-    };
     const MatrixView<double> lambda = results_.lambda.row_range(q, 1);
     for (Index c = 0; c < d; ++c) lambda(0, c) = alpha * apart.row(0)[c];
-    lift(query.lambda(), lambda);
+    space_.add_lifted(query.lambda().read(), lambda);
     if (results_.h.rows > 0) {
       std::copy_n(all_.centre().data(), d, results_.h.row(q));
-      lift(query.mean(), results_.h.row_range(q, 1));
+      space_.add_lifted(query.mean().read(), results_.h.row_range(q, 1));
     }
     if (results_.p.rows > 0) std::copy_n(query.p().row(0), all_.count(), results_.p.row(q));
   }

@@ -87,6 +87,19 @@ void Space::add_lifted(MatrixView<const double> rows, MatrixView<double> out) co
   for (Index i = 0; i < rows.rows; ++i) kernel::axpy(out.row(i), rows.row(i), rows.cols, 1);
 }
 
+Rows<double> Space::outside(MatrixView<const double> row, const double* coordinates) const {
+  Rows<double> left(1, row.cols);
+  if (!is_reduced()) {
+    std::fill_n(left.row(0), row.cols, 0.0);
+    return left;
+  }
+  std::copy_n(row.data, row.cols, left.row(0));
+  PooledVector<double> negative(coordinates, coordinates + depth());
+  for (double& value : negative) value = -value;
+  add_lifted({negative.data(), 1, depth()}, left.view());
+  return left;
+}
+
 OwnedDivergence::OwnedDivergence(const ScaledCost* cost, const double* u, Index n)
     : price_(static_cast<std::size_t>(n)) {
   if (!minus_log_preference(u, n, price_.data())) return;

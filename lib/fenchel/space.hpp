@@ -31,6 +31,8 @@ class Space {
   void project(MatrixView<const double> rows, MatrixView<double> out) const;
   /// out += the vectors that have these rows of coordinates.
   void add_lifted(MatrixView<const double> rows, MatrixView<double> out) const;
+  /// The part of `row` (1, D) that these coordinates (d) of it leave out.
+  Rows<double> outside(MatrixView<const double> row, const double* coordinates) const;
 
  private:
   const Templates* templates_;

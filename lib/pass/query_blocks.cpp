@@ -156,9 +156,9 @@ void QueryBlocks<T>::fill(const Scores<T>& scores, RowRange keys, const TileRang
     scores.fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
     return;
   }
-  PooledVector<double> unused(static_cast<std::size_t>(keys.last - keys.first));
+  work.unused.resize(static_cast<std::size_t>(keys.last - keys.first));
   scores.fill(range, tile, work.scratch);
-  kernel::exp_columns(tile, nullptr, shift_.data() + place(keys.first), unused.data());
+  kernel::exp_columns(tile, nullptr, shift_.data() + place(keys.first), work.unused.data());
 }
 
 // The factors exp(m_j − M) of the keys of the next panel; M, the largest m_j of the slot so far,

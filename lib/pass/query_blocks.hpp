@@ -103,6 +103,7 @@ class QueryBlocks {
     typename Scores<T>::Scratch scratch;
     PooledVector<double> unas_factor;
     PooledVector<T> rescale;
+    PooledVector<double> unused;  // sums of columns
   };
 
   template <class Body>

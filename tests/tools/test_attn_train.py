@@ -244,7 +244,7 @@ class Checkpoints(TrainTest):
         report = self.run_tool("explain-away-stats", "run.h5", "--from", "projection", "--each", "/layer*",
                                "--scheme", "dnas", "--json").json()
         for one, group in zip(logged, report["result"]["groups"], strict=True):
-            found = group["dnas"]["col_sum"]["min"] if "dnas" in group else group["schemes"]["dnas"]["col_sum"]["min"]
+            found = group["dnas"]["col_sum"]["min"]
             # Both compute q and k in float32, in other orders.
             self.assertAlmostEqual(one["least_column_sum"], found, delta=1e-4 * found)
 

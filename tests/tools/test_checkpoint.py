@@ -91,6 +91,27 @@ class GoesOn(DumpTest):
         self.assert_same_bits(other, whole)
         self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "other.h5", "whole.h5"])
 
+    def test_file_that_somebody_removes(self):
+        """It is not needed any more when the run has finished."""
+        command = ["attn-compute", "dump.h5", "-o", "out.h5", "--checkpoint", "ck"]
+        self.run_tool(*command)
+        whole = (self.folder / "out.h5").read_bytes()
+        (self.folder / "out.h5").unlink()
+        for _ in range(50):
+            self.stopped(command, least=1)
+            with self.start(command) as process:
+                while not (line := process.stderr.readline()).startswith(b"attn-compute: note: ck: goes on"):
+                    self.assertTrue(line)
+                (self.folder / "ck").unlink(missing_ok=True)
+                found = process.poll() is None
+                errors = process.communicate(timeout=TIMEOUT)[1]
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+            (self.folder / "out.h5").unlink()
+            if found:
+                return
+        self.fail("never removed in time")
+
     def test_other_form_of_the_table(self):
         command = ["explain-away-stats", "dump.h5", "--checkpoint", "ck"]
         plain = self.run_tool(*command[:2], "--csv").out
@@ -342,7 +363,12 @@ class Refused(DumpTest):
         (self.folder / "link").unlink()
         self.refused("explain-away-stats", "dump.h5", "-q", "--checkpoint", "./t.csv", status=2,
                      says=["./t.csv is an input or the output"], output="t.csv")
-        self.refused("attn-compute", "--checkpoint", "ck", status=2, says=["standard input"])
+        os.mkfifo(self.folder / "pipe")
+        for says, *inputs in (["INPUT is standard input"], ["INPUT is standard input", "-:/layer0"],
+                              ["-i q is standard input", "-i", "q=-:/q", "dump.h5"], ["INPUT is a pipe", "pipe"],
+                              ["-i q is a pipe", "-i", "q=pipe:/q", "dump.h5"]):
+            self.refused("attn-compute", *inputs, "--checkpoint", "ck", status=2, says=[says])
+        (self.folder / "pipe").unlink()
         self.refused(*compute, "--requeue-status", "9", status=2, says=["only with --checkpoint"])
         self.refused(*compute, "--checkpoint-every", "9", status=2, says=["only with --checkpoint"])
         self.refused(*compute, "--checkpoint", "none/ck", status=5, says=["none"])

@@ -164,6 +164,7 @@ class Properties(DivergenceTest):
         self.write("in.h5", **{**data, "a": data["a"] + step * np.array([1, -1, 0, 0, 0])})
         _, second = self.solve("in.h5", *options)
         want = (second["divergence"] - first["divergence"]) / step
+        # One-sided, as a is not negative: 1e-13/step of rounding, and what a step changes of the derivative.
         self.assertAlmostEqual(got["dual_grad_a"][0] - got["dual_grad_a"][1], want, delta=1e-4)
 
 

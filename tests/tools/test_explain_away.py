@@ -261,6 +261,18 @@ class FromTheBundle(ToolTest):
                     self.same_figures(stored, anew)
                     self.assertEqual(stored["bound"], anew["bound"])
 
+    def test_plan_of_sinkhorn_iter(self):
+        """Its tolerance is a sum, that of a scheme is relative to the total."""
+        scores = 3 * np.random.default_rng(5).normal(size=(60, 70))
+        for options in ([], ["--tolerance=2"], ["--tolerance=0.05", "--precision=f64"], ["--iterations=2"]):
+            with self.subTest(options=options):
+                self.write("scores.h5", scores=scores.astype("f4"))
+                self.run_tool("sinkhorn-iter", "scores.h5", *options, "-o", "plan.h5", "--force")
+                found = self.stats("plan.h5", "--scheme=sinkhorn,stored")
+                tolerance = 1e-12 if "--precision=f64" in options else 1e-5  # of the column sums
+                for name in ("min", "mean", "max"):
+                    self.assert_near(name, found["sinkhorn"]["col_sum"][name], found["stored"]["col_sum"][name], tolerance)
+
     def test_stored_potentials_of_other_scores(self):
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "made.h5")
         self.stats("made.h5", "--scheme=stored")

@@ -215,8 +215,8 @@ class Bytes(RankTest):
             for count in COUNTS if LONG else [(2, 3)[place % 2]]:
                 expected = formula(count)
                 with self.subTest(arguments=arguments, ranks=count):
-                    # At the start ranks exchange settings, 24 bytes each.
-                    self.assertAlmostEqual(self.sent(count, *arguments) - 24 * (count - 1),
+                    # At the start ranks exchange settings, 16 bytes each.
+                    self.assertAlmostEqual(self.sent(count, *arguments) - 16 * (count - 1),
                                            expected, places=3)
 
 
@@ -366,7 +366,8 @@ class Failures(RankTest):
         for arguments, status, error in sample((
                 (["--wrong"], 2, "unknown option --wrong"),
                 (["in.h5", "-o", "in.h5"], 5, "in.h5 exists"),
-                (["-o", "out.h5"], 2, "ranks read files, but INPUT is standard input.*")), 1):
+                (["-:/layer0", "-o", "out.h5"], 2, "ranks read files, but INPUT is standard input, .*"),
+                (["-o", "out.h5"], 2, "ranks read files, but INPUT is standard input, .*")), 1):
             self.refused_on_ranks(2, "attn-compute", *arguments, status=status, error=error)
 
     def test_failure_of_another_rank(self):

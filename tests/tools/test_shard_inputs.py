@@ -74,6 +74,9 @@ class Inputs(ShardTest):
     def test_streams_are_refused(self):
         self.refused("attn-compute", "same.h5", "-i", "k=-:/k", "--shard", "1/2", status=2,
                      says=["-i k is standard input, which only one job could read"])
+        os.mkfifo(self.folder / "pipe")
+        self.refused("attn-compute", "pipe", "--shard", "1/2", status=2, says=["INPUT is a pipe, which only one job"])
+        (self.folder / "pipe").unlink()
 
 
 class Warnings(ShardTest):

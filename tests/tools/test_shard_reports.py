@@ -280,6 +280,16 @@ class Virtual(ShardTest):
             self.assertEqual({part.file_name for part in file["out"].virtual_sources()},
                              {f"parts %%b/{n} of 3.h5" for n in (1, 2, 3)})
 
+    def test_groups_with_names_like_that_of_the_marks(self):
+        names = ("attn_shards", "zz")
+        draw = np.random.default_rng(5)
+        self.write("groups.h5", **{f"{group}__{name}": draw.normal(size=(2, 5, 4)) for group in names for name in "qkv"})
+        self.joined("attn-compute", "groups.h5", "--each", "*", count=2)
+        with h5py.File(self.folder / "joined.h5") as file:
+            for group in names:
+                self.assertTrue(file[group]["out"].is_virtual, group)
+        self.assert_same("only.h5", "joined.h5")
+
     def test_moves_with_its_shards(self):
         self.joined("attn-compute", "in.h5")
         moved = self.folder / "moved"

@@ -121,6 +121,48 @@ TEST_CASE("the first order is attention, the second Newton's first step from 0")
   }
 }
 
+TEST_CASE("queries with an alpha of their own have the forms of one query with that alpha") {
+  Random random(433);
+  const std::vector<double> alphas = {0.5, 0, 0.5, 2, 1e-3, 2, 40};
+  for (const double gamma : {0.0, 0.7}) {
+    for (const bool by_query : {false, true}) {
+      for (const auto& [n, d] : {std::pair<Index, Index>{11, 5}, {5, 11}}) {
+        DualShape shape;
+        shape.count = n;
+        shape.depth = d;
+        shape.queries = 7;
+        shape.by_query = by_query;
+        shape.gamma = gamma;
+        const OwnedDual owned(shape, random);
+        const auto size = static_cast<std::size_t>(d);
+        std::vector<double> h1(7 * size), h2(h1), one1(size), one2(size);
+        closed_forms(owned.problem(), alphas, 2, {{h1.data(), 7, d}, {}, {h2.data(), 7, d}});
+        for (Index q = 0; q < 7; ++q) {
+          DualProblem one = owned.problem();
+          one.evidence = one.evidence.row_range(q, 1);
+          if (by_query) one.preference = one.preference.row_range(q, 1);
+          const double alpha = alphas[static_cast<std::size_t>(q)];
+          const std::vector<double> nothing(size, 0.0);
+          if (alpha == 0) one.evidence = {nothing.data(), 1, d};
+          one.alpha = alpha == 0 ? 1 : alpha;
+          closed_forms(one, 1, {{one1.data(), 1, d}, {}, {one2.data(), 1, d}});
+          const auto at = static_cast<std::ptrdiff_t>(q * d);
+          CHECK(std::equal(one1.begin(), one1.end(), h1.begin() + at));
+          CHECK(std::equal(one2.begin(), one2.end(), h2.begin() + at));
+        }
+        std::vector<double> wrong = alphas;
+        wrong.pop_back();
+        CHECK_THROWS_AS(closed_forms(owned.problem(), wrong, 1, {{h1.data(), 7, d}, {}, {}}),
+                        Error);
+        wrong = alphas;
+        wrong[3] = std::numeric_limits<double>::quiet_NaN();
+        CHECK_THROWS_AS(closed_forms(owned.problem(), wrong, 1, {{h1.data(), 7, d}, {}, {}}),
+                        Error);
+      }
+    }
+  }
+}
+
 TEST_CASE("a Gaussian preference has its closed form, to the error of sampling") {
   const double mean[] = {0.3, -0.7};
   const double evidence[] = {0.6, 0.8};

@@ -1,6 +1,6 @@
 // Sums over heads of which ranks have some rows each: the numbers of SharedSums.
 
-#include "common/shared_rows.hpp"
+#include "attn_compute/shared_rows.hpp"
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "attn_compute/attention_results.hpp"
+#include "attn_compute/shared_rows.hpp"
 #include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
-#include "common/shared_rows.hpp"
 #include "energy/energy_description.hpp"
 #include "gradient/shared_sums.hpp"
 #include "scheme/scheme_description.hpp"

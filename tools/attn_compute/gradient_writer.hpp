@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "attn_compute/gradient_plan.hpp"
+#include "attn_compute/shared_rows.hpp"
 #include "cli/report.hpp"
 #include "common/block_output.hpp"
-#include "common/shared_rows.hpp"
 #include "gradient/shared_sums.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"

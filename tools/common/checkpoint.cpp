@@ -16,6 +16,7 @@
 #include "common/bundles.hpp"
 #include "common/run_identity.hpp"
 #include "common/shard.hpp"
+#include "common/stream_input.hpp"
 #include "io/address.hpp"
 #include "kernel/stop_flag.hpp"
 #include "system/paths.hpp"
@@ -51,12 +52,11 @@ void require_checkpoint_name(const cli::Arguments& arguments) {
   if (file.empty() || file == "-") {
     throw Error(Failure::usage, "--checkpoint is '" + file + "', expected the name of a file");
   }
+  if (const auto stream = stream_input(arguments)) {
+    throw Error(Failure::usage, "--checkpoint needs inputs that can be read again, but " + *stream);
+  }
   std::vector<std::string> inputs = arguments.inputs;
   for (const auto& named : arguments.named_inputs) inputs.push_back(named.second);
-  if (std::find(inputs.begin(), inputs.end(), "-") != inputs.end()) {
-    throw Error(Failure::usage,
-                "--checkpoint needs inputs that can be read again, but one is standard input");
-  }
   std::vector<std::string> files;
   for (const std::string& input : inputs) files.push_back(io::parse_address(input).file);
   for (const auto& output : {arguments.output, arguments.table_file}) {
@@ -388,7 +388,8 @@ void Checkpoint::copy_units(io::OutputDataset& to) {
 void Checkpoint::remove() {
   if (!writes()) return;
   stored_.reset();
-  if (exists_ && unlink(without_links(file_).c_str()) != 0) refuse(errno);
+  // Somebody else may have removed it.
+  if (exists_ && unlink(without_links(file_).c_str()) != 0 && errno != ENOENT) refuse(errno);
   exists_ = false;
   next_.reset();
 }

@@ -18,8 +18,8 @@ class DividedGradientNeeds {
   /// Bytes of a query in a block.
   std::int64_t query_bytes() const;
 
-  /// Bytes that the output takes more because gradients follow, if it is made by blocks of `block`
-  /// lines: gradients of the output that are read with them, and own rows that are kept.
+  /// Additional bytes of the forward run when gradients follow, in blocks of `block` lines:
+  /// gradients of the output that are read with them, and own rows that are kept.
   std::int64_t forward_bytes(Index block) const;
 
   /// Bytes of the gradients themselves, with blocks of `block` queries.

@@ -73,8 +73,9 @@ std::vector<Index> cut_slots(const Partition& partition, const BandRule& rule, I
     const double share = before.back() * static_cast<double>(rank + 1) / static_cast<double>(ranks);
     Index end =
         std::max(first, std::lower_bound(before.begin(), before.end(), share) - before.begin());
-    while (end < partition.slots && !ranks_divide(lines(first, end), 1)) ++end;
-    if (rank + 1 == ranks || !ranks_divide(lines(end, partition.slots), 1)) end = partition.slots;
+    while (end < partition.slots && lines(first, end) < least_lines_of_rank) ++end;
+    const bool last = rank + 1 == ranks;
+    if (last || lines(end, partition.slots) < least_lines_of_rank) end = partition.slots;
     ends.push_back(end);
     first = end;
   }

@@ -82,7 +82,7 @@ std::optional<DividedPlan> find_division(const AttentionInput& input, const Divi
 /// Throws Error(memory) that states the bytes needed if a part does not fit.
 void require_room(const AttentionInput& input, Index ranks, const DividedPlan& plan);
 
-/// Both.
+/// find_division, then require_room.
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
                                         const cli::Arguments& arguments);

@@ -26,8 +26,13 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
-/// Whether there are enough queries, or keys, for that many ranks to divide them: 96 for each.
-constexpr bool ranks_divide(Index lines, Index ranks) { return lines >= 96 * ranks; }
+/// The fewest queries, or keys, of a head that are worth a rank of their own.
+constexpr Index least_lines_of_rank = 96;
+
+/// Whether there are enough queries, or keys, for that many ranks to divide them.
+constexpr bool ranks_divide(Index lines, Index ranks) {
+  return lines >= least_lines_of_rank * ranks;
+}
 
 /// One head in memory, with its scores: the queries and keys that are not padding.
 template <class T>

@@ -28,8 +28,8 @@ struct HeadNeeds {
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
   /// Further bytes that save time while a head is computed. A head gets only memory that is left.
   std::int64_t useful_bytes = 0;
-  /// Queries in memory at a time, which the other members are for; absent: all of a head. Only for
-  /// q and k that are read as they are.
+  /// Queries of a head that are in memory at a time; the other members count for that many. Absent:
+  /// all. Only for q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};

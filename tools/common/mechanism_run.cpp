@@ -107,8 +107,11 @@ class MechanismRun {
     }
     for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
       if (!task_.gradients[n] || !is_shared(task_.form.inputs[n])) continue;
-      write_block(gradient_of(task_.form.inputs[n].name), Shape(gradients_.own[n].size(), 0),
-                  gradients_.own[n], gradients_.buffers[n].data());
+      const std::string name = gradient_of(task_.form.inputs[n].name);
+      const Shape& own = gradients_.own[n];
+      const T* const numbers = gradients_.buffers[n].data();
+      require_finite_block(name, {}, own, numbers);
+      written_.at(name).write(Shape(own.size(), 0), own, numbers);
     }
     report();
   }
@@ -361,15 +364,16 @@ class MechanismRun {
     }
   }
 
-  void write_block(const std::string& name, const Shape& start, const Shape& count,
-                   const T* numbers) {
-    for (Index i = 0; i < element_count(count); ++i) {
+  // `leading`: the position of the block among all, empty if there is one.
+  void require_finite_block(const std::string& name, const Shape& leading, const Shape& own,
+                            const T* numbers) const {
+    for (Index i = 0; i < element_count(own); ++i) {
       if (std::isfinite(numbers[i])) continue;
-      throw Error(Failure::numerical,
-                  fmt::format("{} is {} at {}", name, numbers[i], element_text(start, count, i)),
+      const std::string place =
+          element_text(join(leading, Shape(own.size(), 0)), join(Shape(leading.size(), 1), own), i);
+      throw Error(Failure::numerical, fmt::format("{} is {} at {}", name, numbers[i], place),
                   task_.f64 ? "" : "--precision f64");
     }
-    written_.at(name).write(start, count, numbers);
   }
 
   void write(Index first, Index count) {
@@ -377,11 +381,16 @@ class MechanismRun {
                           std::size_t n) {
       if (is_shared(one)) return;
       // A shard's dataset holds its own sequences, one after the other.
+      const Shape& own = arrays.own[n];
+      for (Index sequence = 0; sequence < count; ++sequence) {
+        require_finite_block(name, unravel(first + sequence, task_.input.leading), own,
+                             arrays.buffers[n].data() + sequence * element_count(own));
+      }
       const Shape leading =
           task_.input.share ? Shape{task_.input.own_problems()} : task_.input.leading;
-      for_position_boxes(leading, arrays.own[n], first - task_.input.own_first(), count,
+      for_position_boxes(leading, own, first - task_.input.own_first(), count,
                          [&](const Shape& start, const Shape& block, Index place) {
-                           write_block(name, start, block, arrays.buffers[n].data() + place);
+                           written_.at(name).write(start, block, arrays.buffers[n].data() + place);
                          });
     };
     for (std::size_t n = 0; n < task_.form.results.size(); ++n) {

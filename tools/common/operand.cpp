@@ -87,16 +87,13 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
                         ScoreOptions::Layout layout) {
   const Shape shape = heads_first(dataset, layout);
   const Shape own = leading_axes(shape, 2);
-  return Operand{
-      dataset,
-      own,
-      shape[shape.size() - 2],
-      shape.back(),
-      LeadingMap(leading, own, grouped, dataset.address()),
-      false,
-      false,
-      false,
-      layout == ScoreOptions::Layout::heads_inside ? HeadAxis::inside : HeadAxis::leading};
+  const bool inside = layout == ScoreOptions::Layout::heads_inside;
+  return Operand{.dataset = dataset,
+                 .leading = own,
+                 .rows = shape[shape.size() - 2],
+                 .cols = shape.back(),
+                 .block = LeadingMap(leading, own, grouped, dataset.address()),
+                 .heads = inside ? HeadAxis::inside : HeadAxis::leading};
 }
 
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,

@@ -26,8 +26,8 @@ struct Operand {
   Index rows = 1;  ///< of a block; 1 for a mask or bias that broadcasts
   Index cols = 1;
   LeadingMap block;  ///< problem → block
-  bool zero_forbids =
-      false;             ///< for a matrix: 0 forbids a pair (preference), as −inf does elsewhere
+  /// For a matrix: 0 forbids a pair (preference), as −inf does elsewhere.
+  bool zero_forbids = false;
   bool finite = false;   ///< for a matrix: no element forbids a pair, all must be finite
   bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
   HeadAxis heads = HeadAxis::leading;
@@ -64,8 +64,8 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
                        Index rows, Index cols, const char* axes = "queries, keys");
 
-/// One finite number per problem from a dataset that is a scalar or aligned with the last leading
-/// axes; used for `hybrid`. Throws Error(input) naming it if a value lies outside [low, high].
+/// One number in [low, high] per problem, from a dataset that is a scalar or aligned with the last
+/// leading axes; used for `hybrid` and `sink`. Throws Error(input) naming it if one is not.
 std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
                                         double low, double high);
 

@@ -14,9 +14,11 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <boost/crc.hpp>
 
 #include "attnkit/error.hpp"
 #include "common/restart.hpp"
+#include "common/stream_input.hpp"
 #include "mpi/rank_plugin.hpp"
 #include "system/peak_memory.hpp"
 #include "system/raw_text.hpp"
@@ -106,24 +108,18 @@ mpi::ProcessRanks* load_ranks(const LaunchedRank& launched, double timeout_s) {
 }
 
 void require_file_inputs(const cli::Arguments& arguments) {
-  bool stream = std::count(arguments.inputs.begin(), arguments.inputs.end(), "-") > 0 ||
-                arguments.input == "-";
-  for (const auto& named : arguments.named_inputs) stream = stream || named.second == "-";
+  const auto stream = stream_input(arguments);
   if (!stream) return;
   throw Error(Failure::usage,
-              "ranks read files, but INPUT is standard input, which only one of them could read",
+              "ranks read files, but " + *stream + ", which only one of them could read",
               "name a file; or --ranks off");
 }
 
-// FNV-1a: it has to notice mistakes, not attacks.
-std::uint64_t digest(const std::vector<std::string>& texts) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::string& text : texts) {
-    for (const char letter : text + '\0') {
-      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
-    }
-  }
-  return hash;
+// It has to notice mistakes, not attacks.
+std::uint32_t digest(const std::vector<std::string>& texts) {
+  boost::crc_32_type crc;
+  for (const std::string& text : texts) crc.process_bytes(text.c_str(), text.size() + 1);
+  return crc.checksum();
 }
 
 // --shard, and --ranks off: each process works for itself.
@@ -209,8 +205,8 @@ void RankedRun::start(const cli::Arguments& arguments) {
 // The number of threads of the rank that has the fewest: how a head is computed follows from it.
 int RankedRun::agree(const cli::Arguments& arguments, const cli::Libraries& libraries) {
   struct Settings {
-    std::uint64_t command;
-    std::uint64_t libraries;
+    std::uint32_t command;
+    std::uint32_t libraries;
     std::int64_t threads;
   };
   const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries()),

@@ -22,7 +22,8 @@ inline constexpr int rank_lost_status = 71;
 struct RankWords {
   std::string divided = "the time of each head";
   std::string memory = "Each of them reads all inputs and has the memory of a whole run";
-  std::string longest = "A 64th of a head may take longer.";  ///< between two messages
+  /// Between two messages.
+  std::string longest = "It must be longer than a 64th of a head takes.";
 };
 
 /// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool. A
@@ -38,9 +39,6 @@ class RankedRun {
   /// --ranks, with --ranks off and --shard, and if there is one process only.
   RankedRun(const cli::Declaration& declaration, const std::vector<std::string>& words,
             const cli::Environment& environment);
-
-  /// Whether several processes divide this run.
-  bool is_ranked() const { return launched_.has_value(); }
 
   /// Whether another process reports this run.
   bool silent() const { return launched_ && launched_->own > 0; }

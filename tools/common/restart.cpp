@@ -42,10 +42,11 @@ void declare_requeue_status(cli::Declaration& declaration, const std::string& wr
 
 void declare_restart(cli::Declaration& declaration) {
   declaration
-      .text("checkpoint", "FILE",
-            "Keeps what is done in FILE: the same command goes on from there, to the same bytes, "
-            "if the run was stopped or killed. A finished run removes FILE. With --shard its name "
-            "gets the numbers, as that of the output.")
+      .text(
+          "checkpoint", "FILE",
+          "Keeps what is done in FILE: the same command goes on from there, to the same bytes, "
+          "if the run was stopped or killed. A finished run removes FILE. With --shard, FILE gets "
+          "the shard's numbers as the output's name does.")
       .number("checkpoint-every", "S",
               "Seconds from one write of FILE to the next, or 50 times as long as a write takes if "
               "that is longer; 0: no waiting.",

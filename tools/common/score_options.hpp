@@ -31,8 +31,8 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   std::string energy = "scaled-dot";  ///< the name of one of lib/energy
-  bool energy_chosen =
-      false;  ///< for fenchel: given, or recorded, but not by a run of another scheme
+  /// For fenchel: given, or recorded, but not by a run of another scheme.
+  bool energy_chosen = false;
   double scale = 1;
   double epsilon = 1;  ///< for a cost
   double alpha = 1;    ///< for fenchel, multiplies the scale

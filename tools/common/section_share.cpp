@@ -10,7 +10,7 @@
 namespace attn::tools {
 
 void SectionShare::add(const SectionName& name, double work, const ResultPlan& whole) {
-  if (name.group == shard_group || name.group.starts_with(std::string(shard_group) + "/")) {
+  if (is_of_shard_marks(name.group)) {
     throw Error(
         Failure::usage,
         fmt::format("--shard keeps its notes in a group {}, but INPUT has such a group with "

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
 #include "common/restart.hpp"
@@ -71,6 +72,18 @@ class SectionTool {
   void keep_for_join(ReportNotes notes) {
     notes.params = params_text(report_);
     share_->keep(std::move(notes));
+  }
+
+  /// The outcome of such a shard, of which tensor-join makes the report: "3 heads of a shard",
+  /// followed by `failure` and with the status 1 if some did not converge.
+  cli::Outcome shard_outcome(bool converged, const char* failure) const {
+    cli::Outcome outcome;
+    outcome.summary = cli::counted(problems_, "head") + " of a shard";
+    if (converged) return outcome;
+    outcome.summary += failure;
+    outcome.status = 1;
+    report_.status("not_converged");
+    return outcome;
   }
 
   /// That of the run; null without --checkpoint.

@@ -10,6 +10,7 @@
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/launched_rank.hpp"
+#include "common/stream_input.hpp"
 
 namespace attn::tools {
 namespace {
@@ -189,18 +190,8 @@ cli::Arguments with_shard(const cli::Arguments& arguments) {
   if (!arguments.output) {
     refuse("--shard needs --output, which names the bundles of the parts", "-o FILE.h5");
   }
-  const auto is_stream = [](const std::string& address) {
-    return address == "-" || address.starts_with("-:");
-  };
-  if (arguments.input && is_stream(*arguments.input)) {
-    refuse("--shard reads a file, but INPUT is standard input, which only one job could read");
-  }
-  for (const auto& [name, address] : arguments.named_inputs) {
-    if (!is_stream(address)) continue;
-    refuse(
-        fmt::format("--shard reads files, but -i {} is standard input, which only one job could "
-                    "read",
-                    name));
+  if (const auto stream = stream_input(arguments)) {
+    refuse("--shard reads files, but " + *stream + ", which only one job could read");
   }
   cli::Arguments own = arguments;
   own.only = true;

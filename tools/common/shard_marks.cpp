@@ -87,6 +87,10 @@ ShardMarks::Warnings read_warnings(const io::InputBundle& group) {
 
 }  // namespace
 
+bool is_of_shard_marks(const std::string& group) {
+  return group == shard_group || group.starts_with(std::string(shard_group) + "/");
+}
+
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   io::OutputBundle group = output.group(shard_group);
   group.attribute("number", static_cast<std::int64_t>(marks.shard.number));

@@ -43,6 +43,9 @@ struct ShardMarks {
 
 inline constexpr const char* shard_group = "attn_shard";
 
+/// Whether a group is that one, or in it.
+bool is_of_shard_marks(const std::string& group);
+
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
 
 /// Throws Error(input) if the bundle is no shard.

@@ -13,7 +13,9 @@
 namespace attn::tools {
 namespace {
 
-// A number recorded by attn-compute, which must be in the range that attn-compute allows.
+constexpr double most_iterations = 0x1p40;  // of --iterations
+
+// A number that a tool recorded, which must be in the range that the tools allow.
 std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
                                       double low, double high) {
   const auto value = bundle.number_attribute(name);
@@ -118,7 +120,7 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
 
   options.tolerance =
       recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
-  const auto iterations = recorded_number(bundle, "attn_iterations", 1, 1e12);
+  const auto iterations = recorded_number(bundle, "attn_iterations", 1, most_iterations);
   if (iterations && *iterations != std::floor(*iterations)) {
     refuse_attribute(bundle, "attn_iterations", fmt::format("{}", *iterations),
                      "expected a whole number");

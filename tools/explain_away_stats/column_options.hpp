@@ -44,8 +44,8 @@ cli::Arguments at_point(const cli::Arguments& arguments, const SweepPoint& point
 ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle);
 
-/// Whether explain-away-stats can report on the bundle: it has scores, weights or, for --scheme
-/// stored, both.
+/// Whether explain-away-stats can report on the bundle: it has scores; or weights, if no other
+/// scheme than stored is asked for.
 bool suffices_for_columns(const cli::Arguments& arguments, const io::InputBundle& bundle);
 
 /// Sets hybrid and f64.

@@ -53,7 +53,7 @@ cli::Declaration declare() {
       "scheme", choices,
       "Normalisations to compare. stored: the weights in the bundle, or those that its potentials "
       "define.");
-  d.default_words("unas,dnas, or stored if the bundle has weights but no q and k");
+  d.default_words("unas,dnas, or stored if there are weights and nothing to make scores of");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});
   d.numbers("hybrid", "U,...", "Share u of dnas in hnas. Several values make a sweep, a row each.",
@@ -85,9 +85,10 @@ cli::Declaration declare() {
   declare_ranks(
       d,
       {.memory =
-           "If all schemes are among unas, fenchel, dnas and hnas, they can also divide the "
-           "memory of a head that --memory, which is that of each, has no room for; with sinkhorn, "
-           "alone or beside unas and fenchel, each has its rows"});
+           "--memory is the limit of each rank. A head too large for it can be divided under unas, "
+           "fenchel, dnas and hnas; under sinkhorn, alone or beside unas and fenchel, each rank "
+           "has "
+           "its rows"});
   declare_restart(d);
   d.several_inputs();
   d.bf16();
@@ -290,14 +291,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    if (divides_problems()) {
-      cli::Outcome outcome;
-      outcome.summary = fmt::format("{} of a shard{}", cli::counted(problems(), "head"),
-                                    stopped_ ? ", some not converged" : "");
-      if (stopped_) report().status("not_converged");
-      outcome.status = stopped_ ? 1 : 0;
-      return outcome;
-    }
+    if (divides_problems()) return shard_outcome(!stopped_, ", some not converged");
     table_.print(report());
     const std::string name = sections().description();
     if (swept_ && !table_.in_place_of_text()) {

@@ -32,8 +32,11 @@ void declare_dual_datasets(cli::Declaration& d) {
       .result("iterations", "(..., Q)", "the number of Newton steps")
       .result("relative_deviation", "(..., Q)", "|lambda - alpha z|/|lambda|, float64")
       .result("h_first_order", "(..., Q, d)", "h at lambda = alpha z, float64")
-      .result("h_second_order", "(..., Q, d)",
-              "h at lambda = alpha (1 + alpha C)^-1 z, C the covariance of the templates, float64")
+      .result(
+          "h_second_order", "(..., Q, d)",
+          "h at lambda = alpha (1 + alpha C)^-1 z, where 1/alpha + C is minus the second "
+          "derivative of the dual at lambda = 0: under kl, C is the covariance of the templates; "
+          "float64")
       .result("out", "(..., Q, dv)", "sum_i p_i v_i")
       .result("out_deviation", "(..., Q)",
               "the distance of softmax attention from out, relative to out, float64")

@@ -152,14 +152,7 @@ class SolveDual : public SectionTool<DualTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    if (divides_problems()) {
-      cli::Outcome outcome;
-      outcome.summary = fmt::format("{} of a shard{}", cli::counted(problems(), "head"),
-                                    stopped_ ? ", some queries not converged" : "");
-      if (stopped_) report().status("not_converged");
-      outcome.status = stopped_ ? 1 : 0;
-      return outcome;
-    }
+    if (divides_problems()) return shard_outcome(!stopped_, ", some queries not converged");
     table_.print(report());
     cli::Outcome outcome = reporter_->conclude(sections().description(), groups, report());
     outcome.commit = table_.commit();

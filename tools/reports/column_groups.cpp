@@ -12,8 +12,8 @@
 
 #include "cli/words.hpp"
 #include "common/column_text.hpp"
-#include "common/head_grid.hpp"
 #include "reports/column_lists.hpp"
+#include "reports/head_grid.hpp"
 
 namespace attn::tools {
 namespace {

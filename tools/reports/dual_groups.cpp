@@ -9,7 +9,7 @@
 
 #include "cli/words.hpp"
 #include "common/column_text.hpp"
-#include "common/head_grid.hpp"
+#include "reports/head_grid.hpp"
 
 namespace attn::tools {
 namespace {

@@ -96,8 +96,8 @@ cli::Declaration declare() {
        "rescaled), and the difference counts as error.",
        {0, std::numeric_limits<double>::infinity(), true, true})
       .default_words(
-          "1e-10 times the plan's total, or 1e-10 if that is above 1; in float32 1e-6 times the "
-          "total; no tolerance if only --iterations is given");
+          "1e-10 times the plan's total, but at most 1e-10; in float32 1e-6 times the total; no "
+          "tolerance if only --iterations is given");
   d.for_verbs({"", exact_verb, divergence_verb});
   d.number("relax", "W",
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "

@@ -55,7 +55,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   if (of_cost || a || penalties) settings["attn_marginals"] = "given";
   // The number of iterations needed is known only afterwards, but equal options give equal results.
   if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
-  if (solver.tolerance) settings["attn_tolerance"] = *solver.tolerance;
+  if (solver.tolerance) settings["attn_l1_tolerance"] = *solver.tolerance;
   for (const std::string& name : result_family(effect.tool)->attributes) {
     if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
   }

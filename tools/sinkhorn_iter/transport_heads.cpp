@@ -266,9 +266,10 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   if (task.of_cost || task.a || task.penalties)
     output.attribute("attn_marginals", std::string("given"));
   const auto tolerance = results.worst().tolerance;
-  if (tolerance) output.attribute("attn_tolerance", *tolerance);
+  // Of the error as a sum; attn_tolerance is relative to the total.
+  if (tolerance) output.attribute("attn_l1_tolerance", *tolerance);
   if (task.input.share) {
-    task.input.share->rank({{"attn_status", "attn_tolerance"}, results.worst().badness()});
+    task.input.share->rank({{"attn_status", "attn_l1_tolerance"}, results.worst().badness()});
     task.input.share->rank({{"attn_iterations"}, {static_cast<double>(iterations)}});
   }
 }

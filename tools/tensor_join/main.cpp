@@ -25,10 +25,12 @@ cli::Declaration declare() {
           "bundle that the same command without --shard and with --only writes, to the last bit "
           "but for its history.")
       .about(
-          "A shard has whole groups or, without groups, some of the heads. What is missing, is "
-          "there twice, belongs to another run or is damaged is named, and nothing is "
-          "written. Of one run are shards with the same tool, version and options, of "
-          "the same files: by name, size and time of the last change.")
+          "A shard has whole groups or, without groups, some of the heads. Shards belong to one "
+          "run "
+          "if their tool, version, options and input files (name, size and time of the last "
+          "change) are the same. If a shard is missing, given twice, damaged or of another run, "
+          "the "
+          "error names it, and nothing is written.")
       .about(
           "Prints the report of explain-away-stats, lambda-solve, mode-collapse-sim and "
           "sinkhorn-iter bulk as one run would, from the figures of all heads, sets of points or "
@@ -37,10 +39,11 @@ cli::Declaration declare() {
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more.")
       .named_inputs(
-          "Also copies dataset NAME from ADDRESS, as the command of the run. --with needs each -i "
+          "Also copies dataset NAME from ADDRESS, as the divided command did. --with needs each -i "
           "of that command.")
       .flag("virtual",
-            "Copies no results: the datasets of OUTPUT are virtual ones of HDF5 that refer to the "
+            "Copies as little as possible: the datasets of OUTPUT are virtual ones of HDF5 that "
+            "refer to the "
             "shards, by names relative to the folder of OUTPUT. A shard that is missing later is "
             "named by these tools, and reads as NaN elsewhere, never as zeros. These tools follow "
             "it to a shard outside that folder only with --allow-external.")
@@ -57,7 +60,7 @@ cli::Declaration declare() {
       .exit_status(1, "what the tool that wrote the shards says by it, of all of them together")
       .exit_status(3, "a shard is missing, there twice, damaged, or of another run")
       .exit_status(4, "");
-  declare_table_options(d, "row of the table of explain-away-stats or lambda-solve");
+  declare_table_options(d, "row of the table that explain-away-stats or lambda-solve prints");
   return d;
 }
 

@@ -213,7 +213,7 @@ void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart
     std::vector<std::string> groups = one.bundle.all_groups();
     groups.emplace_back();
     for (const std::string& group : groups) {
-      if (group.starts_with(shard_group)) continue;
+      if (is_of_shard_marks(group)) continue;
       for (const std::string& name : one.bundle.group(group).names()) {
         const std::string path = path_in(group, name);
         if (has(apart, path) || !can_be_virtual(one.bundle.dataset(path))) continue;

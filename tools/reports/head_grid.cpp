@@ -1,4 +1,4 @@
-#include "common/head_grid.hpp"
+#include "reports/head_grid.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "common/shared_rows.hpp"
+#include "attn_compute/shared_rows.hpp"
 
 #include <algorithm>
 
