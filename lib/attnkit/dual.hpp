@@ -30,8 +30,9 @@ namespace attn {
 ///
 /// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
 /// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
-/// the second (see DualPlan::run), the first is enough: float64 has no nearer λ. With square_radius
-/// r the problem for the α that was found is solved to tolerance/100, and a query is done when gap
+/// the second (see DualPlan::run), the first is enough. (Evidence below some 1e-14 of the largest
+/// template is lost in the rounding of the gradient: then λ stays near αz.) With square_radius r
+/// the problem for the α that was found is solved to tolerance/100, and a query is done when gap
 /// <= tolerance · (1 + primal) and the squared distance is at most r (1 + max(tolerance, 1e-9)).
 struct DualOptions {
   double tolerance = 1e-10;

@@ -23,7 +23,7 @@ struct KeySum {
 struct ExplainedAway {
   double epsilon = 0;
   Index count = 0;
-  double share = 0;  ///< of the keys that count
+  double share = 0;  ///< of the keys that count; NaN if there is none
 };
 
 struct Quantile {

@@ -36,7 +36,8 @@ struct ExactSolution {
   /// equality where the plan has mass. −inf only for a line whose pairs are all forbidden.
   Potentials potentials;
   /// The plan before the missing mass is added: exp((s_ij/ε − g_j) − f_i), ε = summary.epsilon; it
-  /// lacks `row_missing` of the rows and `col_missing` of the columns. Shown is that plan plus e_i
+  /// lacks `row_missing` of the rows and `col_missing` of the columns, up to the rounding of these
+  /// potentials, which the plan that is shown does not have. Shown is that plan plus e_i
   /// d_j / Σ d.
   Potentials scaled_down;
   PooledVector<double> row_missing;

@@ -1,23 +1,30 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 
 #include "pass/pass.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-/// Shows other observers the plan π_ij + e_i d_j / Σ d, which moves the mass that π lacks: e_i of
-/// row i and d_j of column j, Σ e = Σ d (Altschuler, Weed and Rigollet 2017, algorithm 2).
+/// A plan on its way to its marginals: x_i π_ij y_j, which exceeds none of them, and e_i of row i
+/// and d_j of column j that it lacks, Σ e = Σ d. Factors that were put into the potentials of π
+/// would carry their rounding, which is that of scores over ε.
+struct PlanRounding {
+  PooledVector<double> row_factor, col_factor;    ///< x, y
+  PooledVector<double> row_missing, col_missing;  ///< e, d
+};
+
+/// Shows other observers the plan x_i π_ij y_j + e_i d_j / Σ d (Altschuler, Weed and Rigollet 2017,
+/// algorithm 2), or without what is missing if that is empty.
 template <class T>
 class RoundedPlan final : public Observer<T> {
  public:
-  /// The spans and observers must outlive it.
-  RoundedPlan(std::span<const double> row_missing, std::span<const double> col_missing,
-              const ObserverList<T>& observers)
-      : row_(row_missing), col_(col_missing), observers_(observers) {
-    for (const double missing : col_missing) total_ += missing;
+  /// Both must outlive it.
+  RoundedPlan(const PlanRounding& rounding, const ObserverList<T>& observers)
+      : rounding_(rounding), observers_(observers) {
+    for (const double missing : rounding.col_missing) total_ += missing;
   }
 
   void start(const Partition& partition) override {
@@ -27,12 +34,15 @@ class RoundedPlan final : public Observer<T> {
   void observe(const WeightTile<T>& tile, Index slot) override {
     Buffer<T> storage(tile.range.rows * tile.range.cols);
     const MatrixView<T> plan(storage.data(), tile.range.rows, tile.range.cols);
-    const double* const col = col_.data() + tile.range.col0;
+    const double* const by_col = rounding_.col_factor.data() + tile.range.col0;
+    const double* const missing = rounding_.col_missing.data() + (total_ > 0 ? tile.range.col0 : 0);
     for (Index i = 0; i < tile.range.rows; ++i) {
-      const double row = row_[static_cast<std::size_t>(tile.range.row0 + i)];
-      const double share = total_ > 0 ? row / total_ : 0;
+      const auto row = static_cast<std::size_t>(tile.range.row0 + i);
+      const double by_row = rounding_.row_factor[row];
+      const double share = total_ > 0 ? rounding_.row_missing[row] / total_ : 0;
       for (Index j = 0; j < tile.range.cols; ++j) {
-        plan(i, j) = static_cast<T>(static_cast<double>(tile.weights(i, j)) + share * col[j]);
+        const double kept = by_row * static_cast<double>(tile.weights(i, j)) * by_col[j];
+        plan(i, j) = static_cast<T>(share > 0 ? kept + share * missing[j] : kept);
       }
     }
     for (Observer<T>* observer : observers_) observer->observe({tile.range, plan}, slot);
@@ -51,8 +61,7 @@ class RoundedPlan final : public Observer<T> {
   }
 
  private:
-  std::span<const double> row_;
-  std::span<const double> col_;
+  const PlanRounding& rounding_;
   const ObserverList<T>& observers_;
   double total_ = 0;
 };

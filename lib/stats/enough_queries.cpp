@@ -24,7 +24,7 @@ EnoughQueries keys_with_enough(std::span<const double> sums, std::span<const Ind
     }
   }
   for (ExplainedAway& e : found.explained_away) {
-    e.share = found.keys > 0 ? static_cast<double>(e.count) / static_cast<double>(found.keys) : 0;
+    e.share = static_cast<double>(e.count) / static_cast<double>(found.keys);  // NaN of none
   }
   return found;
 }

@@ -85,8 +85,7 @@ ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std:
   summary.masked_keys = all - summary.keys;
   for (const double epsilon : options.epsilons) {
     const auto below = std::lower_bound(sorted.begin(), sorted.end(), epsilon) - sorted.begin();
-    const double share =
-        sorted.empty() ? 0.0 : static_cast<double>(below) / static_cast<double>(sorted.size());
+    const double share = static_cast<double>(below) / static_cast<double>(sorted.size());
     summary.explained_away.push_back({epsilon, below, share});
   }
   if (sorted.empty()) {

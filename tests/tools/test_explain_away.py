@@ -69,9 +69,9 @@ def expected_summary(c, entropy, allowed, u, epsilons, edges, heads, names, top)
             "mean": float(counted.mean()) if some else None,
             "median": float(np.median(counted)) if some else None,
         },
-        "explained_away": [{"epsilon": e, "count": n, "share": n / max(1, counted.size),
+        "explained_away": [{"epsilon": e, "count": n, "share": n / counted.size if counted.size else None,
                             "enough": {"min_queries": least, "count": m,
-                                       "share": m / max(1, enough.size)}}
+                                       "share": m / enough.size if enough.size else None}}
                            for e, n, m in zip(epsilons, below, rest)],
         "enough_keys": enough.size,
         "bound": float(bounds[proven].min()) if proven else None,

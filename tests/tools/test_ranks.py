@@ -380,6 +380,12 @@ class Failures(RankTest):
         self.assertIn(b"attn-compute: error: rank 1: no such file: in.h5\n", done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), ["in.h5", "script"])
 
+    def test_variable_of_another_run(self):
+        """MPI begins anew, with this process alone."""
+        done = self.run_tool("attn-compute", "in.h5", "-o", "out.h5", status=2, environment={"PMIX_RANK": "1"})
+        self.assertIn("attn-compute: error: rank 1: PMIX_RANK says rank 1, but MPI says rank 0\n", done.err)
+        self.assertEqual(os.listdir(self.folder), ["in.h5"])
+
     def test_another_command(self):
         tool = str(BIN / "attn-compute")
         done = subprocess.run(

@@ -48,6 +48,16 @@ class Inputs(ShardTest):
         self.check("attn-compute", named, named)
         self.check("explain-away-stats", named, named)
 
+    def test_share_of_hnas(self):
+        """With --only, as in a shard, it is a result by head; else it is copied as it was given."""
+        self.write("u.h5", u=np.array(0.25))
+        self.write("own.h5", hybrid=np.array(0.5), **{name: np.ones((4, 5, 3)) for name in "qkv"})
+        scheme = ["--scheme", "hnas"]
+        other = ["-i", "hybrid=u.h5:/u"]
+        self.check("attn-compute", ["same.h5", *other], ["--with", "same.h5", *other], *scheme)
+        self.check("attn-compute", ["own.h5"], ["--with", "own.h5"], *scheme)
+        self.check("attn-compute", ["one.h5", *other], ["--with", "one.h5", *other, "--virtual"], *scheme)
+
     def test_of_a_group(self):
         self.check("attn-compute", ["same.h5:/l1"], ["--with", "same.h5:/l1"])
 

@@ -268,6 +268,13 @@ class Refused(ShardTest):
             self.refused_join([first, name, third, fourth], name)
         self.refused_join([first, "dump.h5"], "dump.h5", "is no shard")
         self.refused_join([first, "none.h5"], "none.h5")
+        for name, value in (("count", 10**18), ("count", 0), ("number", 5), ("number", 2.5)):
+            with h5py.File(self.folder / fourth, "a") as file:
+                before = file["attn_shard"].attrs[name]
+                file["attn_shard"].attrs[name] = value
+            self.refused_join(self.files, fourth, "is damaged: it is shard ")
+            with h5py.File(self.folder / fourth, "a") as file:
+                file["attn_shard"].attrs[name] = before
         with h5py.File(self.folder / third, "a") as file:
             group = file["attn_shard/own"].asstr()[0]
             del file[group]

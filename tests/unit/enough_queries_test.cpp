@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "stats/attention_shares.hpp"
@@ -31,7 +32,7 @@ TEST_CASE("explained-away keys among those with enough queries") {
 
   const EnoughQueries none = keys_with_enough(sums, queries, std::vector<Index>{9}, {1e-8});
   CHECK(none.keys == 0);
-  CHECK(none.explained_away[0].share == 0);
+  CHECK(std::isnan(none.explained_away[0].share));
   CHECK(!none.greatest);
 }
 

@@ -40,6 +40,19 @@ TEST_CASE("an array comes before ranks") {
   CHECK(parsed("2/3", variables).number == 2);
 }
 
+TEST_CASE("an element that its array does not have") {
+  Variables variables = {{"SLURM_ARRAY_TASK_MIN", "3"},
+                         {"SLURM_ARRAY_TASK_MAX", "9"},
+                         {"SLURM_ARRAY_TASK_STEP", "3"},
+                         {"SLURM_ARRAY_TASK_COUNT", "3"}};
+  for (const char* const id : {"0", "4", "12"}) {
+    variables["SLURM_ARRAY_TASK_ID"] = id;
+    CHECK(thrown_error([&] { parsed("auto", variables); }).failure() == Failure::usage);
+  }
+  variables["SLURM_ARRAY_TASK_ID"] = "6";
+  CHECK(parsed("auto", variables).number == 2);
+}
+
 TEST_CASE("every unit belongs to one shard, and shards differ by two units at most") {
   std::mt19937 random(1);
   for (int n = 0; n < 300; ++n) {

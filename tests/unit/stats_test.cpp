@@ -100,7 +100,7 @@ TEST_CASE("summaries of zero keys and one key") {
     for (const double value : {s.min, s.max, s.mean, s.median}) CHECK(std::isnan(value));
     for (const auto& e : s.explained_away) {
       CHECK(e.count == 0);
-      CHECK(e.share == 0);
+      CHECK(std::isnan(e.share));
     }
     CHECK(s.lowest.empty());
     CHECK(s.highest.empty());

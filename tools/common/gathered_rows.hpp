@@ -25,14 +25,20 @@ template <class T>
 using ShowRows = std::function<void(const GatheredRows<T>& rows)>;
 
 /// Called by all ranks, with rows of `width` numbers: returns these in rank 0, to which they are
-/// sent into `room` if another rank has them; null in other ranks.
+/// sent into `room` if another rank has them; null in other ranks. That rank waits until rank 0
+/// asks for them: messages that nobody takes yet are copies in memory.
 template <class T>
 const T* at_first_rank(kernel::Ranks& ranks, const GatheredRows<T>& rows, Index width,
                        Buffer<T>& room) {
   const auto size = static_cast<std::size_t>(rows.count * width);
   if (rows.from == 0) return ranks.own() == 0 ? rows.numbers : nullptr;
-  if (ranks.own() == rows.from) ranks.send(0, std::as_bytes(std::span(rows.numbers, size)));
+  std::byte request{};
+  if (ranks.own() == rows.from) {
+    ranks.receive(0, std::span(&request, 1));
+    ranks.send(0, std::as_bytes(std::span(rows.numbers, size)));
+  }
   if (ranks.own() > 0) return nullptr;
+  ranks.send(rows.from, std::span(&request, 1));
   room.reserve(rows.count * width);
   ranks.receive(rows.from, std::as_writable_bytes(std::span(room.data(), size)));
   return room.data();

@@ -192,8 +192,15 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
 
 void RankedRun::start(const cli::Arguments& arguments) {
   starting_ = true;
-  ranks_ = load_ranks(*launched_, arguments.number("rank-timeout").value());
+  mpi::ProcessRanks* const ranks = load_ranks(*launched_, arguments.number("rank-timeout").value());
+  if (launched_->own != ranks->own()) {
+    throw Error(Failure::usage,
+                fmt::format("{} says rank {}, but MPI says rank {}", launched_->variable,
+                            launched_->own, ranks->own()),
+                "unset the variable, or --ranks off");
+  }
   starting_ = false;
+  ranks_ = ranks;
   if (launched_->count && *launched_->count != ranks_->count()) {
     throw Error(Failure::usage,
                 fmt::format("{} is one of {} ranks, but MPI knows {}", launched_->variable,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -16,8 +18,6 @@ namespace attn::tools {
 namespace {
 
 using cli::Environment;
-
-constexpr Index most_shards = 1'000'000;
 
 [[noreturn]] void refuse(const std::string& why, const std::string& hint = "") {
   throw Error(Failure::usage, why, hint);
@@ -57,6 +57,11 @@ std::optional<Place> slurm_array(const Environment& environment) {
   if (range != *place.count) {
     place.gaps = fmt::format("the array has {} from {} to {}",
                              cli::counted(*place.count, "element"), place.first, number("MAX"));
+  }
+  if (place.id < place.first || place.id > number("MAX") ||
+      (place.id - place.first) % place.step != 0) {
+    place.gaps = fmt::format("{} is {}, which is none of {}, {}, ..., {}", id, place.id,
+                             place.first, place.first + place.step, number("MAX"));
   }
   return place;
 }
@@ -165,7 +170,8 @@ std::optional<Shard> shard_of(const cli::Arguments& arguments) {
 }
 
 std::string shard_output(const std::string& output, const Shard& shard) {
-  if (output == "-") return output;
+  std::error_code none;
+  if (output == "-" || std::filesystem::is_character_file(output, none)) return output;
   const auto replaced = [](std::string text, const std::string& mark, Index number) {
     for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
       text.replace(at, mark.size(), std::to_string(number));

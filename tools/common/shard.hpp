@@ -13,8 +13,9 @@ namespace attn::tools {
 /// A part of a run that is divided among several jobs.
 struct Shard {
   Index number = 1;  ///< from 1 to count
-  Index count = 1;
+  Index count = 1;   ///< to most_shards
 };
+inline constexpr Index most_shards = 1'000'000;
 
 /// Declares --shard, which divides `parts`: "the groups".
 void declare_shard(cli::Declaration& declaration, const std::string& parts);
@@ -37,7 +38,8 @@ Shard parse_shard(const std::string& words, const cli::Environment& environment)
 std::optional<Shard> shard_of(const cli::Arguments& arguments);
 
 /// "out.0003-of-0064.h5" for out.h5: the numbers before the ending, with at least four digits. If
-/// `output` has %I and %N, they are replaced by the numbers as they are; the stream "-" stays.
+/// `output` has %I and %N, they are replaced by the numbers as they are; the stream "-" and a
+/// device stay.
 std::string shard_output(const std::string& output, const Shard& shard);
 
 /// The arguments of a run that writes only its shard: with --shard, the results alone, to

@@ -1,10 +1,12 @@
 #include "common/shard_marks.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
@@ -118,6 +120,13 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
   const auto count = group.number_attribute("count");
   const auto run = group.text_attribute("run");
   if (!number || !count || !run) throw refuse();
+  const auto whole = [](double value, double most) {
+    return value >= 1 && value <= most && value == std::floor(value);
+  };
+  if (!whole(*count, most_shards) || !whole(*number, *count)) {
+    throw Error(Failure::input, fmt::format("{} is damaged: it is shard {} of {}",
+                                            bundle.description(), *number, *count));
+  }
   const auto list = [&](const char* name) { return group.dataset(name).read_strings(); };
   std::optional<ShardMarks::Divided> divided;
   std::vector<ReportNotes> report;
@@ -133,6 +142,8 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
     throw refuse();
   } catch (const std::out_of_range&) {
     throw refuse();
+  } catch (const Error& error) {
+    throw Error(error.failure(), bundle.description() + " is damaged: " + error.what());
   }
   return {.shard = {static_cast<Index>(*number), static_cast<Index>(*count)},
           .run = *run,

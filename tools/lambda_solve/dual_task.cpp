@@ -164,7 +164,7 @@ DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
     options.evidence_scale = options.template_scale / *given;
     options.template_scale = *given;
   }
-  options.solver.tolerance = arguments.number("tolerance").value_or(f64 ? 1e-10 : 1e-4);
+  options.solver.tolerance = arguments.number("tolerance").value_or(f64 ? 1e-10 : 1e-8);
   if (options.gamma) read_cost();
 }
 

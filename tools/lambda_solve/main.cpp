@@ -68,7 +68,7 @@ cli::Declaration declare() {
            "A query has converged when its gap is at most E (1 + |primal|) and lambda is within 10 "
            "E min(1, |lambda|) of the optimum, as far as rounding allows.",
            Range::positive())
-      .default_words("1e-10, or 1e-4 for float32");
+      .default_words("1e-10, or 1e-8 for float32");
   d.number(
       "gradient-tolerance", "E",
       "A query has converged when the norm of its gradient is at most E; replaces --tolerance.",

@@ -1,6 +1,7 @@
 #include "reports/column_lists.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -43,10 +44,12 @@ std::string count_text(Index count, Index keys) {
 
 }  // namespace
 
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f}%", 100 * share);
+}
 
 std::string proven_text(const std::string& scheme, double bound, bool holds, double margin) {
-  return fmt::format("{}: c >= {} is proven; {}, the least margin is {:.6g} times the bound.\n",
+  return fmt::format("{}: c >= {} is proven; {}, the least margin is {:.5g} times the bound.\n",
                      scheme, number(bound), holds ? "it holds" : "IT IS VIOLATED", margin);
 }
 
@@ -135,6 +138,7 @@ std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsi
   text += ".\n";
   const ExplainedKeys& first = found.front();
   if (first.enough_keys == first.keys) return text;
+  if (first.enough_keys == 0) return text + fmt::format("No key has {}.\n", enough);
   text += fmt::format("Of the {} with {}:", cli::counted(first.enough_keys, "key"), enough);
   for (std::size_t n = 0; n < found.size(); ++n) {
     const Index count = found[n].enough_count;

@@ -289,7 +289,7 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
   }
   if (all.problems() > 0) {
     outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",
-                                   all.max_relative_gap, mean_of(all.relative_deviation));
+                                   all.max_gap, mean_of(all.relative_deviation));
   }
   outcome.summary += padding_words(all.padding);
   if (all.empty > 0)

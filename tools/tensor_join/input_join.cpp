@@ -71,6 +71,18 @@ void InputJoin::require_same(const RunInput& input, const std::string& option,
                           address, input.address, difference));
 }
 
+std::vector<std::string> InputJoin::replaced() const {
+  if (empty()) return {};
+  std::vector<std::string> paths;
+  for (const std::string& group : shards_.groups()) {
+    const std::string path = path_in(group, "hybrid");
+    const bool named = std::any_of(arguments_.named_inputs.begin(), arguments_.named_inputs.end(),
+                                   [](const auto& input) { return input.first == "hybrid"; });
+    if (named || bundle_->without_named().has(path)) paths.push_back(path);
+  }
+  return paths;
+}
+
 void InputJoin::write(io::OutputBundle& output) const {
   if (empty()) return;
   std::vector<std::string> without = shards_.left_out();

@@ -24,6 +24,10 @@ class InputJoin {
   /// Whether neither --with nor -i is given.
   bool empty() const { return !bundle_; }
 
+  /// What the shards have in place of an input: u by head of attn-compute, which a run writes with
+  /// --only alone. The inputs added here have it as it was given.
+  std::vector<std::string> replaced() const;
+
   /// Adds them. What the shards have written stays.
   void write(io::OutputBundle& output) const;
 

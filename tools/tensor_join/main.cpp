@@ -106,7 +106,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   outcome.summary = words + " -> " + arguments.output.value_or(arguments.table_file.value_or(""));
   if (arguments.dry_run || !arguments.output) return outcome;
   io::OutputBundle output = open_output(arguments);
-  shards.write(output);
+  shards.write(output, inputs.replaced());
   if (!inputs.empty()) {
     inputs.write(output);
     warn_of_left_out(shards.warnings().outdated, report);

@@ -193,15 +193,18 @@ std::string ShardSet::units_text() const {
   return cli::counted(units(), divides_problems() ? "problem" : "group");
 }
 
-void ShardSet::write(io::OutputBundle& output) const {
-  std::vector<std::string> apart = {shard_group};
+void ShardSet::write(io::OutputBundle& output, const std::vector<std::string>& without) const {
+  std::vector<std::string> apart = without;
+  apart.emplace_back(shard_group);
   for (const PieceJoin& piece : pieces_) apart.push_back(piece.path());
   for (const Part& one : shards_) {
     // A shard without problems has the attributes of INPUT, not those of the results.
     if (one.marks.divided && one.marks.divided->problems.size() == 0) continue;
     write_whole_shard(one, apart, output);
   }
-  for (const PieceJoin& piece : pieces_) piece.write(output);
+  for (const PieceJoin& piece : pieces_) {
+    if (!has(without, piece.path())) piece.write(output);
+  }
   if (divides_problems()) write_ranked(output);
 }
 

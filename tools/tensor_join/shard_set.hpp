@@ -28,9 +28,9 @@ class ShardSet {
   std::string units_text() const;
   bool divides_problems() const { return shards_.front().marks.divided.has_value(); }
 
-  /// Copies the results of all shards, or with --virtual refers to them, and puts together the
-  /// datasets of which they hold parts.
-  void write(io::OutputBundle& output) const;
+  /// Copies the results of all shards but those `without`, or with --virtual refers to them, and
+  /// puts together the datasets of which they hold parts.
+  void write(io::OutputBundle& output, const std::vector<std::string>& without) const;
 
   /// Whether, with --virtual, a shard lies outside the folder of OUTPUT and the folders in it.
   bool refers_outside() const;
