@@ -61,8 +61,11 @@ class ExactSolver {
     if (range.least == minus_infinity) {
       throw Error(Failure::input, "exact transport requires a finite cost of every pair with mass");
     }
-    spread_ = std::max(0.0, range.largest - range.least);
-    size_ = std::max(std::abs(range.largest), std::abs(range.least));
+    // The range of no pair, where there is no mass, is empty.
+    if (range.least <= range.largest) {
+      spread_ = range.largest - range.least;
+      size_ = std::max(std::abs(range.largest), std::abs(range.least));
+    }
     solution_.run([&] { anneal(); });
     found_.summary.iterations = now_.iterations;
     return std::move(found_);

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <optional>
 
-#include "fenchel/dual.hpp"
+#include "attnkit/dual.hpp"
 #include "kernel/parallel.hpp"
 #include "sinkhorn/divergence.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
@@ -182,26 +182,24 @@ bench::Contest dual(const bench::Problem& problem) {
   const Index count = problem.length;
   const Index depth = problem.depth;
   struct Arrays {
-    std::vector<double> templates, evidence, preference, lambda;
+    std::vector<double> templates, evidence, lambda;
+    DualInputs inputs;
+    DualOutputs outputs;
+    std::optional<DualPlan> plan;
   };
   const auto arrays = std::make_shared<Arrays>();
   arrays->templates = problem.input<double>("templates", count * depth);
   arrays->evidence = problem.input<double>("evidence", queries * depth);
-  arrays->preference.assign(size(count), 1.0);
   arrays->lambda.resize(size(queries * depth));
+  arrays->inputs.templates = {arrays->templates.data(), {count, depth}};
+  arrays->inputs.evidence = {arrays->evidence.data(), {queries, depth}};
+  arrays->outputs.lambda = {arrays->lambda.data(), {queries, depth}};
+  DualPlanOptions options;
+  options.solver.gradient_tolerance = problem.option("tolerance", 1e-8);
+  arrays->plan.emplace(shapes_of(arrays->inputs), options, omp_get_max_threads());
   bench::Contest contest;
   contest.answers.emplace_back("lambda", &arrays->lambda);
-  contest.variants = {{"library", [=] {
-                         DualProblem dual;
-                         dual.templates = {arrays->templates.data(), count, depth};
-                         dual.evidence = {arrays->evidence.data(), queries, depth};
-                         dual.preference = {arrays->preference.data(), 1, count};
-                         DualOptions options;
-                         options.gradient_tolerance = problem.option("tolerance", 1e-8);
-                         DualResults results;
-                         results.lambda = {arrays->lambda.data(), queries, depth};
-                         solve_dual(dual, options, omp_get_max_threads(), results);
-                       }}};
+  contest.variants = {{"library", [=] { arrays->plan->run(arrays->inputs, arrays->outputs); }}};
   return contest;
 }
 

@@ -114,6 +114,27 @@ class Numbers(ExactTest):
                     self.assertAlmostEqual(np.ldexp(result["dual"], -exponent), figures["dual"], delta=delta)
                     self.assertEqual(result["status"], "converged")
 
+    def test_gaps_that_rounding_does_not_allow(self):
+        """The plan keeps its marginals, and the bounds their order."""
+        random = np.random.default_rng(12)
+        for gap in (1e-7, 1e-9, 1e-12):
+            for _ in range(4):
+                cost = 30 * random.normal(size=(3, 2))
+                a, b = random.uniform(size=3), random.uniform(size=2)
+                self.write("in.h5", cost=cost, a=a, b=b * a.sum() / b.sum())
+                run = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--gap", gap, "-o", "out.h5", "--force", "--json=out.json",
+                                    status=None)
+                result = self.read_json("out.json")["result"]
+                self.assertEqual(run.status, 0 if result["relative_gap"] <= gap else 1)
+                self.assertLess(result["row_error"] + result["col_error"], 1e-14)
+                self.assertGreater(result["gap"], -1e-13)
+
+    def test_no_mass(self):
+        self.write("in.h5", cost=np.random.default_rng(13).uniform(size=(2, 5, 5)), a=np.array([[0.2] * 5, [0] * 5]),
+                   b=np.array([[0.2] * 5, [0] * 5]))
+        _, result = self.solve("in.h5", *self.EMIT)
+        self.assertEqual(result["status"], "converged")
+
     def test_points_that_coincide(self):
         self.write("in.h5", q=np.ones((4, 2)), k=np.ones((4, 2)))
         _, result = self.solve("in.h5", *self.EMIT)

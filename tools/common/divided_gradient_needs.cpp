@@ -26,9 +26,15 @@ std::int64_t DividedGradientNeeds::query_bytes() const {
 }
 
 std::int64_t DividedGradientNeeds::forward_bytes(Index block) const {
+  if (!wants_.gradients()) return 0;
   // With a gate the output is there before and after it.
   const Index rows = input_.gate ? 2 * rows_ : rows_;
-  return wants_.gradients() ? (rows + 2 * block) * input_.v_head_dim * element() : 0;
+  return (rows + 2 * block) * input_.v_head_dim * element() + gate_gradient_bytes();
+}
+
+// Of the own queries, unless all share the gate.
+std::int64_t DividedGradientNeeds::gate_gradient_bytes() const {
+  return wants_.grad_gate && input_.gate->rows > 1 ? rows_ * input_.gate->cols * element() : 0;
 }
 
 std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
@@ -51,7 +57,7 @@ std::int64_t DividedGradientNeeds::delta_bytes(Index block, int threads) const {
       (element_size_ == sizeof(double) ? WeightBlocks<double>::bytes : WeightBlocks<float>::bytes)(
           rows_, block, input_.v_head_dim, is_mixture(), threads);
   return rows_ * (line + 3 * width) + 2 * block * (line + width) + energy_bytes(rows_, block) +
-         weights;
+         weights + gate_gradient_bytes();
 }
 
 // Keys, values and their gradients, and blocks of queries.

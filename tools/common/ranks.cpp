@@ -193,7 +193,8 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
 void RankedRun::start(const cli::Arguments& arguments) {
   starting_ = true;
   mpi::ProcessRanks* const ranks = load_ranks(*launched_, arguments.number("rank-timeout").value());
-  if (launched_->own != ranks->own()) {
+  // PMIX_RANK alone does not say how many there are.
+  if (!launched_->count && launched_->own != ranks->own()) {
     throw Error(Failure::usage,
                 fmt::format("{} says rank {}, but MPI says rank {}", launched_->variable,
                             launched_->own, ranks->own()),
