@@ -218,6 +218,7 @@ class GoesOn(DumpTest):
                         # Killed before its end, or with the result written and the checkpoint not yet removed. A part
                         # of a head is of no use to another number of threads; nor does it do harm.
                         self.environment["ATTN_NUM_THREADS"] = moments.choice("12")
+                        (self.folder / "out.h5").unlink(missing_ok=True)
                         self.run_tool(*command)
                     self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
                     (self.folder / "out.h5").unlink()

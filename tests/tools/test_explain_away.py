@@ -273,6 +273,12 @@ class FromTheBundle(ToolTest):
                 for name in ("min", "mean", "max"):
                     self.assert_near(name, found["sinkhorn"]["col_sum"][name], found["stored"]["col_sum"][name], tolerance)
 
+    def test_tolerance_of_an_older_version(self):
+        """Sinkhorn alone needs it."""
+        self.write("old.h5", {"attn_tolerance": 5.0}, q=np.ones((4, 3)), k=np.ones((4, 3)))
+        self.stats("old.h5")
+        self.refused("explain-away-stats", "old.h5", "--scheme=sinkhorn", status=3, says=["attn_tolerance is 5"])
+
     def test_stored_potentials_of_other_scores(self):
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "made.h5")
         self.stats("made.h5", "--scheme=stored")

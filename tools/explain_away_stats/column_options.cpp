@@ -15,11 +15,13 @@ namespace {
 
 constexpr double most_iterations = 0x1p40;  // of --iterations
 
-// A number that a tool recorded, which must be in the range that the tools allow.
+// A number that a tool recorded, which must be in the range that the tools allow; none if it is not
+// and nothing needs it.
 std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
-                                      double low, double high) {
+                                      double low, double high, bool needed) {
   const auto value = bundle.number_attribute(name);
   if (value && !(*value >= low && *value <= high)) {
+    if (!needed) return std::nullopt;
     throw Error(Failure::input, fmt::format("{}: attribute {} is {}, expected a number in [{}, {}]",
                                             bundle.description(), name, *value, low, high));
   }
@@ -118,9 +120,10 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   require_effect_on(arguments, "hybrid", &SchemeDescription::is_mixture, used);
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, used);
 
+  const bool iterates = any_has(used, &SchemeDescription::is_iterated);
   options.tolerance =
-      recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
-  const auto iterations = recorded_number(bundle, "attn_iterations", 1, most_iterations);
+      recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1, iterates);
+  const auto iterations = recorded_number(bundle, "attn_iterations", 1, most_iterations, iterates);
   if (iterations && *iterations != std::floor(*iterations)) {
     refuse_attribute(bundle, "attn_iterations", fmt::format("{}", *iterations),
                      "expected a whole number");
