@@ -30,7 +30,7 @@ ShownRows<T> DividedWriter<T>::rows(Index problem) const {
           shifted(own.row0, gradient("grad_q", problem)),
           shifted(own.col0, gradient("grad_k", problem)),
           shifted(own.col0, gradient("grad_v", problem)),
-          shifted(has_gate_by_query() ? own.row0 : 0, gradient("grad_gate", problem)),
+          shifted(input_.has_gate_by_query() ? own.row0 : 0, gradient("grad_gate", problem)),
           gradient("grad_sink", problem)};
 }
 
@@ -45,7 +45,7 @@ void DividedWriter<T>::end_head(Index problem) const {
     write_zeros<T>(rows, all, width, gradient(name, problem));
   };
   pad(wants_.grad_q, "grad_q", queries, input_.queries, input_.depth);
-  if (has_gate_by_query()) {
+  if (input_.has_gate_by_query()) {
     pad(wants_.grad_gate, "grad_gate", queries, input_.queries, input_.gate->cols);
   }
   pad(wants_.grad_k, "grad_k", keys, input_.keys, input_.depth);

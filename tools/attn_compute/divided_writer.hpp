@@ -27,7 +27,6 @@ class DividedWriter {
   void end_head(Index problem) const;
 
  private:
-  bool has_gate_by_query() const { return input_.gate && input_.gate->rows > 1; }
   ShowRows<T> out(Index problem) const;
   ShowRows<T> gradient(const std::string& name, Index problem) const;
 

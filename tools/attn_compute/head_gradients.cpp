@@ -89,7 +89,7 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileR
   targets.sink = parts.part("grad_sink", 1, 1).data;
   if (input.gate) {
     targets.gate = parts.part("grad_gate", *input.gate);
-    if (input.gate->rows > 1) targets.gate = by_query(targets.gate, own);
+    if (input.has_gate_by_query()) targets.gate = by_query(targets.gate, own);
   }
   if (!input.rel_bias) return targets;
   // Where there is no dataset bias, its gradient is that of the table.

@@ -101,6 +101,9 @@ struct AttentionInput {
     return sinks[static_cast<std::size_t>(problem)];
   }
 
+  /// Whether queries have gates of their own.
+  bool has_gate_by_query() const { return gate && gate->rows > 1; }
+
   /// All pairs of a problem, padding included.
   TileRange all_pairs() const { return {0, queries, 0, keys}; }
 

@@ -60,23 +60,22 @@ void DividedDelta<T>::read_grad_out(const RankSlots& rows, const Buffer<T>& out,
     }
   }
   if (!this->wants_.grad_gate) return;
-  const Operand& gate = *this->input_.gate;
-  if (gate.rows == 1) return show_gate({0, 0, 1, of_gate.data()});
-  this->show_rows(rows, of_gate.data(), gate.cols, show_gate);
+  if (!this->input_.has_gate_by_query()) return show_gate({0, 0, 1, of_gate.data()});
+  this->show_rows(rows, of_gate.data(), this->input_.gate->cols, show_gate);
 }
 
 // Of the own queries, which `part` has unless there are none, or of all that share the gate.
 template <class T>
 void DividedDelta<T>::find_gate_gradient(const Head<T>* part, MatrixView<const T> out,
                                          Buffer<T>& gradient) {
-  const Operand& gate = *this->input_.gate;
-  if (gate.rows > 1) {
-    gradient = Buffer<T>(out.rows * gate.cols);
+  const Index channels = this->input_.gate->cols;
+  if (this->input_.has_gate_by_query()) {
+    gradient = Buffer<T>(out.rows * channels);
     if (part == nullptr) return;
     return differentiate_gate<T>(*part->arrays().gate, out, part->grad_out(),
-                                 {gradient.data(), out.rows, gate.cols});
+                                 {gradient.data(), out.rows, channels});
   }
-  PooledVector<double> sums(static_cast<std::size_t>(gate.cols), 0.0);
+  PooledVector<double> sums(static_cast<std::size_t>(channels), 0.0);
   this->add_up(
       [&](const kernel::RankShare::Visit& visit) {
         visit(std::as_writable_bytes(std::span(sums)));
@@ -85,7 +84,7 @@ void DividedDelta<T>::find_gate_gradient(const Head<T>* part, MatrixView<const T
         if (part == nullptr) return;
         add_gate_gradient<T>(*part->arrays().gate, out, part->grad_out(), sums);
       });
-  gradient = Buffer<T>(gate.cols);
+  gradient = Buffer<T>(channels);
   std::transform(sums.begin(), sums.end(), gradient.begin(),
                  [](double sum) { return static_cast<T>(sum); });
 }

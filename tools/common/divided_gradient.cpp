@@ -86,8 +86,8 @@ void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
   if (wants.grad_k) zeros(this->whole_.keys(), this->input_.depth, show.grad_k);
   if (wants.grad_v) zeros(this->whole_.keys(), this->input_.v_head_dim, show.grad_v);
   if (wants.grad_gate) {
-    const Operand& gate = *this->input_.gate;
-    zeros(gate.rows == 1 ? 1 : this->whole_.queries(), gate.cols, show.grad_gate);
+    const Index rows = this->input_.has_gate_by_query() ? this->whole_.queries() : 1;
+    zeros(rows, this->input_.gate->cols, show.grad_gate);
   }
   if (wants.grad_sink) zeros(1, 1, show.grad_sink);
 }

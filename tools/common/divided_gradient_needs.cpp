@@ -29,12 +29,7 @@ std::int64_t DividedGradientNeeds::forward_bytes(Index block) const {
   if (!wants_.gradients()) return 0;
   // With a gate the output is there before and after it.
   const Index rows = input_.gate ? 2 * rows_ : rows_;
-  return (rows + 2 * block) * input_.v_head_dim * element() + gate_gradient_bytes();
-}
-
-// Of the own queries, unless all share the gate.
-std::int64_t DividedGradientNeeds::gate_gradient_bytes() const {
-  return wants_.grad_gate && input_.gate->rows > 1 ? rows_ * input_.gate->cols * element() : 0;
+  return (rows + 2 * block) * input_.v_head_dim * element();
 }
 
 std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
@@ -56,8 +51,10 @@ std::int64_t DividedGradientNeeds::delta_bytes(Index block, int threads) const {
   const std::int64_t weights =
       (element_size_ == sizeof(double) ? WeightBlocks<double>::bytes : WeightBlocks<float>::bytes)(
           rows_, block, input_.v_head_dim, is_mixture(), threads);
+  const std::int64_t of_gate =
+      wants_.grad_gate && input_.has_gate_by_query() ? rows_ * input_.gate->cols * element() : 0;
   return rows_ * (line + 3 * width) + 2 * block * (line + width) + energy_bytes(rows_, block) +
-         weights + gate_gradient_bytes();
+         weights + of_gate;
 }
 
 // Keys, values and their gradients, and blocks of queries.

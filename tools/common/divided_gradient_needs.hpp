@@ -31,7 +31,6 @@ class DividedGradientNeeds {
   std::int64_t delta_bytes(Index block, int threads) const;
   std::int64_t own_bytes(Index block, int threads) const;
   std::int64_t gated_bytes(Index block) const;
-  std::int64_t gate_gradient_bytes() const;
   EnergySizes sizes(Index queries, Index keys) const;
   std::int64_t energy_bytes(Index queries, Index keys) const;
   std::int64_t sink_bytes(Index block) const;

@@ -35,9 +35,8 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
   const Rows<T> grad_q(wants.grad_q, queries, input.depth);
   const Rows<T> grad_k(wants.grad_k, keys, input.depth);
   const Rows<T> grad_v(wants.grad_v, keys, input.v_head_dim);
-  const bool has_gate = input.gate.has_value();
-  const bool one_gate = has_gate && input.gate->rows == 1;
-  const Rows<T> grad_gate(wants.grad_gate, one_gate ? 1 : queries, has_gate ? input.gate->cols : 0);
+  const Rows<T> grad_gate(wants.grad_gate, input.has_gate_by_query() ? queries : 1,
+                          input.gate ? input.gate->cols : 0);
   const Rows<T> grad_sink(wants.grad_sink, 1, 1);
   HeadGradientTargets<T> targets;
   targets.q = grad_q.view();
@@ -72,7 +71,7 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
            forward.out = rows;
            forward.grad_out = head.grad_out();
            differentiate_head(forward, targets, 1);
-           if (has_gate) apply_gate<T>(*head.arrays().gate, rows);
+           if (input.gate) apply_gate<T>(*head.arrays().gate, rows);
          });
   if (wants.out) out.show(show.out);
   grad_q.show(show.grad_q);
