@@ -251,9 +251,9 @@ struct AttentionSummary {
 /// Errors, relative to the largest magnitude of the result in the problem, where s is the largest
 /// |s_ij|: 2e-5 + 4·2⁻²⁴ s for out, weights and column sums in float, 1e-12 + 4·2⁻⁵³ s in double;
 /// 5e-5 + 8·2⁻²⁴ s and 1e-11 + 8·2⁻⁵³ s for gradients. Absolute errors of potentials are up to 4
-/// times the first of these, those of entropies up to 90 (1 + log Lk) times. Sinkhorn adds the error
-/// of its iteration. These are the bounds of the tests, which compare random problems with plain
-/// evaluations.
+/// times the first of these, those of entropies up to 90 (1 + log Lk) times. Sinkhorn adds the
+/// error of its iteration. These are the bounds of the tests, which compare random problems with
+/// plain evaluations.
 ///
 /// A plan keeps its working memory from run to run. Different plans may run at the same time in
 /// different threads; one plan must not run twice at a time.
