@@ -53,11 +53,11 @@ void KeyBlocks<T>::for_tiles(Index key, const Scores<T>& scores, int threads,
 }
 
 template <class T>
-void KeyBlocks<T>::take_values(MatrixView<const T> values) {
+void KeyBlocks<T>::take_values(MatrixView<const T> values, bool begins) {
   if (output_) {
     output_->go_on(values);
   } else if (options_.out.data != nullptr) {
-    output_.emplace(values, options_.out, options_.largest_value);
+    output_.emplace(values, options_.out, options_.largest_value, begins);
     output_->start(options_.partition);
   }
 }
@@ -69,6 +69,12 @@ void KeyBlocks<T>::add(int round, Index key, const Scores<T>& scores, MatrixView
   if (!gathers_weights()) take_values(values);
   for_tiles(key, scores, threads,
             [&](const Tile& tile, Work& work) { add_tile(round, tile, work); });
+}
+
+template <class T>
+void KeyBlocks<T>::resume(int round, const Scores<T>& scores, MatrixView<const T> values) {
+  while (next_round_ <= round) start_round(next_round_++, scores);
+  if (!gathers_weights() || round == rounds()) take_values(values, false);
 }
 
 template <class T>

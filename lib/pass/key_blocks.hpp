@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "pass/line_numbers.hpp"
 #include "pass/output.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -50,6 +52,14 @@ class KeyBlocks : public FromPool {
 
   /// The next block of a round, whose first key is number `key` of all.
   void add(int round, Index key, const Scores<T>& scores, MatrixView<const T> values, int threads);
+
+  /// What it knows of the own queries after a block of `round`, or, if that is rounds(), of the
+  /// round that shows weights: with this and the output it can go on.
+  virtual std::vector<LineNumbers> state(int round) = 0;
+
+  /// Makes room for such a state: state(round) and the output then show where its numbers belong.
+  /// `scores` and `values` are those of any block. There must be at least 96 queries.
+  void resume(int round, const Scores<T>& scores, MatrixView<const T> values);
 
   /// After the rounds; does nothing if there were no keys. Writes f of the own queries, −inf for
   /// one with nothing allowed, and for hnas that of the softmax.
@@ -123,7 +133,7 @@ class KeyBlocks : public FromPool {
  private:
   template <class Body>
   void for_tiles(Index key, const Scores<T>& scores, int threads, const Body& body) const;
-  void take_values(MatrixView<const T> values);
+  void take_values(MatrixView<const T> values, bool begins = true);
   // A softmax has them from its first round.
   bool sums_entropies() const { return options_.entropies && !options_.col.empty(); }
 

@@ -63,8 +63,8 @@ Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout&
     : v_(v), out_(out), dropout_(dropout) {}
 
 template <class T>
-Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest)
-    : v_(v), out_(out), largest_value_(largest) {}
+Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest, bool begins)
+    : v_(v), out_(out), largest_value_(largest), begins_(begins) {}
 
 // Rows [first, first + count) of the values to gather.
 template <class T>
@@ -88,6 +88,7 @@ void Output<T>::start(const Partition& partition) {
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
+  if (!begins_) return;
   for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
 }
 

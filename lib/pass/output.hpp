@@ -19,8 +19,8 @@ class Output final : public Observer<T> {
   Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout = {});
 
   /// For keys that come in blocks, in row panels: the values of the first block, and the largest
-  /// magnitude of those of all.
-  Output(MatrixView<const T> v, MatrixView<T> out, T largest);
+  /// magnitude of those of all. Unless it begins, `out` is what it was after a block.
+  Output(MatrixView<const T> v, MatrixView<T> out, T largest, bool begins = true);
 
   /// The tiles that follow are of the next block of keys, which has these values.
   void go_on(MatrixView<const T> v);
@@ -53,6 +53,7 @@ class Output final : public Observer<T> {
   MatrixView<const T> v_;
   MatrixView<T> out_;
   std::optional<T> largest_value_;  // if v is one block of more
+  bool begins_ = true;
   bool packs_ = false;
   int exponent_ = 0;  // the gathered sums are out · 2^-exponent
   Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v

@@ -28,6 +28,18 @@ bool PassBlocks<T>::shows_weights() const {
 }
 
 template <class T>
+std::vector<LineNumbers> PassBlocks<T>::state(int) {
+  std::vector<LineNumbers> state;
+  for (Part& part : parts_) {
+    for (PooledVector<double>* numbers : {&part.shift, &part.sum, &part.factor}) {
+      state.push_back(LineNumbers::of(*numbers));
+    }
+  }
+  if (this->options_.entropies) state.push_back(LineNumbers::of(this->entropy_));
+  return state;
+}
+
+template <class T>
 void PassBlocks<T>::start_round(int round, const Scores<T>&) {
   if (round != 1) return;
   // Of a query with nothing allowed.

@@ -13,6 +13,7 @@ class PassBlocks final : public KeyBlocks<T> {
 
   int rounds() const override { return 2; }  ///< for the maxima and for the sums
   bool shows_weights() const override;
+  std::vector<LineNumbers> state(int round) override;
 
  private:
   using typename KeyBlocks<T>::Tile;

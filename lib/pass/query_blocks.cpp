@@ -110,6 +110,19 @@ void QueryBlocks<T>::complete_columns(std::span<double> col) {
 }
 
 template <class T>
+std::vector<LineNumbers> QueryBlocks<T>::state(bool complete) {
+  std::vector<LineNumbers> state{LineNumbers::of(shift_), LineNumbers::of(sum_)};
+  if (complete) state.push_back(LineNumbers::of(factor_));
+  return state;
+}
+
+template <class T>
+void QueryBlocks<T>::resume(bool complete, const Scores<T>& scores) {
+  near_zero_ = scores.near_zero();
+  if (complete) factor_.resize(sum_.size());
+}
+
+template <class T>
 void QueryBlocks<T>::gather(const Scores<T>& scores, MatrixView<const T> values, Sums& block,
                             int threads) const {
   const Index slots = options_.last_slot - options_.first_slot;

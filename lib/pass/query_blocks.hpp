@@ -5,7 +5,9 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "pass/line_numbers.hpp"
 #include "pass/output.hpp"
 #include "pass/pass.hpp"
 #include "pass/scaled_sums.hpp"
@@ -49,6 +51,14 @@ class QueryBlocks {
 
   /// After the rounds: writes g_j = LSE_i s_ij of the own keys, −inf where nothing is allowed.
   void complete_columns(std::span<double> col);
+
+  /// What it knows of the own keys after a block of a round, or, if g is complete, after them: with
+  /// that it can go on.
+  std::vector<LineNumbers> state(bool complete);
+
+  /// Makes room for such a state, to which state(complete) then refers. `scores` are those of any
+  /// block.
+  void resume(bool complete, const Scores<T>& scores);
 
   /// The sums of a block of queries over keys.
   class Sums {

@@ -1,6 +1,7 @@
 #include "pass/running_blocks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel/online_softmax.hpp"
 #include "pass/one_pass.hpp"
@@ -16,6 +17,28 @@ bool RunningBlocks<T>::shows_weights() const {
   const Options& options = this->options_;
   return options.column_sums || (options.entropies && !key_factor_.empty()) ||
          (options.out.data != nullptr && this->is_mixture());
+}
+
+template <class T>
+std::vector<LineNumbers> RunningBlocks<T>::state(int round) {
+  std::vector<LineNumbers> state;
+  const auto add = [&]<class U>(PooledVector<RunningRows<T>>& panels,
+                                PooledVector<U> RunningRows<T>::*numbers) {
+    LineNumbers lines{.width = sizeof(U)};
+    for (RunningRows<T>& rows : panels) lines.add(rows.*numbers);
+    state.push_back(std::move(lines));
+  };
+  const auto add_rows = [&](PooledVector<RunningRows<T>>& panels) {
+    add(panels, &RunningRows<T>::max);
+    add(panels, &RunningRows<T>::factor);
+    add(panels, &RunningRows<T>::sum);
+    add(panels, &RunningRows<T>::product);
+  };
+  add_rows(first_);
+  if (this->is_mixture()) add_rows(softmax_);
+  if (round == rounds()) add_rows(again_);
+  if (this->options_.entropies) state.push_back(LineNumbers::of(this->entropy_));
+  return state;
 }
 
 template <class T>

@@ -14,6 +14,7 @@ class RunningBlocks final : public KeyBlocks<T> {
 
   int rounds() const override { return 1; }
   bool shows_weights() const override;
+  std::vector<LineNumbers> state(int round) override;
 
  private:
   using typename KeyBlocks<T>::Tile;

@@ -6,7 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -24,6 +26,19 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
+
+// Gives `to` the numbers of `from`, as a state that was written and read does.
+void copy_state(const std::vector<LineNumbers>& from, const std::vector<LineNumbers>& to) {
+  REQUIRE(from.size() == to.size());
+  for (std::size_t n = 0; n < from.size(); ++n) {
+    CHECK(from[n].width == to[n].width);
+    REQUIRE(from[n].pieces.size() == to[n].pieces.size());
+    for (std::size_t p = 0; p < from[n].pieces.size(); ++p) {
+      REQUIRE(from[n].pieces[p].size() == to[n].pieces[p].size());
+      std::copy(from[n].pieces[p].begin(), from[n].pieces[p].end(), to[n].pieces[p].begin());
+    }
+  }
+}
 
 // What a scheme finds, by query or key.
 template <class T>
@@ -46,7 +61,9 @@ class BlockedProblem : BlockedHead<T> {
   using typename Base::Part;
 
  public:
-  using BlockedHead<T>::BlockedHead;
+  // `resumes`: after every block another object goes on from the state.
+  BlockedProblem(const BlockedShape& of, Random& random, bool resumes)
+      : BlockedHead<T>(of, random), resumes_(resumes) {}
 
   // Without `weights` nothing is wanted that must see them.
   BlockedResult<T> at_once(Scheme scheme, bool weights) const {
@@ -91,12 +108,15 @@ class BlockedProblem : BlockedHead<T> {
       QueryBlocks<T>& own = all.emplace_back(options);
       for (int round = 0; round < own.column_rounds(); ++round) {
         for (Index row = 0; row < case_.queries; row += step) {
-          own.add(round, part_of(own.keys(), row, step, bounds).scores->scores(), 1 + round);
+          const Part part = part_of(own.keys(), row, step, bounds);
+          own.add(round, part.scores->scores(), 1 + round);
+          if (resumes_) own = resumed(own, options, false, part);
         }
         own.end_round(round);
       }
       std::vector<double> col(static_cast<std::size_t>(own.own_keys().last - own.own_keys().first));
       own.complete_columns(col);
+      if (resumes_) own = resumed(own, options, true, part_of(own.keys(), 0, step, bounds));
       g.insert(g.end(), col.begin(), col.end());
     }
     return {std::move(all), std::move(g)};
@@ -179,11 +199,12 @@ class BlockedProblem : BlockedHead<T> {
                        options.partition.first_line(options.last_slot)};
     BlockedResult<T> found = room(own.last - own.first);
     options.out = out_of(found);
-    const auto blocks = KeyBlocks<T>::make(options);
+    auto blocks = KeyBlocks<T>::make(options);
     const ScoreBounds bounds = bounds_of_whole();
     for (int round = 0; round < blocks->rounds(); ++round) {
       each_block(own, step, bounds, [&](const Part& part) {
         blocks->add(round, part.range.col0, part.scores->scores(), part.arrays.v, threads);
+        blocks = resumed(std::move(blocks), options, round, part);
       });
     }
     if (options.hybrid != 1) found.unas_row = found.row;
@@ -197,12 +218,32 @@ class BlockedProblem : BlockedHead<T> {
           blocks->show(part.range.col0, part.scores->scores(), part.arrays.v, threads);
       double* const total = all.col_sum.data() + part.range.col0;
       for (Index n = 0; n < sums.size(); ++n) total[n % part.range.cols] += sums[n];
+      const int round = blocks->rounds();
+      blocks = resumed(std::move(blocks), options, round, part);
     });
     blocks->finish(found.entropy);
     all.out.insert(all.out.end(), found.out.begin(), found.out.end());
     all.row.insert(all.row.end(), found.row.begin(), found.row.end());
     all.unas_row.insert(all.unas_row.end(), found.unas_row.begin(), found.unas_row.end());
     all.entropy.insert(all.entropy.end(), found.entropy.begin(), found.entropy.end());
+  }
+
+  QueryBlocks<T> resumed(QueryBlocks<T>& before, const typename QueryBlocks<T>::Options& options,
+                         bool complete, const Part& part) const {
+    QueryBlocks<T> next(options);
+    next.resume(complete, part.scores->scores());
+    copy_state(before.state(complete), next.state(complete));
+    return next;
+  }
+
+  std::unique_ptr<KeyBlocks<T>> resumed(std::unique_ptr<KeyBlocks<T>> before,
+                                        const typename KeyBlocks<T>::Options& options, int round,
+                                        const Part& part) const {
+    if (!resumes_ || options.out.rows < 96) return before;
+    auto next = KeyBlocks<T>::make(options);
+    next->resume(round, part.scores->scores(), part.arrays.v);
+    copy_state(before->state(round), next->state(round));
+    return next;
   }
 
   // Joined from those of parts.
@@ -222,6 +263,7 @@ class BlockedProblem : BlockedHead<T> {
   }
 
   static constexpr double hybrid = 0.3;
+  bool resumes_;
 };
 
 // Calls in_blocks(processes, step), which must find `want` wherever the head is cut.
@@ -244,8 +286,8 @@ void check_cuts(const BlockedResult<T>& want, std::initializer_list<Index> proce
 }
 
 template <class T>
-void check_key_blocks(const BlockedShape& of, Random& random) {
-  const BlockedProblem<T> problem(of, random);
+void check_key_blocks(const BlockedShape& of, Random& random, bool resumes = false) {
+  const BlockedProblem<T> problem(of, random, resumes);
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
     CAPTURE(static_cast<int>(scheme));
     check_cuts(problem.at_once(scheme, true), {1, 2, 5}, [&](Index processes, Index step) {
@@ -255,8 +297,8 @@ void check_key_blocks(const BlockedShape& of, Random& random) {
 }
 
 template <class T>
-void check_query_blocks(const BlockedShape& of, Random& random) {
-  const BlockedProblem<T> problem(of, random);
+void check_query_blocks(const BlockedShape& of, Random& random, bool resumes = false) {
+  const BlockedProblem<T> problem(of, random, resumes);
   for (const Scheme scheme : {Scheme::dnas, Scheme::hnas}) {
     CAPTURE(static_cast<int>(scheme));
     check_cuts(problem.at_once(scheme, false), {1, 2, 3}, [&](Index processes, Index step) {
@@ -288,6 +330,18 @@ TEST_CASE_TEMPLATE("keys in blocks with masks, biases and positions", T, float, 
                         random);
     check_key_blocks<T>({.spread = spread, .bias = true, .mask = true}, random);
     check_key_blocks<T>({.spread = spread, .mask = true, .alibi = true, .sink = -1}, random);
+  }
+}
+
+TEST_CASE_TEMPLATE("what goes on from the state after a block has the same bits", T, float,
+                   double) {
+  Random random(304);
+  for (const double spread : {0.5, 4.0}) {
+    CAPTURE(spread);
+    check_key_blocks<T>(
+        {.queries = 1500, .spread = spread, .mask = true, .sink = 0.7, .values = 1e9}, random,
+        true);
+    check_query_blocks<T>({.queries = 1500, .spread = std::min(spread, 2.5)}, random, true);
   }
 }
 

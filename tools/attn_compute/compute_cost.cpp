@@ -113,8 +113,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                                           const ComputeOptions& options,
                                           const AttentionInput& input, std::size_t element_size) {
-  // A checkpoint keeps what the loops within a whole head have found.
-  if (checkpoints(arguments)) return std::nullopt;
+  // Of gradients, a checkpoint keeps what the loops within a whole head have found.
+  if (checkpoints(arguments) && options.emits_gradients()) return std::nullopt;
   const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
                                          "col_potential", "col_sum",       "row_entropy",
                                          "grad_q",        "grad_k",        "grad_v",
@@ -133,7 +133,8 @@ std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                       .grad_sink = options.emits("grad_sink"),
                       .hybrid = options.hybrid,
                       .kept_bytes = divided_sum_bytes(options.gradients, input.problems,
-                                                      arguments.ranks, element_size)};
+                                                      arguments.ranks, element_size),
+                      .stops = checkpoints(arguments)};
 }
 
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,

@@ -34,9 +34,9 @@ struct HeadResult {
   std::vector<double> centre, variance, prior;
 };
 
+// All but the output.
 template <class Archive, class T>
-void archive(Archive& with, HeadResult<T>& result) {
-  archive(with, result.out);
+void archive_numbers(Archive& with, HeadResult<T>& result) {
   archive(with, result.attention.allowed.keys_of_query);
   archive(with, result.attention.allowed.queries_of_key);
   archive(with, result.attention.potentials.row);
@@ -50,6 +50,12 @@ void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.centre);
   archive(with, result.variance);
   archive(with, result.prior);
+}
+
+template <class Archive, class T>
+void archive(Archive& with, HeadResult<T>& result) {
+  archive(with, result.out);
+  archive_numbers(with, result);
 }
 
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
@@ -231,29 +237,52 @@ HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& inp
 }
 
 // Heads whose memory ranks divide, or that `compute_whole` computes; `keep` takes all results but
-// the output, and gradients only of the latter. Returns the seconds.
+// the output, and gradients only of the latter. Heads that the checkpoint has, or null, are not
+// computed again. Returns the seconds.
 template <class T>
 double compute_divided(const ComputeOptions& options, const AttentionInput& input,
                        const DividedWants& wants, const DividedPlan& plan, HeadOutputs& outputs,
                        GradientWriter<T>& gradients, cli::Progress& progress,
                        const std::function<void(double least_bias)>& look,
-                       const std::function<HeadResult<T>(Index problem)>& compute_whole,
-                       const std::function<void(Index problem, HeadResult<T>& result)>& keep) {
-  HeadDivision<T> division(input, wants, plan);
-  const DividedWriter<T> writer(input, wants, outputs, gradients, *kernel::Ranks::current());
+                       const std::function<HeadFound<HeadResult<T>>(Index problem)>& compute_whole,
+                       const std::function<void(Index problem, HeadResult<T>& result)>& keep,
+                       Checkpoint* checkpoint) {
+  HeadDivision<T> division(input, wants, plan, checkpoint);
+  const DividedWriter<T> writer(input, wants, outputs, gradients, *kernel::Ranks::current(),
+                                checkpoint);
+  const auto compute_head = [&](Index problem, HeadFound<HeadResult<T>>& found) {
+    std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
+    if (head) {
+      writer.end_head(problem);
+      found.least_bias = head->least_bias;
+      found.result = result_of<T>(options, input, problem, std::move(*head));
+    } else {
+      found = compute_whole(problem);
+      outputs.write("out", problem, found.result.out.data());
+    }
+    if (checkpoint == nullptr) return;
+    checkpoint->add_unit([&](SavingArchive& to) {
+      if (!head) archive(to, found.result.out);
+      archive_numbers(to, found.result);
+      archive(to, found.least_bias);
+    });
+    checkpoint->write_if_due();
+  };
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
-    std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
-    HeadResult<T> result;
-    if (head) {
-      look(head->least_bias);
-      writer.end_head(problem);
-      result = result_of<T>(options, input, problem, std::move(*head));
+    HeadFound<HeadResult<T>> found;
+    if (checkpoint != nullptr && checkpoint->has_unit()) {
+      checkpoint->stop_if_asked();
+      checkpoint->take_unit([&](LoadingArchive& from) {
+        writer.take_out(problem, from);
+        archive_numbers(from, found.result);
+        archive(from, found.least_bias);
+      });
     } else {
-      result = compute_whole(problem);
-      outputs.write("out", problem, result.out.data());
+      compute_head(problem, found);
     }
-    keep(problem, result);
+    look(found.least_bias);
+    keep(problem, found.result);
     progress.advance(1);
   }
   return division.seconds();
@@ -314,13 +343,19 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     const MemoryPlan whole =
         plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
     const auto head = HeadReader<T>(input, whole.dense_limit, whole.threads).read(problem);
-    look(head->least_bias());
-    return compute_head<T>(options, input, *head, outputs, whole.useful_bytes, whole.threads);
+    const auto find = [&] {
+      return compute_head<T>(options, input, *head, outputs, whole.useful_bytes, whole.threads);
+    };
+    HeadFound<HeadResult<T>> found;
+    found.least_bias = head->least_bias();
+    found.result =
+        checkpoint == nullptr ? find() : run_with_own_state(*checkpoint, whole.threads, find);
+    return found;
   };
   const double seconds =
       divided
           ? compute_divided<T>(options, input, *wants, *divided, outputs, gradients, progress, look,
-                               compute_whole, keep)
+                               compute_whole, keep, checkpoint)
           : for_each_head<T, HeadResult<T>>(
                 input, plan, progress, look,
                 [&](const Head<T>& head, int threads) {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -43,6 +42,25 @@ std::string run_with_shard(const cli::Arguments& arguments) {
   const std::optional<Shard> shard = shard_of(arguments);
   return shard ? fmt::format("[{},\"shard {}/{}\"]", run_of(arguments), shard->number, shard->count)
                : run_of(arguments);
+}
+
+boost::crc_32_type crc_of_count(std::int64_t units) {
+  boost::crc_32_type crc;
+  crc.process_bytes(&units, sizeof(units));
+  return crc;
+}
+
+// Of the units, and of the state after the number of units.
+std::string checksums(const boost::crc_32_type& of_units, const boost::crc_32_type& of_others) {
+  return fmt::format("{:08x}{:08x}", of_units.checksum(), of_others.checksum());
+}
+
+LoadingArchive loading(StoredBytes& from) {
+  return LoadingArchive(
+      [&from](void* bytes, std::size_t count) {
+        bytes == nullptr ? from.skip(count) : from.read(bytes, count);
+      },
+      [&from] { return static_cast<std::size_t>(from.left()); });
 }
 
 }  // namespace
@@ -105,7 +123,7 @@ void Checkpoint::follow_rank_0(const cli::Arguments& arguments, cli::Report& rep
     std::array<char, 16> checksums;
   };
   Seen own{units_done(), {}};
-  checksums().copy(own.checksums.data(), own.checksums.size());
+  checksums_.copy(own.checksums.data(), own.checksums.size());
   const std::vector<Seen> all = kernel::gathered(*ranks_, own);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].units == all[0].units && all[rank].checksums == all[0].checksums) continue;
@@ -145,63 +163,44 @@ void Checkpoint::open_existing(const cli::Arguments& arguments, cli::Report& rep
         "remove it to begin anew");
   }
   known_ = static_cast<std::int64_t>(*units);
+  checksums_ = *checksum;
   open_units(bundle);
-  read_state(bundle);
-  verify(*checksum);
+  open_state(bundle);
+  verify();
 }
 
 // There is no dataset while there are no units.
 void Checkpoint::open_units(const io::InputBundle& bundle) {
   stored_.reset();
-  stored_bytes_ = 0;
-  if (!bundle.has("units")) return;
-  stored_.emplace(bundle.dataset("units"));
-  const Shape& shape = stored_->shape();
-  if (shape.size() != 1 || stored_->dtype() != DType::u8) {
-    throw Error(Failure::input, file_ + " is damaged: its units are no bytes");
-  }
-  stored_bytes_ = shape.front();
+  if (bundle.has("units")) stored_.emplace(bundle.dataset("units"), file_, "its units are");
 }
 
-void Checkpoint::read_state(const io::InputBundle& bundle) {
-  if (!bundle.has("state")) return;
-  const io::InputDataset stored = bundle.dataset("state");
-  if (stored.shape().size() != 1 || stored.dtype() != DType::u8) {
-    throw Error(Failure::input, file_ + " is damaged: its state is no bytes");
-  }
-  state_.resize(static_cast<std::size_t>(stored.shape().front()));
-  stored.read_stored({0}, stored.shape(), state_.data());
+void Checkpoint::open_state(const io::InputBundle& bundle) {
+  stored_state_.reset();
+  if (bundle.has("state")) stored_state_.emplace(bundle.dataset("state"), file_, "its state is");
 }
 
-void Checkpoint::verify(const std::string& checksum) {
-  std::vector<char> bytes(piece);
-  for (std::int64_t at = 0; at < stored_bytes_;) {
-    const auto count = std::min(stored_bytes_ - at, static_cast<std::int64_t>(piece));
-    stored_->read_stored({at}, {count}, bytes.data());
-    crc_.process_bytes(bytes.data(), static_cast<std::size_t>(count));
-    at += count;
+void Checkpoint::verify() {
+  if (stored_) {
+    stored_->for_pieces(
+        [&](std::span<char> bytes) { crc_.process_bytes(bytes.data(), bytes.size()); });
   }
-  if (checksum == checksums()) return;
+  boost::crc_32_type of_others = crc_of_count(units_done());
+  if (stored_state_) {
+    stored_state_->for_pieces(
+        [&](std::span<char> bytes) { of_others.process_bytes(bytes.data(), bytes.size()); });
+  }
+  if (checksums_ == checksums(crc_, of_others)) return;
   throw Error(Failure::input, file_ + " is damaged: its bytes are not those that were written",
               "remove it to begin anew");
 }
 
-// Of the units, and of the state after the number of units.
-std::string Checkpoint::checksums() const {
-  const std::int64_t units = units_done();
-  boost::crc_32_type of_others;
-  of_others.process_bytes(&units, sizeof(units));
-  of_others.process_bytes(state_.data(), state_.size());
-  return fmt::format("{:08x}{:08x}", crc_.checksum(), of_others.checksum());
-}
-
 void Checkpoint::take_unit(const std::function<void(LoadingArchive&)>& read_parts) {
-  LoadingArchive archive([&](void* bytes, std::size_t count) { read(bytes, count); },
-                         [&] {
-                           return static_cast<std::size_t>(stored_bytes_ - position_) +
-                                  (ahead_.size() - ahead_at_);
-                         });
-  naming_damage([&] { read_parts(archive); });
+  if (!stored_) throw Error(Failure::input, file_ + " is damaged: it has no units");
+  naming_damage([&] {
+    LoadingArchive archive = loading(*stored_);
+    read_parts(archive);
+  });
   ++taken_;
 }
 
@@ -214,58 +213,42 @@ void Checkpoint::naming_damage(const std::function<void()>& body) const {
   }
 }
 
-void Checkpoint::read(void* bytes, std::size_t count) {
-  auto* to = static_cast<char*>(bytes);
-  while (count > 0) {
-    if (ahead_at_ == ahead_.size()) {
-      const auto left = static_cast<std::size_t>(stored_bytes_ - position_);
-      if (left < count) throw Error(Failure::input, "it ends within a unit");
-      // Large parts go where they belong at once.
-      const std::size_t now = count >= piece ? count : std::min(left, piece);
-      ahead_.resize(count >= piece ? 0 : now);
-      ahead_at_ = 0;
-      stored_->read_stored({position_}, {static_cast<Index>(now)},
-                           count >= piece ? to : ahead_.data());
-      position_ += static_cast<std::int64_t>(now);
-      if (count >= piece) return;
-    }
-    const std::size_t now = std::min(count, ahead_.size() - ahead_at_);
-    std::memcpy(to, ahead_.data() + ahead_at_, now);
-    ahead_at_ += now;
-    to += now;
-    count -= now;
-  }
-}
-
 void Checkpoint::load_state(const std::function<void(LoadingArchive&)>& read_parts) const {
-  std::size_t at = 0;
-  LoadingArchive archive(
-      [&](void* bytes, std::size_t count) {
-        if (state_.size() - at < count) throw Error(Failure::input, "it ends within a state");
-        std::memcpy(bytes, state_.data() + at, count);
-        at += count;
-      },
-      [&] { return state_.size() - at; });
-  naming_damage([&] { read_parts(archive); });
+  if (stored_state_) {
+    StoredBytes from_the_first = *stored_state_;
+    naming_damage([&] {
+      LoadingArchive archive = loading(from_the_first);
+      read_parts(archive);
+    });
+    return;
+  }
+  load_archived(state_, read_parts);
 }
 
-void Checkpoint::keep_state(const std::function<void(SavingArchive&)>& write_parts) {
+void Checkpoint::drop_state() {
+  stored_state_.reset();
   state_.clear();
+}
+
+void Checkpoint::keep_state(const Save& write_parts) {
+  drop_state();
   if (!writes()) return;
-  SavingArchive archive([&](const void* bytes, std::size_t count) {
-    const char* const from = static_cast<const char*>(bytes);
-    state_.insert(state_.end(), from, from + count);
-  });
-  write_parts(archive);
+  state_ = archived_bytes(write_parts);
   state_is_new_ = true;
 }
 
-void Checkpoint::add_unit(const std::function<void(SavingArchive&)>& write_parts) {
-  state_.clear();
+void Checkpoint::add_unit(const Save& write_parts) {
+  drop_state();
   ++added_;
   if (!writes()) return;
-  SavingArchive archive([&](const void* bytes, std::size_t count) { append(bytes, count); });
+  SavingArchive archive = first_parts();
   write_parts(archive);
+}
+
+SavingArchive Checkpoint::first_parts() {
+  return SavingArchive([this](const void* bytes, std::size_t count) {
+    if (writes()) append(bytes, count);
+  });
 }
 
 void Checkpoint::append(const void* bytes, std::size_t count) {
@@ -329,25 +312,57 @@ void Checkpoint::write_if_due() {
 
 void Checkpoint::write() {
   if (!writes()) return;
-  const auto start = Clock::now();
-  if (added_ > 0 || state_is_new_ || !exists_) {
-    flush();
-    const std::int64_t bytes = stored_bytes_ + journal_bytes_;
-    if (bytes > 0) {
-      io::OutputDataset units = next_->create("units", DType::u8, {bytes});
-      copy_units(units);
-    }
-    if (const auto size = static_cast<Index>(state_.size()); size > 0) {
-      next_->create("state", DType::u8, {size}).write_stored({0}, {size}, state_.data());
-    }
-    next_->attribute("attn_checkpoint", run_);
-    next_->attribute("attn_checkpoint_units", std::int64_t{units_done()});
-    next_->attribute("attn_checkpoint_crc", checksums());
-    next_->commit();
-    begin_after_write();
+  if (added_ == 0 && !state_is_new_ && exists_) {
+    written_ = Clock::now();
+    write_seconds_ = 0;
+    return;
   }
+  const auto kept = static_cast<std::int64_t>(state_.size());
+  write_file(stored_state_ ? stored_state_->size() : kept, [&](SavingArchive& to) {
+    if (!stored_state_) return to.bytes(state_.data(), state_.size());
+    stored_state_->for_pieces([&](std::span<char> bytes) { to.bytes(bytes.data(), bytes.size()); });
+  });
+}
+
+void Checkpoint::write_with_state(std::int64_t bytes, const Save& save) {
+  drop_state();
+  if (writes()) return write_file(bytes, save);
+  SavingArchive elsewhere([](const void*, std::size_t) {});
+  save(elsewhere);
+}
+
+void Checkpoint::write_file(std::int64_t state_bytes, const Save& save_state) {
+  const auto start = Clock::now();
+  flush();
+  const std::int64_t bytes = (stored_ ? stored_->size() : 0) + journal_bytes_;
+  if (bytes > 0) {
+    io::OutputDataset units = next_->create("units", DType::u8, {bytes});
+    copy_units(units);
+  }
+  checksums_ = checksums(crc_, write_state(state_bytes, save_state));
+  next_->attribute("attn_checkpoint", run_);
+  next_->attribute("attn_checkpoint_units", std::int64_t{units_done()});
+  next_->attribute("attn_checkpoint_crc", checksums_);
+  next_->commit();
+  begin_after_write();
   written_ = Clock::now();
   write_seconds_ = std::chrono::duration<double>(written_ - start).count();
+}
+
+// Returns the checksum of the number of units and of the state.
+boost::crc_32_type Checkpoint::write_state(std::int64_t bytes, const Save& save) {
+  boost::crc_32_type crc = crc_of_count(units_done());
+  if (bytes == 0) return crc;
+  io::OutputDataset state = next_->create("state", DType::u8, {bytes});
+  Index at = 0;
+  SavingArchive archive([&](const void* from, std::size_t count) {
+    if (count == 0) return;
+    crc.process_bytes(from, count);
+    state.write_stored({at}, {static_cast<Index>(count)}, from);
+    at += static_cast<Index>(count);
+  });
+  save(archive);
+  return crc;
 }
 
 // What was in the journal is in the file now.
@@ -357,8 +372,9 @@ void Checkpoint::begin_after_write() {
   open_next();
   io::InputBundle::Options options;
   options.input = file_;
-  open_units(io::InputBundle(options));
-  position_ = stored_bytes_;
+  const io::InputBundle bundle(options);
+  open_units(bundle);
+  if (state_.empty()) open_state(bundle);
   journal_bytes_ = 0;
   if (ftruncate(journal_.get(), 0) != 0 || lseek(journal_.get(), 0, SEEK_SET) != 0) refuse(errno);
   exists_ = true;
@@ -366,28 +382,28 @@ void Checkpoint::begin_after_write() {
 }
 
 void Checkpoint::copy_units(io::OutputDataset& to) {
-  std::vector<char> bytes(piece);
-  std::int64_t at = 0;
-  while (at < stored_bytes_ + journal_bytes_) {
-    const bool stored = at < stored_bytes_;
-    const std::int64_t end = stored ? stored_bytes_ : stored_bytes_ + journal_bytes_;
-    std::int64_t count = std::min(end - at, static_cast<std::int64_t>(piece));
-    if (stored) {
-      stored_->read_stored({at}, {count}, bytes.data());
-    } else {
-      count =
-          pread(journal_.get(), bytes.data(), static_cast<std::size_t>(count), at - stored_bytes_);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) refuse(count < 0 ? errno : EIO);
-    }
+  Index at = 0;
+  const auto append = [&](std::span<const char> bytes) {
+    const auto count = static_cast<Index>(bytes.size());
     to.write_stored({at}, {count}, bytes.data());
     at += count;
+  };
+  if (stored_) stored_->for_pieces(append);
+  std::vector<char> bytes(piece);
+  for (std::int64_t done = 0; done < journal_bytes_;) {
+    const auto wanted = std::min(journal_bytes_ - done, static_cast<std::int64_t>(piece));
+    const ssize_t got = pread(journal_.get(), bytes.data(), static_cast<std::size_t>(wanted), done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) refuse(got < 0 ? errno : EIO);
+    append(std::span(bytes).first(static_cast<std::size_t>(got)));
+    done += got;
   }
 }
 
 void Checkpoint::remove() {
   if (!writes()) return;
   stored_.reset();
+  stored_state_.reset();
   // Somebody else may have removed it.
   if (exists_ && unlink(without_links(file_).c_str()) != 0 && errno != ENOENT) refuse(errno);
   exists_ = false;

@@ -11,6 +11,7 @@
 
 #include "cli/command.hpp"
 #include "common/checkpoint_record.hpp"
+#include "common/stored_bytes.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "kernel/ranks.hpp"
@@ -52,16 +53,27 @@ class Checkpoint {
   /// written. Throws Error(input) if the file has other parts.
   void take_unit(const std::function<void(LoadingArchive&)>& read);
 
+  /// Passes the parts of a result in their order. Called by all ranks where results lie in several.
+  using Save = std::function<void(SavingArchive&)>;
+
   /// Adds a unit that was done. There must be none left to take.
-  void add_unit(const std::function<void(SavingArchive&)>& write);
+  void add_unit(const Save& write);
+
+  /// Takes the first parts of the next unit as they come, if they are too large for memory;
+  /// add_unit adds the others. The file is not written in between.
+  SavingArchive first_parts();
 
   /// A state of the unit in progress, from which to go on: that of the earlier run, if it left one
   /// and all its units are taken. It is written with the file, until keep_state replaces it or the
   /// unit is added.
   bool has_state() const { return !has_unit() && holds_state(); }
-  bool holds_state() const { return !state_.empty(); }
+  bool holds_state() const { return stored_state_ || !state_.empty(); }
   void load_state(const std::function<void(LoadingArchive&)>& read) const;
-  void keep_state(const std::function<void(SavingArchive&)>& write);
+  void keep_state(const Save& write);
+
+  /// Writes the file at once, with a state of that many bytes that need not fit into memory. Called
+  /// by all ranks, for which rank 0 must have the state's bytes when it passes them.
+  void write_with_state(std::int64_t bytes, const Save& write);
 
   /// Whether units are done one after the other, so that the next one may keep a state; set by the
   /// loop over units.
@@ -100,14 +112,15 @@ class Checkpoint {
   void open_next();
   void open_existing(const cli::Arguments& arguments, cli::Report& report);
   void open_units(const io::InputBundle& bundle);
-  void verify(const std::string& checksum);
-  void read_state(const io::InputBundle& bundle);
-  std::string checksums() const;
+  void open_state(const io::InputBundle& bundle);
+  void verify();
   void naming_damage(const std::function<void()>& body) const;
-  void read(void* bytes, std::size_t count);
+  void drop_state();
   void append(const void* bytes, std::size_t count);
   void flush();
   void write_journal(const char* from, std::size_t count);
+  void write_file(std::int64_t state_bytes, const Save& save_state);
+  boost::crc_32_type write_state(std::int64_t bytes, const Save& save);
   void begin_after_write();
   [[noreturn]] void refuse(int error_number) const;
   void copy_units(io::OutputDataset& to);
@@ -117,21 +130,19 @@ class Checkpoint {
   std::string run_;
   double every_ = 0;
   bool exists_ = false;
+  std::string checksums_;  // of the file
   // Units that lie in the file.
-  std::optional<io::InputDataset> stored_;
-  std::int64_t stored_bytes_ = 0;
+  std::optional<StoredBytes> stored_;
   std::int64_t known_ = 0;
   std::int64_t taken_ = 0;
-  std::int64_t position_ = 0;
-  std::vector<char> ahead_;  // bytes before `position_` that were not taken yet
-  std::size_t ahead_at_ = 0;
   // Units since the last write, in a file without a name.
   TemporaryName journal_name_;
   Descriptor journal_;
   std::int64_t journal_bytes_ = 0;
   std::vector<char> behind_;  // bytes that are not in the journal yet
   std::int64_t added_ = 0;
-  std::vector<char> state_;
+  std::optional<StoredBytes> stored_state_;  // in the file,
+  std::vector<char> state_;                  // or here
   bool state_is_new_ = false;
   bool takes_states_ = false;
   boost::crc_32_type crc_;  // of all units

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tensor/buffer.hpp"
 #include "tensor/shape.hpp"
@@ -21,13 +22,14 @@ class SavingArchive {
   using Write = std::function<void(const void* bytes, std::size_t count)>;
   explicit SavingArchive(Write write) : write_(std::move(write)) {}
 
-  void bytes(void* values, std::size_t count) { write_(values, count); }
+  void bytes(const void* values, std::size_t count) { write_(values, count); }
 
  private:
   Write write_;
 };
 
-/// Puts results together again. `read` fills the bytes, and `left` is how many there are.
+/// Puts results together again. `read` fills the bytes, or passes over them if these are null;
+/// `left` is how many there are.
 class LoadingArchive {
  public:
   static constexpr bool loads = true;
@@ -36,6 +38,7 @@ class LoadingArchive {
       : read_(std::move(read)), left_(std::move(left)) {}
 
   void bytes(void* values, std::size_t count) { read_(values, count); }
+  void skip(std::size_t count) { read_(nullptr, count); }
 
   /// Throws Error(input) unless there is room for `count` elements of that size: a damaged file
   /// must not ask for absurd memory.
@@ -45,6 +48,12 @@ class LoadingArchive {
   Read read_;
   std::function<std::size_t()> left_;
 };
+
+/// What save(archive) passes, as bytes.
+std::vector<char> archived_bytes(const std::function<void(SavingArchive&)>& save);
+/// Calls load(archive) for such bytes. Throws Error(input) if there are fewer than it takes.
+void load_archived(const std::vector<char>& bytes,
+                   const std::function<void(LoadingArchive&)>& load);
 
 /// A number, or a struct of numbers without pointers.
 template <class Archive, class T>

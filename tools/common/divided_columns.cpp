@@ -15,12 +15,17 @@ template <class T>
 std::optional<DividedHead> DividedColumns<T>::run(const ShownRows<T>& show) {
   this->find_columns();
   this->start_rows();
-  if (this->wants_.gradients()) keep_rows();
-  for (const TileRange& pairs :
-       this->blocks_of_queries(this->columns_->keys(), this->plan_.block)) {
+  if (this->wants_.keeps_rows()) keep_rows();
+  const std::optional<DividedPlace> begin = this->begin(false);
+  if (begin) resume();
+  for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys(), this->plan_.block,
+                                                        this->first_line(begin, 0))) {
     if (!complete_rows(pairs, show.out)) return std::nullopt;
+    this->after_block({DividedStep::rows, 0, pairs.row0 + pairs.rows, this->column_rounds_},
+                      [&](DividedState& state) { describe(state); });
   }
   this->close_rows();
+  if (this->wants_.out && this->wants_.stops) this->show_output(slots_of_rows_, out_, show.out);
   if (this->wants_.gradients()) {
     this->columns_.reset();
     this->differentiate(slots_of_rows_, std::move(out_), show);
@@ -28,7 +33,27 @@ std::optional<DividedHead> DividedColumns<T>::run(const ShownRows<T>& show) {
   return std::move(this->found_);
 }
 
-// Makes room for rows of the output, from which gradients start.
+// What is found after a block of queries.
+template <class T>
+void DividedColumns<T>::describe(DividedState& state) {
+  Potentials& potentials = this->found_.attention.potentials;
+  this->add_columns(state, true);
+  state.add_whole(potentials.row);
+  state.add_whole(potentials.unas_row);
+  if (this->wants_.out) {
+    state.add_lines(slots_of_rows_, LineNumbers::of(out_, this->input_.v_head_dim));
+  }
+}
+
+template <class T>
+void DividedColumns<T>::resume() {
+  this->resume_columns(true);
+  DividedState state;
+  describe(state);
+  this->load(state);
+}
+
+// Makes room for rows of the output: gradients start from them, and a state holds them.
 template <class T>
 void DividedColumns<T>::keep_rows() {
   slots_of_rows_ = this->slots_for(row_tile_partition(this->whole_.queries(), this->whole_.keys()));
@@ -69,8 +94,9 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
     require_whole(pairs.row0 + i);
     return false;
   }
-  if (this->wants_.gradients()) keep(pairs.row0, out);
-  if (!this->wants_.out) return true;
+  if (this->wants_.keeps_rows()) keep(pairs.row0, out);
+  // A run that goes on would not have what was shown before.
+  if (!this->wants_.out || this->wants_.stops) return true;
   if (this->input_.gate && this->ranks_.own() == 0) {
     this->with_part(pairs, [&](const Head<T>& part) { apply_gate<T>(*part.arrays().gate, out); });
   }

@@ -14,12 +14,14 @@ class DividedColumns : public DividedGradient<T> {
   std::optional<DividedHead> run(const ShownRows<T>& show);
 
  private:
+  void describe(DividedState& state);
+  void resume();
   void keep_rows();
   void keep(Index first, MatrixView<const T> rows);
   bool complete_rows(const TileRange& pairs, const ShowRows<T>& show);
   void require_whole(Index query) const;
 
-  // For gradients: the ranks' rows of the output, and the own ones.
+  // If rows are kept: which those of each rank are, and the own ones.
   RankSlots slots_of_rows_;
   Buffer<T> out_;
 };

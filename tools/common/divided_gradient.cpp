@@ -1,5 +1,6 @@
 #include "common/divided_gradient.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "gradient/adjoints.hpp"
@@ -47,6 +48,25 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   };
   if (wants.grad_k) gather(grad_k_, this->input_.depth, show.grad_k);
   if (wants.grad_v) gather(grad_v_, this->input_.v_head_dim, show.grad_v);
+}
+
+template <class T>
+void DividedGradient<T>::show_output(const RankSlots& rows, const Buffer<T>& out,
+                                     const ShowRows<T>& show) {
+  const RowRange own = rows.lines(this->ranks_.own());
+  const MatrixView<T> before(out.data(), own.last - own.first, this->input_.v_head_dim);
+  Buffer<T> gated;
+  const T* shown = before.data;
+  if (this->input_.gate) {
+    this->with_part({own.first, before.rows, 0, std::min(this->plan_.block, this->whole_.keys())},
+                    [&](const Head<T>& part) {
+                      const MatrixSource<T>& gate = *part.arrays().gate;
+                      if (!this->wants_.gradients()) return apply_gate<T>(gate, before);
+                      gated = through_gate<T>(gate, before);
+                      shown = gated.data();
+                    });
+  }
+  this->show_rows(rows, shown, before.cols, show);
 }
 
 // Makes room for the gradients of the own keys.

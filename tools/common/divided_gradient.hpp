@@ -18,6 +18,10 @@ class DividedGradient : public DividedDelta<T> {
   /// Each rank has its `rows` of the output. The potentials are known.
   void differentiate(const RankSlots& rows, Buffer<T> out, const ShownRows<T>& show);
 
+  /// Shows the output, of which each rank has its `rows`, after the gate. Without gradients, which
+  /// start from it, it is changed.
+  void show_output(const RankSlots& rows, const Buffer<T>& out, const ShowRows<T>& show);
+
  private:
   using Block = typename GradientBlocks<T>::Block;
 

@@ -11,11 +11,16 @@ namespace attn::tools {
 
 template <class T>
 HeadDivision<T>::HeadDivision(const AttentionInput& input, const DividedWants& wants,
-                              const DividedPlan& plan)
-    : input_(input), wants_(wants), plan_(plan), reader_(input, plan.dense_limit, plan.threads) {}
+                              const DividedPlan& plan, Checkpoint* checkpoint)
+    : input_(input),
+      wants_(wants),
+      plan_(plan),
+      reader_(input, plan.dense_limit, plan.threads),
+      checkpoint_(checkpoint) {}
 
 template <class T>
-std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRows<T>& show) {
+std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRows<T>& show,
+                                                    const DividedProgress& progress) {
   const OwnPart& part = input_.part(problem);
   const bool empty = part.queries() == 0 || part.keys() == 0;
   if (wants_.gradients() && !empty && is_small(part.queries(), part.keys())) {
@@ -31,9 +36,9 @@ std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRo
     return found;
   };
   if (divided_steps(wants_).back() == DividedStep::columns) {
-    return find(DividedColumns<T>(input_, wants_, plan_, reader_, problem));
+    return find(DividedColumns<T>(input_, wants_, plan_, reader_, checkpoint_, problem, progress));
   }
-  return find(DividedRows<T>(input_, wants_, plan_, reader_, problem));
+  return find(DividedRows<T>(input_, wants_, plan_, reader_, checkpoint_, problem, progress));
 }
 
 template class HeadDivision<float>;

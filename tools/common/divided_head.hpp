@@ -3,7 +3,9 @@
 #include <optional>
 #include <vector>
 
+#include "common/checkpoint.hpp"
 #include "common/divided_plan.hpp"
+#include "common/divided_state.hpp"
 #include "common/gathered_rows.hpp"
 #include "common/head_reader.hpp"
 
@@ -30,15 +32,20 @@ struct ShownRows {
 template <class T>
 class HeadDivision {
  public:
-  /// All must outlive it.
-  HeadDivision(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan);
+  /// All must outlive it. With a checkpoint, `wants` must say so (DividedWants::stops); a head goes
+  /// on from its state.
+  HeadDivision(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan,
+               Checkpoint* checkpoint = nullptr);
 
   /// Nothing if the head must be computed whole, because without a softmax the sums of some query
   /// are too small (QueryBlocks::complete_rows), which is not so if column sums or entropies are
-  /// wanted; rows of the output may have been shown nevertheless. With gradients a small head
-  /// (is_small) is computed whole by every rank. Throws Error(memory) if a whole head does not fit,
-  /// what HeadReader throws, and the errors of the scores; ranks may throw different ones.
-  std::optional<DividedHead> compute(Index problem, const ShownRows<T>& show);
+  /// wanted; rows of the output may have been shown nevertheless, but for a checkpoint. With
+  /// gradients a small head (is_small) is computed whole by every rank. Throws Error(memory) if a
+  /// whole head does not fit, what HeadReader throws, and the errors of the scores; ranks may throw
+  /// different ones.
+  /// `progress` is kept in states of the head; it goes on from one of the same part.
+  std::optional<DividedHead> compute(Index problem, const ShownRows<T>& show,
+                                     const DividedProgress& progress = {});
 
   double seconds() const { return seconds_; }  ///< of all heads, without reading
 
@@ -47,6 +54,7 @@ class HeadDivision {
   const DividedWants& wants_;
   const DividedPlan& plan_;
   HeadReader<T> reader_;
+  Checkpoint* checkpoint_;
   double seconds_ = 0;
 };
 

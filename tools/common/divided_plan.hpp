@@ -31,10 +31,13 @@ struct DividedWants {
   bool grad_sink = false;
   std::span<const double> hybrid = {};  ///< u by problem, of hnas
   std::int64_t kept_bytes = 0;          ///< of other results, which are kept meanwhile
+  bool stops = false;                   ///< whether a checkpoint keeps what is done of a head
 
   bool gradients_of_scores() const { return grad_q || grad_k; }
   bool gradients_of_lines() const { return gradients_of_scores() || grad_v; }
   bool gradients() const { return gradients_of_lines() || grad_gate || grad_sink; }
+  /// Whether dnas and hnas keep the output by rows: it cannot be shown before the head is complete.
+  bool keeps_rows() const { return gradients() || (stops && out); }
   bool makes_out() const { return out || gradients(); }
   bool sees_weights() const { return col_sum || row_entropy; }
   Index parts() const { return scheme == Scheme::hnas ? 2 : 1; }  ///< of a mixture

@@ -17,6 +17,7 @@ constexpr Index block_step = 1024;
 static_assert(block_step % row_tile_cols == 0 && block_step % pass_tile_length == 0);
 constexpr std::int64_t block_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t block_part = 16;  // of the memory
+constexpr Index pairs_between_stops = Index{1} << 28;
 
 // Potentials, counts of allowed pairs, sums and entropies by query or key, and twice for a moment.
 constexpr Index line_numbers = 5;
@@ -37,7 +38,8 @@ DivisionPlanner::DivisionPlanner(const AttentionInput& input, const DividedWants
       memory_(memory),
       steps_(divided_steps(wants)),
       most_(largest_parts(ranks)),
-      gradients_(input, wants, element_size, ranks, rows_of_output(ranks)) {}
+      rows_(rows_of_output(ranks)),
+      gradients_(input, wants, element_size, ranks, rows_) {}
 
 std::optional<DividedPlan> DivisionPlanner::plan(const HeadNeeds& needs, int threads) const {
   DividedPlan plan;
@@ -49,6 +51,7 @@ std::optional<DividedPlan> DivisionPlanner::plan(const HeadNeeds& needs, int thr
   // A softmax is as fast in parts; dnas and hnas would make scores again (lib/mpi/README.md).
   const bool fits = least_bytes(input_, element_size_, needs, threads) <= memory_;
   if (fits && (begins_with_keys() || input_.keys <= plan.block)) return {};
+  if (wants_.stops) plan.block = std::min(plan.block, lines_between_stops());
   const Index queries = begins_with_keys() ? input_.queries : 0;
   const Index keys = ends_with_keys() ? 0 : input_.keys;
   plan.block = up_to(plan.block, std::max(queries, keys));
@@ -88,6 +91,13 @@ Index DivisionPlanner::lines_within(std::int64_t line_bytes) const {
          block_step;
 }
 
+// Ranks stop after a block, which should take about a second.
+Index DivisionPlanner::lines_between_stops() const {
+  Index lines = 1;
+  for (const LargestPart& most : most_) lines = std::max(lines, most.lines);
+  return pairs_between_stops / lines / block_step * block_step;
+}
+
 std::int64_t DivisionPlanner::block_line_bytes() const {
   const std::int64_t line = line_bytes(input_, element_size_);
   return ends_with_keys() ? wants_.parts() * (1 + most_.front().slots) * (number + line) : line;
@@ -111,11 +121,20 @@ std::int64_t DivisionPlanner::bytes(const DividedPlan& plan) const {
     of_steps = std::max(of_steps, element_size_ == sizeof(double) ? step_bytes<double>(plan, step)
                                                                   : step_bytes<float>(plan, step));
   }
-  // With a piece of the output of another rank.
-  return std::max(of_steps + gradients_.forward_bytes(plan.block) + divided_piece_bytes,
+  // With a piece of what another rank has, and of a state also an own one.
+  const std::int64_t pieces = (wants_.stops ? 2 : 1) * divided_piece_bytes;
+  return std::max(of_steps + forward_bytes(plan) + pieces,
                   gradients_.bytes(plan.gradient_block, plan.threads)) +
          wants_.kept_bytes + line_numbers * (input_.queries + input_.keys) * number +
          input_.matrix_bytes(element_size_, plan.dense_limit);
+}
+
+// What is kept besides when gradients follow, or rows of the output are shown later.
+std::int64_t DivisionPlanner::forward_bytes(const DividedPlan& plan) const {
+  if (wants_.gradients() || !wants_.keeps_rows() || !ends_with_keys()) {
+    return gradients_.forward_bytes(plan.block);
+  }
+  return rows_ * input_.v_head_dim * static_cast<std::int64_t>(element_size_);
 }
 
 template <class T>

@@ -28,8 +28,10 @@ class DivisionPlanner {
   bool ends_with_keys() const { return steps_.back() == DividedStep::columns; }
   Index lines_within(std::int64_t line_bytes) const;
   std::int64_t block_line_bytes() const;
+  Index lines_between_stops() const;
   void fit(DividedPlan& plan) const;
   std::int64_t bytes(const DividedPlan& plan) const;
+  std::int64_t forward_bytes(const DividedPlan& plan) const;
   template <class T>
   std::int64_t step_bytes(const DividedPlan& plan, std::size_t step) const;
   template <class T>
@@ -43,6 +45,7 @@ class DivisionPlanner {
   const std::int64_t memory_;
   const std::vector<DividedStep> steps_;
   const std::vector<LargestPart> most_;  // by step
+  const Index rows_;                     // the most queries whose output a rank has
   const DividedGradientNeeds gradients_;
 };
 

@@ -1,5 +1,7 @@
 #include "common/divided_potential.hpp"
 
+#include <algorithm>
+
 #include "tensor/infinity.hpp"
 
 namespace attn::tools {
@@ -15,19 +17,64 @@ void DividedPotential<T>::find_columns() {
   options.sink = this->input_.sink_of(this->problem_);
   options.hybrid = this->wants_.hybrid_of(this->problem_);
   columns_.emplace(options);
-  for (int round = 0; round < columns_->column_rounds(); ++round) {
-    for (const TileRange& pairs : this->blocks_of_queries(columns_->keys(), this->plan_.block)) {
-      this->with_part(pairs, [&](const Head<T>& part) {
-        columns_->add(round, part.scores(this->wants_.scheme), this->plan_.threads);
-      });
-    }
-    columns_->end_round(round);
-  }
   PooledVector<double>& col = this->found_.attention.potentials.col;
   col.assign(static_cast<std::size_t>(this->whole_.keys()), minus_infinity);
+  if (const auto later = this->begin(false)) {
+    column_rounds_ = later->column_rounds;
+    return;
+  }
+  find_sums();
   columns_->complete_columns(
       std::span(col).subspan(static_cast<std::size_t>(columns_->own_keys().first)));
   this->complete_lines(col);
+}
+
+template <class T>
+void DividedPotential<T>::find_sums() {
+  const std::optional<DividedPlace> begin = this->begin(true);
+  const auto describe = [&](DividedState& state) {
+    state.add_lines(this->slots_, columns_->state(false));
+  };
+  if (begin) {
+    column_rounds_ = begin->column_rounds;
+    this->resume_columns(false);
+    DividedState state;
+    describe(state);
+    this->load(state);
+  }
+  for (int round = begin ? begin->round : 0; round < column_rounds_; ++round) {
+    const Index first = this->first_line(begin, round);
+    for (const TileRange& pairs :
+         this->blocks_of_queries(columns_->keys(), this->plan_.block, first)) {
+      this->with_part(pairs, [&](const Head<T>& part) {
+        columns_->add(round, part.scores(this->wants_.scheme), this->plan_.threads);
+      });
+      this->after_block({DividedStep::columns, round, pairs.row0 + pairs.rows, column_rounds_},
+                        describe);
+    }
+    columns_->end_round(round);
+    if (round > 0) break;
+    // Ranks without keys see no scores.
+    for (const int rounds : kernel::gathered(this->ranks_, columns_->column_rounds())) {
+      column_rounds_ = std::max(column_rounds_, rounds);
+    }
+  }
+}
+
+template <class T>
+void DividedPotential<T>::add_columns(DividedState& state, bool with_sums) {
+  state.add_whole(this->found_.attention.potentials.col);
+  if (with_sums) state.add_lines(this->slots_, columns_->state(true));
+}
+
+// Reads a block of queries to see scores, which ranks without keys do not.
+template <class T>
+void DividedPotential<T>::resume_columns(bool complete) {
+  const std::vector<TileRange> blocks =
+      this->blocks_of_queries(columns_->keys(), this->plan_.block);
+  this->with_part(blocks.front(), [&](const Head<T>& part) {
+    columns_->resume(complete, part.scores(this->wants_.scheme));
+  });
 }
 
 template class DividedPotential<float>;

@@ -13,10 +13,20 @@ class DividedPotential : public DividedRun<T> {
   using DividedRun<T>::DividedRun;
 
  protected:
-  /// Looks at all parts, and completes g.
+  /// Looks at all parts, and completes g, unless it is taken from a state of a later step.
   void find_columns();
 
+  /// What a state of a later step holds of g and, if `with_sums`, of columns_.
+  void add_columns(DividedState& state, bool with_sums);
+
+  int column_rounds_ = 1;  ///< the same in all ranks, once g is complete
+  /// Before a state with these is loaded.
+  void resume_columns(bool complete);
+
   std::optional<QueryBlocks<T>> columns_;
+
+ private:
+  void find_sums();
 };
 
 }  // namespace attn::tools

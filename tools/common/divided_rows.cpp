@@ -3,19 +3,24 @@
 #include <utility>
 
 #include "pass/one_pass.hpp"
-#include "plan/output_gate.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn::tools {
 
 template <class T>
 DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
-  const bool near_zero = begin();
+  const bool near_zero = find_g();
   blocks_ = KeyBlocks<T>::make(options(near_zero));
-  complete_rows();
-  if (blocks_->shows_weights()) show_weights();
+  const std::optional<DividedPlace> begin = this->begin(false);
+  this->start_rows();
+  if (this->wants_.col_sum) {
+    this->found_.col_sum.assign(static_cast<std::size_t>(this->whole_.keys()), 0.0);
+  }
+  if (begin) resume(*begin);
+  if (!begin || begin->round < blocks_->rounds()) complete_rows(begin);
+  if (blocks_->shows_weights()) show_weights(begin);
   finish();
-  if (this->wants_.out) show_output(show.out);
+  if (this->wants_.out) this->show_output(this->slots_, out_, show.out);
   if (this->wants_.gradients()) {
     blocks_.reset();
     this->differentiate(this->slots_, std::move(out_), show);
@@ -25,7 +30,7 @@ DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
 
 // Finds g if there is one. Returns false if exponentials of scores and of g cannot be taken alone.
 template <class T>
-bool DividedRows<T>::begin() {
+bool DividedRows<T>::find_g() {
   if (divided_steps(this->wants_).front() != DividedStep::columns) {
     this->look(this->blocks_of_keys(this->own_lines()));
     for (const Index of_key : this->found_.attention.allowed.queries_of_key) {
@@ -34,11 +39,13 @@ bool DividedRows<T>::begin() {
     return true;
   }
   this->find_columns();
-  bool near_zero = is_near_zero(this->found_.attention.potentials.col);
-  // Of ranks without keys, which see no scores, there is one.
-  for (const int rounds : kernel::gathered(this->ranks_, this->columns_->column_rounds())) {
-    near_zero = near_zero && rounds == 1;
+  if (this->begin(false)) {
+    DividedState g;
+    this->add_columns(g, false);
+    this->load(g);
   }
+  const bool near_zero =
+      this->column_rounds_ == 1 && is_near_zero(this->found_.attention.potentials.col);
   this->columns_.reset();
   this->reader_.forget_keys();
   this->cut(near_zero ? DividedStep::rows : DividedStep::far_rows);
@@ -67,17 +74,51 @@ typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
   return options;
 }
 
+// What is found after a block of that round.
 template <class T>
-void DividedRows<T>::complete_rows() {
-  for (int round = 0; round < blocks_->rounds(); ++round) {
-    for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries())) {
+void DividedRows<T>::describe(int round, DividedState& state) {
+  Potentials& potentials = this->found_.attention.potentials;
+  if (!is_softmax(this->wants_.scheme)) this->add_columns(state, false);
+  if (round == blocks_->rounds()) {
+    state.add_whole(potentials.row);
+    state.add_whole(potentials.unas_row);
+    state.add_whole(this->found_.col_sum);
+  }
+  state.add_lines(this->slots_, blocks_->state(round));
+  if (this->wants_.out) {
+    state.add_lines(this->slots_, LineNumbers::of(out_, this->input_.v_head_dim));
+  }
+}
+
+template <class T>
+void DividedRows<T>::resume(const DividedPlace& begin) {
+  this->with_part(this->blocks_of_keys(blocks_->queries()).front(), [&](const Head<T>& part) {
+    blocks_->resume(begin.round, part.scores(this->wants_.scheme), part.v());
+  });
+  DividedState state;
+  describe(begin.round, state);
+  this->load(state);
+}
+
+template <class T>
+void DividedRows<T>::after_block(int round, const TileRange& pairs) {
+  DividedGradient<T>::after_block(
+      {DividedStep::rows, round, pairs.col0 + pairs.cols, this->column_rounds_},
+      [&](DividedState& state) { describe(round, state); });
+}
+
+template <class T>
+void DividedRows<T>::complete_rows(const std::optional<DividedPlace>& begin) {
+  for (int round = begin ? begin->round : 0; round < blocks_->rounds(); ++round) {
+    const Index first = this->first_line(begin, round);
+    for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries(), first)) {
       this->with_part(pairs, [&](const Head<T>& part) {
         blocks_->add(round, pairs.col0, part.scores(this->wants_.scheme), part.v(),
                      this->plan_.threads);
       });
+      after_block(round, pairs);
     }
   }
-  this->start_rows();
   Potentials& potentials = this->found_.attention.potentials;
   const auto first = static_cast<std::size_t>(blocks_->queries().first);
   blocks_->complete(this->lines_from(potentials.row, first),
@@ -88,26 +129,31 @@ void DividedRows<T>::complete_rows() {
 }
 
 template <class T>
-void DividedRows<T>::show_weights() {
-  std::vector<double>& all = this->found_.col_sum;
-  if (this->wants_.col_sum) all.assign(static_cast<std::size_t>(this->whole_.keys()), 0.0);
-  for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries())) {
+void DividedRows<T>::show_weights(const std::optional<DividedPlace>& begin) {
+  const int round = blocks_->rounds();
+  const Index first = this->first_line(begin, round);
+  for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries(), first)) {
     Buffer<double> of_slots;
     this->with_part(pairs, [&](const Head<T>& part) {
       of_slots = blocks_->show(pairs.col0, part.scores(this->wants_.scheme), part.v(),
                                this->plan_.threads);
     });
-    if (!this->wants_.col_sum) continue;
-    const auto sums = std::span(all).subspan(static_cast<std::size_t>(pairs.col0),
-                                             static_cast<std::size_t>(pairs.cols));
-    this->add_up(
-        [&](const kernel::RankShare::Visit& visit) { visit(std::as_writable_bytes(sums)); },
-        [&] {
-          for (Index n = 0; n < of_slots.size(); ++n) {
-            sums[static_cast<std::size_t>(n % pairs.cols)] += of_slots[n];
-          }
-        });
+    if (this->wants_.col_sum) add_column_sums(pairs, of_slots);
+    after_block(round, pairs);
   }
+}
+
+template <class T>
+void DividedRows<T>::add_column_sums(const TileRange& pairs, const Buffer<double>& of_slots) {
+  const auto sums =
+      std::span(this->found_.col_sum)
+          .subspan(static_cast<std::size_t>(pairs.col0), static_cast<std::size_t>(pairs.cols));
+  this->add_up([&](const kernel::RankShare::Visit& visit) { visit(std::as_writable_bytes(sums)); },
+               [&] {
+                 for (Index n = 0; n < of_slots.size(); ++n) {
+                   sums[static_cast<std::size_t>(n % pairs.cols)] += of_slots[n];
+                 }
+               });
 }
 
 template <class T>
@@ -119,25 +165,6 @@ void DividedRows<T>::finish() {
   }
   blocks_->finish(this->lines_from(entropy, static_cast<std::size_t>(own.first)));
   if (!entropy.empty()) this->complete_lines(std::span<double>(entropy));
-}
-
-template <class T>
-void DividedRows<T>::show_output(const ShowRows<T>& show) {
-  const RowRange own = blocks_->queries();
-  const MatrixView<T> out(out_.data(), own.last - own.first, this->input_.v_head_dim);
-  Buffer<T> gated;
-  const T* shown = out.data;
-  if (this->input_.gate) {
-    this->with_part({own.first, out.rows, 0, std::min(this->plan_.block, this->whole_.keys())},
-                    [&](const Head<T>& part) {
-                      const MatrixSource<T>& gate = *part.arrays().gate;
-                      // Gradients start from the output before the gate.
-                      if (!this->wants_.gradients()) return apply_gate<T>(gate, out);
-                      gated = through_gate<T>(gate, out);
-                      shown = gated.data();
-                    });
-  }
-  this->show_rows(this->slots_, shown, out.cols, show);
 }
 
 template class DividedRows<float>;

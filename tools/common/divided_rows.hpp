@@ -15,12 +15,15 @@ class DividedRows : public DividedGradient<T> {
   DividedHead run(const ShownRows<T>& show);
 
  private:
-  bool begin();
+  bool find_g();
   typename KeyBlocks<T>::Options options(bool near_zero);
-  void complete_rows();
-  void show_weights();
+  void describe(int round, DividedState& state);
+  void resume(const DividedPlace& begin);
+  void after_block(int round, const TileRange& pairs);
+  void complete_rows(const std::optional<DividedPlace>& begin);
+  void show_weights(const std::optional<DividedPlace>& begin);
+  void add_column_sums(const TileRange& pairs, const Buffer<double>& of_slots);
   void finish();
-  void show_output(const ShowRows<T>& show);
 
   std::unique_ptr<KeyBlocks<T>> blocks_;
   Buffer<T> out_;  // of the own queries

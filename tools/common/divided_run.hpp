@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "common/checkpoint.hpp"
 #include "common/divided_head.hpp"
+#include "common/divided_state.hpp"
 #include "kernel/few_rows.hpp"
 #include "kernel/packed.hpp"
 #include "kernel/rank_share.hpp"
@@ -22,7 +24,8 @@ template <class T>
 class DividedRun {
  public:
   DividedRun(const AttentionInput& input, const DividedWants& wants, const DividedPlan& plan,
-             HeadReader<T>& reader, Index problem)
+             HeadReader<T>& reader, Checkpoint* checkpoint, Index problem,
+             const DividedProgress& progress)
       : input_(input),
         wants_(wants),
         plan_(plan),
@@ -31,8 +34,11 @@ class DividedRun {
         ranks_(*kernel::Ranks::current()),
         alone_(nullptr),
         reader_(reader),
+        checkpoint_(checkpoint),
+        progress_(progress),
         share_(ranks_.count(), &ranks_) {
     cut(divided_steps(wants).front());
+    if (keeps_state()) begin_ = DividedState::place_of(*checkpoint, progress.part);
   }
 
   double seconds() const { return seconds_; }
@@ -52,22 +58,23 @@ class DividedRun {
   /// The own lines, queries or keys.
   RowRange own_lines() const { return slots_.lines(ranks_.own()); }
 
-  /// In the order of the keys.
-  std::vector<TileRange> blocks_of_keys(RowRange queries) const {
+  /// In the order of the keys, from key `first` on.
+  std::vector<TileRange> blocks_of_keys(RowRange queries, Index first = 0) const {
     std::vector<TileRange> blocks;
     const Index keys = whole_.keys();
-    for (Index key = 0; key < keys; key += plan_.block) {
+    for (Index key = first; key < keys; key += plan_.block) {
       blocks.push_back(
           {queries.first, queries.last - queries.first, key, std::min(plan_.block, keys - key)});
     }
     return blocks;
   }
 
-  /// In the order of the queries. None is so short that its products would take another path.
-  std::vector<TileRange> blocks_of_queries(RowRange keys, Index block) const {
+  /// In the order of the queries, from query `first` on. None is so short that its products would
+  /// take another path.
+  std::vector<TileRange> blocks_of_queries(RowRange keys, Index block, Index first = 0) const {
     std::vector<TileRange> blocks;
     const Index queries = whole_.queries();
-    for (Index row = 0; row < queries; row += blocks.back().rows) {
+    for (Index row = first; row < queries; row += blocks.back().rows) {
       const Index left = queries - row;
       const bool last = !kernel::worth_packing(left - block);
       blocks.push_back({row, last ? left : block, keys.first, keys.last - keys.first});
@@ -99,6 +106,7 @@ class DividedRun {
     own.queries_of_key.assign(static_cast<std::size_t>(whole_.keys()), 0);
     Overview overview;
     for (const TileRange& pairs : parts) {
+      if (checkpoint_ != nullptr) checkpoint_->stop_if_asked();
       with_part(pairs, [&](const Head<T>& part) {
         const Scores<T>& scores = part.scores(wants_.scheme);
         overview.join({scores.bounds(), part.least_bias(), kernel::largest_magnitude(part.v())});
@@ -180,6 +188,40 @@ class DividedRun {
     }
   }
 
+  /// The place from which an earlier run's state goes on, if it is in that step.
+  std::optional<DividedPlace> begin(bool columns) const {
+    const bool here = begin_ && (begin_->step == DividedStep::columns) == columns;
+    return here ? begin_ : std::nullopt;
+  }
+
+  /// Where the loop of a round begins: it may be after the last line.
+  static Index first_line(const std::optional<DividedPlace>& begin, int round) {
+    return begin && begin->round == round ? begin->line : 0;
+  }
+
+  /// Reads the state in which the head goes on.
+  void load(const DividedState& state) const { state.load(*checkpoint_, ranks_.own()); }
+
+  /// After a block: if it is time to write the checkpoint, or to stop, writes it with what
+  /// describe(state) adds.
+  template <class Describe>
+  void after_block(const DividedPlace& place, const Describe& describe) {
+    if (checkpoint_ == nullptr) return;
+    if (!keeps_state()) return checkpoint_->stop_if_asked();
+    const auto write = [&] {
+      DividedState state;
+      describe(state);
+      state.save(progress_, place, *checkpoint_, ranks_);
+    };
+    try {
+      if (!checkpoint_->is_due()) return;
+    } catch (const kernel::Stopped&) {
+      write();
+      throw;
+    }
+    write();
+  }
+
   const AttentionInput& input_;
   const DividedWants& wants_;
   const DividedPlan& plan_;
@@ -188,6 +230,8 @@ class DividedRun {
   kernel::Ranks& ranks_;
   const kernel::Ranks::Use alone_;  ///< the loops of the library are those of this rank alone
   HeadReader<T>& reader_;
+  Checkpoint* const checkpoint_;  ///< or null
+  const DividedProgress& progress_;
   RankSlots slots_;
   T largest_value_ = 0;
   DividedHead found_;
@@ -206,6 +250,12 @@ class DividedRun {
     DividedRun& run_;
     Clock::time_point start_;
   };
+
+  // Short heads are begun anew. KeyBlocks::resume needs as many queries.
+  bool keeps_state() const {
+    constexpr Index least_queries = 96;
+    return checkpoint_ != nullptr && whole_.queries() >= least_queries;
+  }
 
   struct Overview {
     ScoreBounds bounds;
@@ -235,6 +285,7 @@ class DividedRun {
   }
 
   const kernel::RankShare share_;
+  std::optional<DividedPlace> begin_;  // of a state of this head
   std::optional<ScoreBounds> bounds_;  // of the whole head, once they are known
   double seconds_ = 0;
 };

@@ -131,8 +131,8 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   const auto store = [&](Found& found) {
     if (checkpoint == nullptr) return;
     checkpoint->add_unit([&](SavingArchive& to) {
-      archive(to, found.least_bias);
       archive(to, found.result);
+      archive(to, found.least_bias);
     });
   };
   const auto stop_if_asked = [&] {
@@ -145,8 +145,8 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     stop_if_asked();
     Found found;
     checkpoint->take_unit([&](LoadingArchive& from) {
-      archive(from, found.least_bias);
       archive(from, found.result);
+      archive(from, found.least_bias);
     });
     look(found.least_bias);
     keep(part(first).problem, found.result);

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/divided_head.hpp"
-#include "common/own_rows.hpp"
 #include "explain_away_stats/column_plan.hpp"
+#include "explain_away_stats/column_result.hpp"
+#include "explain_away_stats/divided_gather.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
@@ -16,53 +16,6 @@
 
 namespace attn::tools {
 namespace {
-
-struct SchemeResult {
-  HeadColumns columns;
-  double mean_entropy = 0;
-  double on_sink = 0;  // of all queries
-  std::optional<double> bound;
-  bool converged = true;
-  std::optional<Convergence> convergence;
-};
-
-// Under all schemes of one point of a sweep.
-struct PointResult {
-  std::vector<std::uint8_t> masked;
-  Index empty_queries = 0;
-  std::vector<SchemeResult> schemes;
-};
-
-struct HeadResult {
-  OwnPart part;
-  std::vector<Index> queries_of_key;
-  std::vector<PointResult> points;
-};
-
-template <class Archive>
-void archive(Archive& with, SchemeResult& result) {
-  archive(with, result.columns.sums);
-  archive(with, result.columns.entropies);
-  archive(with, result.mean_entropy);
-  archive(with, result.on_sink);
-  archive(with, result.bound);
-  archive(with, result.converged);
-  archive(with, result.convergence);
-}
-
-template <class Archive>
-void archive(Archive& with, PointResult& result) {
-  archive(with, result.masked);
-  archive(with, result.empty_queries);
-  archive(with, result.schemes);
-}
-
-template <class Archive>
-void archive(Archive& with, HeadResult& result) {
-  archive(with, result.part);
-  archive(with, result.queries_of_key);
-  archive(with, result.points);
-}
 
 // Far larger than any rounding, even of float16: detects potentials computed for other scores, and
 // weights that are not normalised. A query may have no allowed key. `on_sink` is empty without one.
@@ -103,24 +56,9 @@ void require_masked(const std::vector<double>& column_sums, const AllowedCounts&
   }
 }
 
-double mean_over(const std::vector<double>& values, Index count) {
-  double total = 0;
-  for (const double value : values) total += value;
-  return total / static_cast<double>(count);
-}
-
 template <class T>
 void append(const std::vector<T>& more, std::vector<T>& all) {
   all.insert(all.end(), more.begin(), more.end());
-}
-
-// Queries without an allowed key are in no share.
-void take_sink(const PooledVector<double>& on_sink, const AllowedCounts& allowed,
-               SchemeResult& found) {
-  add_sink_entropies(on_sink, found.columns.entropies);
-  for (std::size_t i = 0; i < on_sink.size(); ++i) {
-    if (allowed.keys_of_query[i] > 0) found.on_sink += on_sink[i];
-  }
 }
 
 template <class T>
@@ -146,33 +84,6 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   found.columns = {sums.values(), entropy.values()};
   if (!on_sink.empty()) take_sink(on_sink, allowed, found);
   return found;
-}
-
-// What follows from the columns of a head.
-void complete(const ColumnOptions& options, const AttentionInput& input, Index problem,
-              const AllowedCounts& allowed, const std::optional<Scheme>& scheme,
-              Index empty_queries, SchemeResult& found) {
-  found.mean_entropy =
-      mean_over(found.columns.entropies, input.part(problem).queries() - empty_queries);
-  if (!scheme) return;
-  const double hybrid = options.scheme_options(*scheme, problem).hybrid;
-  found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys(), input.sink_of(problem));
-}
-
-SchemeResult result_of(const Attention& attention, const SchemeOptions& made, HeadColumns columns) {
-  SchemeResult found;
-  found.converged = attention.summary.status != SolveStatus::not_converged;
-  found.convergence = attention.summary.convergence;
-  found.columns = std::move(columns);
-  take_sink(sink_weights(attention.potentials, made), attention.allowed, found);
-  return found;
-}
-
-PointResult point_of(const AllowedCounts& allowed) {
-  PointResult at;
-  for (const Index queries : allowed.queries_of_key) at.masked.push_back(queries == 0 ? 1 : 0);
-  at.empty_queries = allowed.empty_queries();
-  return at;
 }
 
 // The scores of a head at one point of a sweep: the head's own, or others of the same arrays.
@@ -214,20 +125,6 @@ const SchemeResult* found_before(const ColumnTask& task, std::size_t point, std:
     }
   }
   return nullptr;
-}
-
-// Numbers of the own queries and keys become those of all: padded keys are masked.
-void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result) {
-  result.part = part;
-  const TileRange& own = part.range;
-  spread_rows(result.queries_of_key, own.col0, input.keys, 1, 0);
-  for (PointResult& point : result.points) {
-    spread_rows(point.masked, own.col0, input.keys, 1, 1);
-    for (SchemeResult& scheme : point.schemes) {
-      spread_rows(scheme.columns.sums, own.col0, input.keys, 1, 0.0);
-      spread_rows(scheme.columns.entropies, own.row0, input.queries, 1, 0.0);
-    }
-  }
 }
 
 template <class T>
@@ -273,48 +170,6 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   }
   spread(task.input, head.part, result);
   return result;
-}
-
-// Adds what ranks that divide the memory of a head have found for a scheme.
-void add_divided(const ColumnTask& task, Scheme scheme, Index problem, DividedHead head,
-                 HeadResult& result) {
-  const AllowedCounts& allowed = head.attention.allowed;
-  if (result.points.empty()) {
-    result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
-    result.points = {point_of(allowed)};
-  }
-  PointResult& at = result.points.front();
-  SchemeOptions made = task.options().scheme_options(scheme, problem);
-  made.sink = task.input.sink_of(problem);
-  at.schemes.push_back(
-      result_of(head.attention, made, {std::move(head.col_sum), std::move(head.row_entropy)}));
-  complete(task.options(), task.input, problem, allowed, scheme, at.empty_queries,
-           at.schemes.back());
-}
-
-// Heads whose memory ranks divide. Returns the seconds.
-template <class T>
-double gather_divided(const ColumnTask& task, const std::vector<DividedScheme>& schemes,
-                      cli::Progress& progress, const std::function<void(double least_bias)>& look,
-                      const std::function<void(Index problem, HeadResult& result)>& keep) {
-  const AttentionInput& input = task.input;
-  double seconds = 0;
-  for (Index n = 0; n < input.own_problems(); ++n) {
-    const Index problem = input.own_problem(n);
-    HeadResult result;
-    for (const auto& [wants, plan] : schemes) {
-      HeadDivision<T> division(input, wants, plan);
-      // Not left to be computed whole, as weights are seen.
-      DividedHead head = division.compute(problem, {}).value();
-      seconds += division.seconds();
-      look(head.least_bias);
-      add_divided(task, wants.scheme, problem, std::move(head), result);
-    }
-    spread(input, input.part(problem), result);
-    keep(problem, result);
-    progress.advance(1);
-  }
-  return seconds;
 }
 
 ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptions& options,
@@ -388,14 +243,15 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
       add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
     }
   };
-  const double seconds = divided.empty() ? for_each_head<T, HeadResult>(
-                                               task.input, plan, progress, look,
-                                               [&](const Head<T>& head, int threads) {
-                                                 return compute_head<T>(task, in_bundle, head,
-                                                                        plan.useful_bytes, threads);
-                                               },
-                                               keep, checkpoint)
-                                         : gather_divided<T>(task, divided, progress, look, keep);
+  const double seconds =
+      divided.empty()
+          ? for_each_head<T, HeadResult>(
+                task.input, plan, progress, look,
+                [&](const Head<T>& head, int threads) {
+                  return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
+                },
+                keep, checkpoint)
+          : gather_divided<T>(task, divided, progress, look, keep, checkpoint);
   report.add_compute_seconds(seconds);
   return statistics;
 }

@@ -12,7 +12,7 @@ namespace attn::tools {
 
 std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                                            const ColumnTask& task) {
-  if (task.points.size() > 1 || checkpoints(arguments)) return {};
+  if (task.points.size() > 1) return {};
   const HeadNeeds needs = column_needs(task, {{arguments.ranks}});
   std::vector<DividedScheme> all;
   for (const std::string& name : task.options().schemes) {
@@ -22,7 +22,8 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                              .col_sum = true,
                              .row_entropy = true,
                              .hybrid = task.options().hybrid,
-                             .kept_bytes = needs.kept_bytes + needs.result_bytes};
+                             .kept_bytes = needs.kept_bytes + needs.result_bytes,
+                             .stops = checkpoints(arguments)};
     const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
     const std::optional<DividedPlan> plan =
         find_division(task.input, wants, element, needs, arguments);

@@ -1,0 +1,150 @@
+"""--checkpoint on ranks: they stop together, and any number of processes goes on."""
+
+import os
+import signal
+import subprocess
+import unittest
+
+import numpy as np
+
+from attn import LONG, TIMEOUT, sample
+from test_ranks import RankTest, mpirun
+
+
+class Restarts(RankTest):
+    RUNS = [
+        ["attn-compute", "long.h5", "--scheme=dnas", "--emit=out,row_potential,grad_q,grad_k,grad_v"],
+        ["attn-compute", "long.h5", "--scheme=unas", "--emit=out,col_sum,row_entropy"],
+        ["sinkhorn-iter", "cost.h5", "--epsilon=0.001", "--iterations=4000"],
+        ["attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=100"],
+        ["explain-away-stats", "long.h5", "--scheme=unas,hnas", "--hybrid=0.5"],
+        ["lambda-solve", "wide.h5", "--emit=lambda,p,gap"],
+    ]
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(24)
+        self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
+        self.write("long.h5", **{name: draw.normal(size=(4000, 16)) for name in ("q", "k", "v", "grad_out")})
+        self.write("wide.h5", **{name: draw.normal(size=(900, 40)) for name in ("q", "k", "v")})
+
+    def test_goes_on(self):
+        for place, run in enumerate(sample(self.RUNS, 1)):
+            with self.subTest(run=run):
+                command = [*run, "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0.01", "--threads=1"]
+                self.run_tool(*command)
+                whole = (self.folder / "out.h5").read_bytes()
+                (self.folder / "out.h5").unlink()
+                stops, goes_on, tries = 0, 0, 0
+                while stops < (6 if LONG else 2) or not goes_on:
+                    self.assertLess(tries, 60, "never stopped in time")
+                    number = (signal.SIGUSR1, signal.SIGKILL)[(tries + place) % 2]
+                    count = (3, 2, 1)[tries % 3]
+                    status, error = self.interrupted(count, command, number)
+                    goes_on += "ck: goes on within a " in error
+                    stops += status == 75
+                    tries += 1
+                    self.assertEqual(error.count("stopped by SIGUSR1: ck holds"), status == 75, error)
+                    if status == 0:
+                        self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+                        (self.folder / "out.h5").unlink()
+                self.on_ranks(2, *command)
+                self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+                (self.folder / "out.h5").unlink()
+                self.assertFalse((self.folder / "ck").exists())
+
+    def test_checkpoint_that_a_rank_does_not_see(self):
+        command = ["attn-compute", "long.h5", "-o", "out.h5", "--scheme=sinkhorn", "--iterations=1000",
+                   "--checkpoint=ck", "--checkpoint-every=0", "--threads=1"]
+        self.assertEqual(self.interrupted(2, command, signal.SIGUSR1)[0], 75)
+        (self.folder / "other").mkdir()
+        (self.folder / "other/long.h5").symlink_to("../long.h5")
+        (self.folder / "script").write_text(
+            f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then cd other; fi\nexec {" ".join(command)}\n')
+        done = subprocess.run([*mpirun(2), "sh", "script"], cwd=self.folder, env=self.environment,
+                              capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(b"rank 1 does not see ck as rank 0 does\n", done.stderr)
+        self.assertTrue((self.folder / "ck").exists())
+        self.assertFalse((self.folder / "out.h5").exists())
+
+    def test_shards_keep_their_own(self):
+        self.on_ranks(2, "attn-compute", "in.h5", "-o", "%I-%N.h5", "--checkpoint", "ck", "--shard", "auto")
+        self.assertLessEqual({"1-2.h5", "2-2.h5"}, set(os.listdir(self.folder)))
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("ck")])
+
+
+class DividedHeads(RankTest):
+    """A head whose memory ranks divide goes on from its state on any number of ranks. One process has the
+    memory for whole heads; it takes those that are done, and begins the next one anew."""
+
+    ALL = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
+    HNAS = ("--scheme=hnas", "--hybrid=0.3")
+
+    def data(self, queries, keys, **more):
+        draw = np.random.default_rng(26)
+        shapes = {"q": (2, queries, 16), "k": (2, keys, 16), "v": (2, keys, 40)}
+        return {name: draw.normal(size=shape).astype("f4") for name, shape in shapes.items()} | more
+
+    def check(self, memory, data, *arguments, tool="attn-compute"):
+        self.write("in.h5", **data)
+        self.run_tool(tool, *arguments, f"--memory={memory}", "in.h5", "-o", "alone.h5", status=6)
+        self.run_tool(tool, *arguments, "in.h5", "-o", "alone.h5")
+        command = [tool, *arguments, "in.h5", "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0"]
+        stops, goes_on, tries = 0, 0, 0
+        while stops < (8 if LONG else 1) or not goes_on:
+            self.assertLess(tries, 60, "never stopped in time")
+            count = (3, 2, 1, 4)[tries % 4]
+            limits = [f"--memory={memory if count > 1 else '1G'}", f"--threads={1 + tries % 2}"]
+            number = (signal.SIGUSR1, signal.SIGUSR1, signal.SIGKILL)[tries % 3]
+            status, error = self.interrupted(count, [*command, *limits], number)
+            goes_on += count > 1 and "ck: goes on within a " in error
+            stops += status == 75
+            tries += 1
+            self.assertIn(status, (0, 75, 137, -signal.SIGKILL), error)
+            if status == 0:
+                self.check_result()
+        self.on_ranks(2, *command, f"--memory={memory}")
+        self.check_result()
+        self.assertFalse((self.folder / "ck").exists())
+
+    def check_result(self):
+        alone, found = self.read("alone.h5"), self.read("out.h5")
+        self.assert_same_bits(alone, found, list(alone))
+        (self.folder / "out.h5").unlink()
+
+    def check_all(self, cases, **tool):
+        for memory, data, arguments in cases:
+            with self.subTest(arguments=arguments):
+                self.check(memory, data, *arguments, **tool)
+            for name in ("alone.h5", "out.h5", "ck"):
+                (self.folder / name).unlink(missing_ok=True)
+
+    def test_goes_on(self):
+        few, many = self.data(700, 9000), self.data(12000, 700)
+        padded = {"key_length": np.array([8000, 200]), "query_length": np.array([600, 33]),
+                  "query_start": np.array([50, 9]), "gate": np.random.default_rng(27).normal(size=(2, 700, 40))}
+        padded_keys = {"query_length": np.array([8000, 0]), "key_length": np.array([700, 500])}
+        cases = [
+            ("4M", few, [self.ALL]),
+            ("6M", many, ["--scheme=dnas"]),
+            ("5M", few | padded, ["--emit=out"]),
+            ("7M", many, [*self.HNAS, self.ALL]),
+            ("5M", few, [self.ALL, "--scale=4", "--causal=bottom-right", "--precision=f64"]),
+            ("4.5M", many, ["--scheme=dnas", "--scale=4", "--emit=col_sum"]),
+            ("6M", many | padded_keys, [*self.HNAS, "--emit=out,col_potential"]),
+            ("3M", few, ["--scheme=fenchel", "--emit=row_entropy"]),
+        ]
+        self.check_all(sample(cases, 2))
+
+    def test_statistics(self):
+        cases = [
+            ("5M", self.data(12000, 700), ["--scheme=unas,dnas"]),
+            ("9M", self.data(30000, 700), ["--scheme=hnas,unas", "--hybrid=0.3"]),
+            ("4M", self.data(700, 9000), ["--scheme=unas"]),
+        ]
+        self.check_all(sample(cases, 1), tool="explain-away-stats")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/attention_input.hpp"
+#include "common/checkpoint_record.hpp"
+#include "explain_away_stats/column_task.hpp"
+#include "reports/column_statistics.hpp"
+
+namespace attn::tools {
+
+/// What is found of a head under one scheme.
+struct SchemeResult {
+  HeadColumns columns;
+  double mean_entropy = 0;
+  double on_sink = 0;  ///< of all queries
+  std::optional<double> bound;
+  bool converged = true;
+  std::optional<Convergence> convergence;
+};
+
+/// The same under all schemes of one point of a sweep.
+struct PointResult {
+  std::vector<std::uint8_t> masked;
+  Index empty_queries = 0;
+  std::vector<SchemeResult> schemes;
+};
+
+/// The same at all points.
+struct HeadResult {
+  OwnPart part;
+  std::vector<Index> queries_of_key;
+  std::vector<PointResult> points;
+};
+
+template <class Archive>
+void archive(Archive& with, SchemeResult& result) {
+  archive(with, result.columns.sums);
+  archive(with, result.columns.entropies);
+  archive(with, result.mean_entropy);
+  archive(with, result.on_sink);
+  archive(with, result.bound);
+  archive(with, result.converged);
+  archive(with, result.convergence);
+}
+
+template <class Archive>
+void archive(Archive& with, PointResult& result) {
+  archive(with, result.masked);
+  archive(with, result.empty_queries);
+  archive(with, result.schemes);
+}
+
+template <class Archive>
+void archive(Archive& with, HeadResult& result) {
+  archive(with, result.part);
+  archive(with, result.queries_of_key);
+  archive(with, result.points);
+}
+
+/// The weights that queries give to the sink, and what they add to the entropies; `on_sink` is
+/// empty without one.
+void take_sink(const PooledVector<double>& on_sink, const AllowedCounts& allowed,
+               SchemeResult& found);
+
+/// What a scheme has found, with the columns that observers have seen.
+SchemeResult result_of(const Attention& attention, const SchemeOptions& made, HeadColumns columns);
+
+/// What follows from the columns of a head. `scheme` is absent if it is not known.
+void complete(const ColumnOptions& options, const AttentionInput& input, Index problem,
+              const AllowedCounts& allowed, const std::optional<Scheme>& scheme,
+              Index empty_queries, SchemeResult& found);
+
+/// A point without schemes.
+PointResult point_of(const AllowedCounts& allowed);
+
+/// Numbers of the own queries and keys become those of all: padded keys are masked.
+void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result);
+
+}  // namespace attn::tools
