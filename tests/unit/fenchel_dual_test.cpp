@@ -302,6 +302,25 @@ TEST_CASE("a lambda near 0 is accurate, and an exact 0 is found") {
   }
 }
 
+TEST_CASE("where logits hardly move, a step or two are enough") {
+  Random random(410);
+  const auto most_steps = [&](const DualShape& shape) {
+    const OwnedDual owned(shape, random);
+    check(owned);
+    Index most = 0;
+    for (const DualSummary& summary : SolvedDual(owned.problem(), {}).summaries) {
+      most = std::max(most, summary.iterations);
+    }
+    return most;
+  };
+  // By conjugate gradients for one query and for whole tiles and one more, and by the Gram matrix.
+  CHECK(most_steps({.count = 200, .depth = 31, .queries = 1, .alpha = 0.01}) <= 1);
+  CHECK(most_steps({.count = 97, .depth = 33, .queries = 9, .alpha = 0.01}) <= 1);
+  CHECK(most_steps({.count = 65, .depth = 64, .queries = 200, .alpha = 0.01}) <= 1);
+  CHECK(most_steps({.count = 97, .depth = 33, .queries = 9, .norm = 1}) <= 2);
+  CHECK(most_steps({.count = 65, .depth = 64, .queries = 200, .norm = 1}) <= 2);
+}
+
 TEST_CASE("extreme alpha and templates do not take hundreds of steps") {
   Random random(409);
   for (const auto& [n, d] : {std::pair<Index, Index>{300, 100}, {200, 30}}) {
