@@ -194,7 +194,7 @@ class Transport(RankTest):
     def test_checkpoint(self):
         """Another number of ranks goes on."""
         self.write("in.h5", cost=self.cost(900, 700))
-        command = ["sinkhorn-iter", "--epsilon=0.05", "--iterations=2000", "in.h5"]
+        command = ["sinkhorn-iter", "--epsilon=0.05", "--iterations=400", "in.h5"]
         self.run_tool(*command, "-o", "alone.h5")
         kept = [*command, "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0", "--threads=1"]
         self.assertEqual(self.interrupted(3, kept, signal.SIGUSR1)[0], 75)
@@ -204,7 +204,7 @@ class Transport(RankTest):
 
     def test_bytes(self):
         """MATHEMATICS.md §10, for the mean over the ranks."""
-        lq, lk, count, iterations = 2048, 3000, 4, 30
+        lq, lk, count, iterations = 2048, 3000, 4, 10
         self.write("in.h5", cost=self.cost(lq, lk))
         sent = {}
         for number in (10, 10 + iterations):
