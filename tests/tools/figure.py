@@ -6,6 +6,7 @@ What a picture says is read from its SVG, whose text is text.
 import importlib.util
 import json
 import re
+import resource
 import subprocess
 import sys
 import unittest
@@ -75,10 +76,15 @@ class FigureTest(ToolTest):
         # matplotlib's cache of fonts; made in each test's folder, it would take seconds each time.
         self.environment.pop("TMPDIR")
 
-    def plot(self, name, *arguments, status=0, stdin=b"", layout=None):
-        # To load matplotlib takes longer than to draw most figures. `make` and the tests of a full
-        # disk start Python anew.
-        prepare = (lambda: record_layout(layout)) if layout else None
+    def plot(self, name, *arguments, status=0, stdin=b"", layout=None, room=None):
+        """Draws a figure. `room`: bytes that a file may have, as on a disk that is nearly full."""
+        def prepare():
+            if layout:
+                record_layout(layout)
+            if room is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+        # To load matplotlib takes longer than to draw most figures. `make` starts Python anew.
         run = run_loaded(PLOT, [name, *map(str, arguments)], self.folder, self.environment, stdin,
                          prepare)
         self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")

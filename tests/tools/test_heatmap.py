@@ -64,16 +64,17 @@ class Heatmap(TableTest):
         "most_per_query": {"head": [1, 2], "index": 3, "key": "x", "value": 0.375}}]}}]}
 
     def test_what_a_json_report_holds(self):
-        for result in (self.REPORT, {"sweep": [{"scale": 2, "hybrid": None, "result": self.REPORT}]}):
+        statistics = (
+            ("share_below_1e-08", "keys explained away, c < 1e-8 (%)", "25"),
+            ("enough_share_below_1e-08", "keys explained away, c < 1e-8 (% of those with enough queries)", "50"),
+            ("entropy", "mean entropy of a query (nats)", "1.5"),
+            ("top_10_share", "attention on the 10 most attended keys (%)", "75"),
+            ("max_c_per_query", "largest weight of a key, mean over its queries (%)", "38"),
+            ("min_c", "least column sum c (attention of one query = 1)", "0.25"))
+        sweep = {"sweep": [{"scale": 2, "hybrid": None, "result": self.REPORT}]}
+        for result, drawn in ((self.REPORT, statistics), (sweep, sample(statistics, 2))):
             (self.folder / "r.json").write_text(json.dumps({"result": result}))
-            for statistic, label, value in (
-                    ("share_below_1e-08", "keys explained away, c < 1e-8 (%)", "25"),
-                    ("enough_share_below_1e-08",
-                     "keys explained away, c < 1e-8 (% of those with enough queries)", "50"),
-                    ("entropy", "mean entropy of a query (nats)", "1.5"),
-                    ("top_10_share", "attention on the 10 most attended keys (%)", "75"),
-                    ("max_c_per_query", "largest weight of a key, mean over its queries (%)", "38"),
-                    ("min_c", "least column sum c (attention of one query = 1)", "0.25")):
+            for statistic, label, value in drawn:
                 words = self.words("heatmap", "r.json", "--statistic", statistic)
                 self.assertTrue({label, value, "2", "layer0"} <= set(words), (statistic, words))
             self.refused("heatmap", "r.json", "--statistic", "bound", "-o", "f", status=3,

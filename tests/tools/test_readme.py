@@ -2,7 +2,8 @@
 
 Every block that is marked ```sh is run by `bash -euo pipefail`, each in a folder of its own that holds
 nothing but passage.h5, with the tools on the PATH and ATTNKIT naming the project's root; and then a
-second time in the same folder. Blocks that are not to be run bear another language, such as ```text.
+second time in the same folder, where only long runs draw again. Blocks that are not to be run bear
+another language, such as ```text.
 """
 
 import importlib.util
@@ -13,7 +14,7 @@ import sys
 import tomllib
 import unittest
 
-from attn import BIN, SOURCE, TIMEOUT, ToolTest
+from attn import BIN, LONG, SOURCE, TIMEOUT, ToolTest
 
 README = SOURCE / "README.md"
 PAGES = sorted([*SOURCE.glob("*.md"), *SOURCE.glob(".github/*.md"),
@@ -96,15 +97,25 @@ class Examples(ToolTest):
         (binaries / "attn-plot").symlink_to(SOURCE / "scripts/attn-plot")
         self.environment |= {"PATH": f"{binaries}:{self.environment['PATH']}",
                              "ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.again = self.environment if LONG else self.without_drawing()
+
+    def without_drawing(self):
+        """An environment whose attn-plot only reads its input: each figure takes a second, and tests of figures write
+        over those before them, too."""
+        programs = self.folder.parent / "without-drawing"
+        programs.mkdir()
+        (programs / "attn-plot").write_text("#!/bin/sh\nexec cat >/dev/null\n")
+        (programs / "attn-plot").chmod(0o755)
+        return self.environment | {"PATH": f"{programs}:{self.environment['PATH']}"}
 
     def run_block(self, page, line, script):
         where = f"{name_of(page)}:{line}"
         folder = self.folder / where.replace("/", "_").replace(":", "-")  # make dislikes colons
         folder.mkdir()
         shutil.copy(SOURCE / "data/passage.h5", folder)
-        for turn in ("first", "second"):
+        for turn, environment in (("first", self.environment), ("second", self.again)):
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder,
-                                  env=self.environment, capture_output=True, timeout=TIMEOUT,
+                                  env=environment, capture_output=True, timeout=TIMEOUT,
                                   stdin=subprocess.DEVNULL, check=False)
             self.assertEqual(done.returncode, 0,
                              f"{where}, {turn} run:\n{script}\n{done.stderr.decode()}")
