@@ -228,9 +228,9 @@ class Refused(CollapseTest):
                      "--steps=1000000000000", status=6, says=["--memory"])
 
     def test_unwritten_distances_take_no_memory(self):
-        x = np.arange(3000.0)[:, None] / 3000
-        self.write("in.h5", x=x, label=np.arange(3000))
-        options = ["simulate", "in.h5", "--steps=2", "--memory=300M", "--threads=1"]
+        x = np.arange(2000.0)[:, None] / 2000
+        self.write("in.h5", x=x, label=np.arange(2000))
+        options = ["simulate", "in.h5", "--steps=2", "--memory=130M", "--threads=1"]
         self.refused("mode-collapse-sim", *options, status=6, says=["--memory"])
         self.assertIn("unas/centre", self.sim(*options, "--emit=centre"))
 

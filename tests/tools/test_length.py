@@ -57,8 +57,8 @@ class Length(ToolTest):
         self.assertLess(peaks[1] - peaks[0], 30e6)
 
     def test_points_that_attend_to_each_other(self):
-        # A matrix of their weights would take 3.2 GB; the program itself takes some 30 MB.
-        options = ["--counts=18000,2000", "--centres=1,1;0,0", "--steps=1", "--memory=32M", "-q"]
+        # A matrix of their weights would take 0.8 GB; the program itself takes some 30 MB.
+        options = ["--counts=9000,1000", "--centres=1,1;0,0", "--steps=1", "--memory=32M", "-q"]
         for verb in (["simulate"], ["em", "--estimate-variance"]):
             peak = self.peak("mode-collapse-sim", *verb, *options, "-o", f"{verb[0]}.h5")
             self.assertLess(peak, (32 << 20) + 40e6)

@@ -234,7 +234,7 @@ class Messages(ToolTest):
         ours, theirs = pty.openpty()
         with os.fdopen(ours, "rb", buffering=0) as terminal:
             with os.fdopen(theirs, "wb", buffering=0) as error:
-                self.run_tool("attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=600",
+                self.run_tool("attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=400",
                               "--threads=1", "-q", "--progress=always", "-o", "out.h5",
                               stderr=error)
             drawn = everything_drawn(terminal).decode()

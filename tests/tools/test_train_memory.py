@@ -66,7 +66,7 @@ class TrainMemory(ToolTest):
     def write_pairs(self):
         draw = random.Random(1)
         words = sorted({word for word in PROSE.read_text().lower().split() if word.isalpha()})
-        for name, count in (("train", 300), ("valid", 30)):
+        for name, count in (("train", 300), ("valid", 10)):
             texts = [" ".join(draw.choices(words, k=draw.randint(3, 14))) for _ in range(count)]
             (self.folder / f"{name}.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
         (self.folder / "pairs.toml").write_text(PAIRS)
