@@ -67,8 +67,11 @@ class Steps(PathsTest):
 
     def test_steps_of_every_optimiser(self):
         random = np.random.default_rng(6)
-        for dtype, limit in ((np.float64, 1e-13), (np.float32, 3e-7)):
-            for optimizer, (rows, columns), more in itertools.product(OPTIMIZERS, SIZES, (False, True)):
+        types = ((np.float64, 1e-13), (np.float32, 3e-7))
+        cases = itertools.product(types, OPTIMIZERS, SIZES, (False, True))
+        # Among these 44 is each optimiser with and without more options for each type, and with each size.
+        for (dtype, limit), optimizer, (rows, columns), more in sample(cases, 44):
+            with self.subTest(optimizer=optimizer, rows=rows, columns=columns, more=more, dtype=dtype.__name__):
                 options = {}
                 if more and optimizer != "si-sgd-printed":
                     options["decay"] = 0.2

@@ -61,7 +61,8 @@ class RepeatedGradients(ToolTest):
                  for energy in ("gaussian", "dot", "scaled-dot")
                  for estimate in ((), ("variance",), ("priors",), ("variance", "priors"))
                  for masked in (False, True) for biased in (False, True)]
-        for times, energy, estimate, masked, biased, shape in sample(cases, 40):
+        # Among these 23 is each pair of values.
+        for times, energy, estimate, masked, biased, shape in sample(cases, 23):
             data = self.vectors(*shape)
             if masked and shape[0] > 3:
                 data = self.masked(data)

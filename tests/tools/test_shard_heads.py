@@ -55,7 +55,7 @@ class Heads(ShardTest):
             arguments = [*options.split(), "in.h5", "-q"]
             self.run_tool(tool, *arguments, "--only", "-o", "only.h5", "--force")
             self.run_tool(tool, *arguments, "-o", "whole.h5", "--force")
-            for count in (1, 2, 3, 7, 64) if LONG else (64, 3) if number == 0 else (1 + number,):
+            for count in (1, 2, 3, 7, 64) if LONG else (16, 3) if number == 0 else (1 + number,):
                 with self.subTest(tool=tool, options=options, count=count):
                     self.assert_joined(tool, arguments, count)
 

@@ -8,7 +8,7 @@ import time
 
 import h5py
 
-from attn import BIN, TIMEOUT
+from attn import BIN, LONG, TIMEOUT
 from training import PROSE, TrainTest
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -50,7 +50,7 @@ class Interrupted(TrainTest):
 
     def test_killed_at_random_moments(self):
         moments, kills, tries = random.Random(2), 0, 0
-        while kills < 20:
+        while kills < (20 if LONG else 8):
             status = self.interrupted(signal.SIGKILL, moments.uniform(0, self.seconds / 2))
             tries += 1
             self.assertLess(tries, 200)
@@ -109,8 +109,10 @@ class Interrupted(TrainTest):
             process.communicate(timeout=TIMEOUT)
         self.remove()
         moments = random.Random(3)
-        for number in STOPPING:
-            for words_of_status, status in (((), 75), (("--requeue-status", "9"), 9)):
+        statuses = (((), 75), (("--requeue-status", "9"), 9))
+        for place, number in enumerate(STOPPING):
+            # Short runs take one status for each signal.
+            for words_of_status, status in statuses if LONG else [statuses[place % 2]]:
                 with self.subTest(signal=number, status=status), self.begin(*words, *words_of_status) as process:
                     time.sleep(start * moments.uniform(0.3, 0.6))
                     process.send_signal(number)

@@ -8,7 +8,7 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import LONG, SANITIZED, ToolTest
+from attn import LONG, ToolTest
 from damage import KINDS, damaged_header, dangling_link, missing_file, wrong_kind
 from mechanisms import PROBLEMS as MECHANISMS
 
@@ -119,10 +119,8 @@ class Names(ToolTest):
 
     def test_every_name_of_every_tool(self):
         every = list(KINDS.items())
-        # In short runs every second kind for a name, and the others for the next one; under
-        # sanitizers, which take thrice the time, one kind for a name.
-        step = 1 if LONG else len(every) if SANITIZED else 2
-        kinds = itertools.cycle([every[first::step] for first in range(step)])
+        # In short runs one kind for a name, and another one for the next.
+        kinds = itertools.cycle([every] if LONG else [[kind] for kind in every])
         for tool, options, datasets in READ:
             attributes = ATTRIBUTES.get(options)
             self.write("good.h5", attributes, **datasets)
