@@ -13,7 +13,7 @@ struct LineNumbers {
   std::int64_t width = 0;  ///< bytes of a line
   std::vector<std::span<std::byte>> pieces = {};
 
-  /// Appends the numbers of further lines, `columns` for each.
+  /// Appends the numbers of further lines, `columns` for each, of the same type in all pieces.
   template <class Values>
   void add(Values& values, std::int64_t columns = 1) {
     const auto numbers = std::span(values.data(), static_cast<std::size_t>(values.size()));

@@ -139,7 +139,7 @@ class DividedHeads(RankTest):
 
     def test_statistics(self):
         cases = [
-            ("5M", self.data(12000, 700), ["--scheme=unas,dnas"]),
+            ("8M", self.data(30000, 700), ["--scheme=unas,dnas"]),
             ("9M", self.data(30000, 700), ["--scheme=hnas,unas", "--hybrid=0.3"]),
             ("4M", self.data(700, 9000), ["--scheme=unas"]),
         ]

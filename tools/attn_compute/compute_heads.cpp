@@ -10,6 +10,7 @@
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
 #include "common/divided_head.hpp"
+#include "common/divided_heads.hpp"
 #include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
@@ -237,8 +238,7 @@ HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& inp
 }
 
 // Heads whose memory ranks divide, or that `compute_whole` computes; `keep` takes all results but
-// the output, and gradients only of the latter. Heads that the checkpoint has, or null, are not
-// computed again. Returns the seconds.
+// the output, and gradients only of the latter. Returns the seconds.
 template <class T>
 double compute_divided(const ComputeOptions& options, const AttentionInput& input,
                        const DividedWants& wants, const DividedPlan& plan, HeadOutputs& outputs,
@@ -250,9 +250,12 @@ double compute_divided(const ComputeOptions& options, const AttentionInput& inpu
   HeadDivision<T> division(input, wants, plan, checkpoint);
   const DividedWriter<T> writer(input, wants, outputs, gradients, *kernel::Ranks::current(),
                                 checkpoint);
-  const auto compute_head = [&](Index problem, HeadFound<HeadResult<T>>& found) {
+  bool divided = true;
+  DividedSteps<HeadResult<T>> steps;
+  steps.compute = [&](Index problem, HeadFound<HeadResult<T>>& found) {
     std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
-    if (head) {
+    divided = head.has_value();
+    if (divided) {
       writer.end_head(problem);
       found.least_bias = head->least_bias;
       found.result = result_of<T>(options, input, problem, std::move(*head));
@@ -260,31 +263,20 @@ double compute_divided(const ComputeOptions& options, const AttentionInput& inpu
       found = compute_whole(problem);
       outputs.write("out", problem, found.result.out.data());
     }
-    if (checkpoint == nullptr) return;
-    checkpoint->add_unit([&](SavingArchive& to) {
-      if (!head) archive(to, found.result.out);
-      archive_numbers(to, found.result);
-      archive(to, found.least_bias);
-    });
-    checkpoint->write_if_due();
   };
-  for (Index n = 0; n < input.own_problems(); ++n) {
-    const Index problem = input.own_problem(n);
-    HeadFound<HeadResult<T>> found;
-    if (checkpoint != nullptr && checkpoint->has_unit()) {
-      checkpoint->stop_if_asked();
-      checkpoint->take_unit([&](LoadingArchive& from) {
-        writer.take_out(problem, from);
-        archive_numbers(from, found.result);
-        archive(from, found.least_bias);
-      });
-    } else {
-      compute_head(problem, found);
-    }
-    look(found.least_bias);
-    keep(problem, found.result);
-    progress.advance(1);
-  }
+  steps.save = [&](SavingArchive& to, HeadFound<HeadResult<T>>& found) {
+    if (!divided) archive(to, found.result.out);
+    archive_numbers(to, found.result);
+    archive(to, found.least_bias);
+  };
+  steps.load = [&](LoadingArchive& from, Index problem, HeadFound<HeadResult<T>>& found) {
+    writer.take_out(problem, from);
+    archive_numbers(from, found.result);
+    archive(from, found.least_bias);
+  };
+  steps.look = look;
+  steps.keep = keep;
+  for_each_divided_head(input, checkpoint, progress, steps);
   return division.seconds();
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
@@ -363,6 +364,7 @@ boost::crc_32_type Checkpoint::write_state(std::int64_t bytes, const Save& save)
     at += static_cast<Index>(count);
   });
   save(archive);
+  if (at != bytes) throw std::logic_error("a state has another size than was said");
   return crc;
 }
 

@@ -65,7 +65,7 @@ class Checkpoint {
 
   /// A state of the unit in progress, from which to go on: that of the earlier run, if it left one
   /// and all its units are taken. It is written with the file, until keep_state replaces it or the
-  /// unit is added.
+  /// unit is added. Ranks have the same state until they write one, which only rank 0 has then.
   bool has_state() const { return !has_unit() && holds_state(); }
   bool holds_state() const { return stored_state_ || !state_.empty(); }
   void load_state(const std::function<void(LoadingArchive&)>& read) const;

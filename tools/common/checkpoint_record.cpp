@@ -12,7 +12,12 @@ void LoadingArchive::require(std::uint64_t count, std::size_t size) const {
 }
 
 std::vector<char> archived_bytes(const std::function<void(SavingArchive&)>& save) {
+  // Counted first: a vector that grows would take twice the memory for a moment.
+  std::size_t size = 0;
+  SavingArchive counting([&](const void*, std::size_t count) { size += count; });
+  save(counting);
   std::vector<char> all;
+  all.reserve(size);
   SavingArchive archive([&](const void* bytes, std::size_t count) {
     const char* const from = static_cast<const char*>(bytes);
     all.insert(all.end(), from, from + count);

@@ -49,7 +49,7 @@ class LoadingArchive {
   std::function<std::size_t()> left_;
 };
 
-/// What save(archive) passes, as bytes.
+/// What save(archive) passes, as bytes; it is called twice.
 std::vector<char> archived_bytes(const std::function<void(SavingArchive&)>& save);
 /// Calls load(archive) for such bytes. Throws Error(input) if there are fewer than it takes.
 void load_archived(const std::vector<char>& bytes,

@@ -18,14 +18,18 @@ std::optional<DividedHead> DividedColumns<T>::run(const ShownRows<T>& show) {
   if (this->wants_.keeps_rows()) keep_rows();
   const std::optional<DividedPlace> begin = this->begin(false);
   if (begin) resume();
-  for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys(), this->plan_.block,
+  for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys(), this->block_lines(),
                                                         this->first_line(begin, 0))) {
     if (!complete_rows(pairs, show.out)) return std::nullopt;
     this->after_block({DividedStep::rows, 0, pairs.row0 + pairs.rows, this->column_rounds_},
                       [&](DividedState& state) { describe(state); });
   }
   this->close_rows();
-  if (this->wants_.out && this->wants_.stops) this->show_output(slots_of_rows_, out_, show.out);
+  if (this->wants_.out && this->wants_.stops) {
+    this->columns_.reset();
+    this->reader_.forget_keys();
+    this->show_output(slots_of_rows_, out_, show.out);
+  }
   if (this->wants_.gradients()) {
     this->columns_.reset();
     this->differentiate(slots_of_rows_, std::move(out_), show);

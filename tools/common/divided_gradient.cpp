@@ -50,23 +50,26 @@ void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
   if (wants.grad_v) gather(grad_v_, this->input_.v_head_dim, show.grad_v);
 }
 
+// The gate is read in blocks, as no more queries need fit into memory besides.
 template <class T>
 void DividedGradient<T>::show_output(const RankSlots& rows, const Buffer<T>& out,
                                      const ShowRows<T>& show) {
+  const Index width = this->input_.v_head_dim;
   const RowRange own = rows.lines(this->ranks_.own());
-  const MatrixView<T> before(out.data(), own.last - own.first, this->input_.v_head_dim);
-  Buffer<T> gated;
-  const T* shown = before.data;
-  if (this->input_.gate) {
-    this->with_part({own.first, before.rows, 0, std::min(this->plan_.block, this->whole_.keys())},
+  const bool copies = this->input_.gate && this->wants_.gradients();
+  Buffer<T> gated(copies ? out.size() : 0);
+  if (copies) std::copy(out.begin(), out.end(), gated.begin());
+  const T* const shown = copies ? gated.data() : out.data();
+  const MatrixView<T> all(copies ? gated.data() : out.data(), own.last - own.first, width);
+  const Index block = this->plan_.block;
+  for (Index first = 0; this->input_.gate && first < all.rows; first += block) {
+    const Index count = std::min(block, all.rows - first);
+    this->with_part({own.first + first, count, 0, std::min(block, this->whole_.keys())},
                     [&](const Head<T>& part) {
-                      const MatrixSource<T>& gate = *part.arrays().gate;
-                      if (!this->wants_.gradients()) return apply_gate<T>(gate, before);
-                      gated = through_gate<T>(gate, before);
-                      shown = gated.data();
+                      apply_gate<T>(*part.arrays().gate, all.row_range(first, count));
                     });
   }
-  this->show_rows(rows, shown, before.cols, show);
+  this->show_rows(rows, shown, width, show);
 }
 
 // Makes room for the gradients of the own keys.

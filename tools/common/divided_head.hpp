@@ -39,7 +39,7 @@ class HeadDivision {
 
   /// Nothing if the head must be computed whole, because without a softmax the sums of some query
   /// are too small (QueryBlocks::complete_rows), which is not so if column sums or entropies are
-  /// wanted; rows of the output may have been shown nevertheless, but for a checkpoint. With
+  /// wanted; rows of the output may have been shown nevertheless, not with a checkpoint. With
   /// gradients a small head (is_small) is computed whole by every rank. Throws Error(memory) if a
   /// whole head does not fit, what HeadReader throws, and the errors of the scores; ranks may throw
   /// different ones.

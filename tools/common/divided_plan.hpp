@@ -90,6 +90,10 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
                                         std::size_t element_size, const HeadNeeds& needs,
                                         const cli::Arguments& arguments);
 
+/// Blocks begin at multiples of this, as those of KeyBlocks and QueryBlocks must. A block should be
+/// small beside what a rank has, and large beside what it costs to begin one.
+inline constexpr Index divided_block_step = 1024;
+
 /// The most bytes of one message when the output is gathered.
 inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;
 

@@ -11,13 +11,10 @@ namespace {
 
 constexpr auto number = static_cast<std::int64_t>(sizeof(double));
 
-// Blocks begin at multiples of this, as those of KeyBlocks and QueryBlocks must. A block should be
-// small beside what a rank has, and large beside what it costs to begin one.
-constexpr Index block_step = 1024;
+constexpr Index block_step = divided_block_step;
 static_assert(block_step % row_tile_cols == 0 && block_step % pass_tile_length == 0);
 constexpr std::int64_t block_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t block_part = 16;  // of the memory
-constexpr Index pairs_between_stops = Index{1} << 28;
 
 // Potentials, counts of allowed pairs, sums and entropies by query or key, and twice for a moment.
 constexpr Index line_numbers = 5;
@@ -51,7 +48,6 @@ std::optional<DividedPlan> DivisionPlanner::plan(const HeadNeeds& needs, int thr
   // A softmax is as fast in parts; dnas and hnas would make scores again (lib/mpi/README.md).
   const bool fits = least_bytes(input_, element_size_, needs, threads) <= memory_;
   if (fits && (begins_with_keys() || input_.keys <= plan.block)) return {};
-  if (wants_.stops) plan.block = std::min(plan.block, lines_between_stops());
   const Index queries = begins_with_keys() ? input_.queries : 0;
   const Index keys = ends_with_keys() ? 0 : input_.keys;
   plan.block = up_to(plan.block, std::max(queries, keys));
@@ -89,13 +85,6 @@ Index DivisionPlanner::rows_of_output(Index ranks) const {
 Index DivisionPlanner::lines_within(std::int64_t line_bytes) const {
   return std::min(block_bytes, memory_ / block_part) / std::max(number, line_bytes) / block_step *
          block_step;
-}
-
-// Ranks stop after a block, which should take about a second.
-Index DivisionPlanner::lines_between_stops() const {
-  Index lines = 1;
-  for (const LargestPart& most : most_) lines = std::max(lines, most.lines);
-  return pairs_between_stops / lines / block_step * block_step;
 }
 
 std::int64_t DivisionPlanner::block_line_bytes() const {

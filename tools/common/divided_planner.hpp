@@ -28,7 +28,6 @@ class DivisionPlanner {
   bool ends_with_keys() const { return steps_.back() == DividedStep::columns; }
   Index lines_within(std::int64_t line_bytes) const;
   std::int64_t block_line_bytes() const;
-  Index lines_between_stops() const;
   void fit(DividedPlan& plan) const;
   std::int64_t bytes(const DividedPlan& plan) const;
   std::int64_t forward_bytes(const DividedPlan& plan) const;

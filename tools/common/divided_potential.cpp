@@ -8,7 +8,7 @@ namespace attn::tools {
 
 template <class T>
 void DividedPotential<T>::find_columns() {
-  this->look(this->blocks_of_queries(this->own_lines(), this->plan_.block));
+  this->look(this->blocks_of_queries(this->own_lines(), this->block_lines()));
   typename QueryBlocks<T>::Options options;
   options.partition = this->slots_.partition;
   options.first_slot = this->slots_.first(this->ranks_.own());
@@ -45,7 +45,7 @@ void DividedPotential<T>::find_sums() {
   for (int round = begin ? begin->round : 0; round < column_rounds_; ++round) {
     const Index first = this->first_line(begin, round);
     for (const TileRange& pairs :
-         this->blocks_of_queries(columns_->keys(), this->plan_.block, first)) {
+         this->blocks_of_queries(columns_->keys(), this->block_lines(), first)) {
       this->with_part(pairs, [&](const Head<T>& part) {
         columns_->add(round, part.scores(this->wants_.scheme), this->plan_.threads);
       });
@@ -67,11 +67,12 @@ void DividedPotential<T>::add_columns(DividedState& state, bool with_sums) {
   if (with_sums) state.add_lines(this->slots_, columns_->state(true));
 }
 
-// Reads a block of queries to see scores, which ranks without keys do not.
+// Reads a block of queries, of which heads with a state have some, to see scores; ranks without
+// keys do not.
 template <class T>
 void DividedPotential<T>::resume_columns(bool complete) {
   const std::vector<TileRange> blocks =
-      this->blocks_of_queries(columns_->keys(), this->plan_.block);
+      this->blocks_of_queries(columns_->keys(), this->block_lines());
   this->with_part(blocks.front(), [&](const Head<T>& part) {
     columns_->resume(complete, part.scores(this->wants_.scheme));
   });

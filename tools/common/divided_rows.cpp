@@ -90,6 +90,7 @@ void DividedRows<T>::describe(int round, DividedState& state) {
   }
 }
 
+// A head with a state has keys.
 template <class T>
 void DividedRows<T>::resume(const DividedPlace& begin) {
   this->with_part(this->blocks_of_keys(blocks_->queries()).front(), [&](const Head<T>& part) {

@@ -58,13 +58,27 @@ class DividedRun {
   /// The own lines, queries or keys.
   RowRange own_lines() const { return slots_.lines(ranks_.own()); }
 
+  /// Lines of a block in this step. Ranks stop after one, which should take about a second.
+  Index block_lines() const {
+    if (!wants_.stops) return plan_.block;
+    Index most = 1;
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      const RowRange lines = slots_.lines(rank);
+      most = std::max(most, lines.last - lines.first);
+    }
+    constexpr Index pairs = Index{1} << 28;
+    return std::clamp(pairs / most / divided_block_step * divided_block_step, divided_block_step,
+                      plan_.block);
+  }
+
   /// In the order of the keys, from key `first` on.
   std::vector<TileRange> blocks_of_keys(RowRange queries, Index first = 0) const {
     std::vector<TileRange> blocks;
     const Index keys = whole_.keys();
-    for (Index key = first; key < keys; key += plan_.block) {
+    const Index step = block_lines();
+    for (Index key = first; key < keys; key += step) {
       blocks.push_back(
-          {queries.first, queries.last - queries.first, key, std::min(plan_.block, keys - key)});
+          {queries.first, queries.last - queries.first, key, std::min(step, keys - key)});
     }
     return blocks;
   }
@@ -106,7 +120,7 @@ class DividedRun {
     own.queries_of_key.assign(static_cast<std::size_t>(whole_.keys()), 0);
     Overview overview;
     for (const TileRange& pairs : parts) {
-      if (checkpoint_ != nullptr) checkpoint_->stop_if_asked();
+      before_look();
       with_part(pairs, [&](const Head<T>& part) {
         const Scores<T>& scores = part.scores(wants_.scheme);
         overview.join({scores.bounds(), part.least_bias(), kernel::largest_magnitude(part.v())});
@@ -250,6 +264,19 @@ class DividedRun {
     DividedRun& run_;
     Clock::time_point start_;
   };
+
+  // If the run is to stop, keeps what was done before this part of the head.
+  void before_look() {
+    if (checkpoint_ == nullptr) return;
+    try {
+      checkpoint_->stop_if_asked();
+    } catch (const kernel::Stopped&) {
+      if (progress_.part > 0 && !begin_) {
+        DividedState().save(progress_, std::nullopt, *checkpoint_, ranks_);
+      }
+      throw;
+    }
+  }
 
   // Short heads are begun anew. KeyBlocks::resume needs as many queries.
   bool keeps_state() const {

@@ -12,11 +12,11 @@ namespace {
 // In place of the number of threads, with which states of whole heads begin.
 constexpr int divided_mark = -1;
 
-// What comes before the numbers.
+// What comes first; then the results of earlier parts, and the numbers.
 struct Beginning {
   int mark = divided_mark;
-  DividedProgress progress;
-  DividedPlace place;
+  int part = 0;
+  std::optional<DividedPlace> place;
 };
 
 // Nothing more is read of another kind of state.
@@ -24,19 +24,26 @@ template <class Archive>
 void archive(Archive& with, Beginning& beginning) {
   archive(with, beginning.mark);
   if (beginning.mark != divided_mark) return;
-  archive(with, beginning.progress.part);
-  archive(with, beginning.progress.results);
-  archive(with, beginning.place.step);
-  archive(with, beginning.place.round);
-  archive(with, beginning.place.line);
-  archive(with, beginning.place.column_rounds);
+  archive(with, beginning.part);
+  bool has_place = beginning.place.has_value();
+  archive(with, has_place);
+  if (!has_place) return;
+  if constexpr (Archive::loads) beginning.place.emplace();
+  archive(with, beginning.place->step);
+  archive(with, beginning.place->round);
+  archive(with, beginning.place->line);
+  archive(with, beginning.place->column_rounds);
 }
 
-std::optional<Beginning> beginning_of(const Checkpoint& checkpoint) {
-  if (!checkpoint.has_state()) return std::nullopt;
-  Beginning beginning;
-  checkpoint.load_state([&](LoadingArchive& from) { archive(from, beginning); });
-  return beginning.mark == divided_mark ? std::optional(std::move(beginning)) : std::nullopt;
+// Calls use(beginning, archive) if there is a state of a divided head.
+template <class Use>
+void with_state(const Checkpoint& checkpoint, const Use& use) {
+  if (!checkpoint.has_state()) return;
+  checkpoint.load_state([&](LoadingArchive& from) {
+    Beginning beginning;
+    archive(from, beginning);
+    if (beginning.mark == divided_mark) use(beginning, from);
+  });
 }
 
 // Goes through pieces as if they were one.
@@ -48,12 +55,12 @@ class Cursor {
   template <class Body>
   void next(std::size_t count, const Body& body) {
     while (count > 0) {
-      const std::span<std::byte> piece = pieces_[piece_].subspan(taken_);
+      const std::span<std::byte> piece = pieces_.at(piece_).subspan(taken_);
       const std::span<std::byte> now = piece.first(std::min(count, piece.size()));
       if (!now.empty()) body(now);
       count -= now.size();
       taken_ += now.size();
-      if (taken_ == pieces_[piece_].size()) {
+      if (now.size() == piece.size()) {
         ++piece_;
         taken_ = 0;
       }
@@ -94,14 +101,21 @@ void save_lines(const LineNumbers& numbers, const RankSlots& slots, SavingArchiv
 }  // namespace
 
 std::optional<DividedProgress> divided_progress(const Checkpoint& checkpoint) {
-  std::optional<Beginning> beginning = beginning_of(checkpoint);
-  return beginning ? std::optional(std::move(beginning->progress)) : std::nullopt;
+  std::optional<DividedProgress> progress;
+  with_state(checkpoint, [&](const Beginning& beginning, LoadingArchive& from) {
+    progress.emplace();
+    progress->part = beginning.part;
+    archive(from, progress->results);
+  });
+  return progress;
 }
 
 std::optional<DividedPlace> DividedState::place_of(const Checkpoint& checkpoint, int part) {
-  const std::optional<Beginning> beginning = beginning_of(checkpoint);
-  if (!beginning || beginning->progress.part != part) return std::nullopt;
-  return beginning->place;
+  std::optional<DividedPlace> place;
+  with_state(checkpoint, [&](const Beginning& beginning, LoadingArchive&) {
+    if (beginning.part == part) place = beginning.place;
+  });
+  return place;
 }
 
 std::int64_t DividedState::bytes() const {
@@ -116,14 +130,18 @@ std::int64_t DividedState::bytes() const {
   return bytes;
 }
 
-void DividedState::save(const DividedProgress& progress, DividedPlace place, Checkpoint& checkpoint,
-                        kernel::Ranks& ranks) {
-  Beginning beginning{divided_mark, progress, place};
-  const std::vector<char> first =
-      archived_bytes([&](SavingArchive& to) { archive(to, beginning); });
-  const auto all = static_cast<std::int64_t>(first.size()) + bytes();
-  checkpoint.write_with_state(all, [&](SavingArchive& to) {
+void DividedState::save(const DividedProgress& progress, const std::optional<DividedPlace>& place,
+                        Checkpoint& checkpoint, kernel::Ranks& ranks) {
+  Beginning beginning{divided_mark, progress.part, place};
+  std::uint64_t results = progress.results.size();
+  const std::vector<char> first = archived_bytes([&](SavingArchive& to) {
+    archive(to, beginning);
+    archive(to, results);
+  });
+  const auto before = static_cast<std::int64_t>(first.size() + progress.results.size());
+  checkpoint.write_with_state(before + bytes(), [&](SavingArchive& to) {
     to.bytes(first.data(), first.size());
+    to.bytes(progress.results.data(), progress.results.size());
     for (const Part& part : parts_) {
       if (part.slots) {
         save_lines(part.numbers, *part.slots, to, ranks);
@@ -135,9 +153,10 @@ void DividedState::save(const DividedProgress& progress, DividedPlace place, Che
 }
 
 void DividedState::load(const Checkpoint& checkpoint, int rank) const {
-  checkpoint.load_state([&](LoadingArchive& from) {
-    Beginning beginning;
-    archive(from, beginning);
+  with_state(checkpoint, [&](const Beginning&, LoadingArchive& from) {
+    std::uint64_t results = 0;
+    archive(from, results);
+    from.skip(static_cast<std::size_t>(results));
     for (const Part& part : parts_) load_part(part, from, rank);
   });
 }

@@ -24,7 +24,7 @@ struct DividedPlace {
 /// Of a head that is divided several times, as for several schemes: what is done before.
 struct DividedProgress {
   int part = 0;                    ///< how many times
-  std::vector<char> results = {};  ///< of these
+  std::vector<char> results = {};  ///< of these, as the checkpoint's writer needs them
 };
 
 class Checkpoint;
@@ -49,16 +49,15 @@ class DividedState {
     for (LineNumbers& lines : numbers) add_lines(slots, std::move(lines));
   }
 
-  /// Writes the checkpoint. Called by all ranks.
-  void save(const DividedProgress& progress, DividedPlace place, Checkpoint& checkpoint,
-            kernel::Ranks& ranks);
+  /// Writes the checkpoint. Called by all ranks. Without a place nothing of the part is done.
+  void save(const DividedProgress& progress, const std::optional<DividedPlace>& place,
+            Checkpoint& checkpoint, kernel::Ranks& ranks);
 
   /// Fills what was added, in the same order, or the first of that. The checkpoint has the state of
   /// a divided head.
   void load(const Checkpoint& checkpoint, int rank) const;
 
-  /// The place of a checkpoint's state; nothing if it has none, or that of another part of the
-  /// head.
+  /// The place of a checkpoint's state; nothing if it has none in that part of the head.
   static std::optional<DividedPlace> place_of(const Checkpoint& checkpoint, int part);
 
  private:

@@ -13,7 +13,10 @@ namespace attn::tools {
 std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                                            const ColumnTask& task) {
   if (task.points.size() > 1) return {};
+  const bool stops = checkpoints(arguments);
   const HeadNeeds needs = column_needs(task, {{arguments.ranks}});
+  // A checkpoint holds what earlier schemes have found of a head.
+  const Index copies = stops && task.options().schemes.size() > 1 ? 2 : 1;
   std::vector<DividedScheme> all;
   for (const std::string& name : task.options().schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -22,8 +25,8 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                              .col_sum = true,
                              .row_entropy = true,
                              .hybrid = task.options().hybrid,
-                             .kept_bytes = needs.kept_bytes + needs.result_bytes,
-                             .stops = checkpoints(arguments)};
+                             .kept_bytes = needs.kept_bytes + copies * needs.result_bytes,
+                             .stops = stops};
     const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
     const std::optional<DividedPlan> plan =
         find_division(task.input, wants, element, needs, arguments);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/divided_head.hpp"
+#include "common/divided_heads.hpp"
 
 namespace attn::tools {
 namespace {
@@ -37,12 +38,17 @@ double compute_divided(const ColumnTask& task, const std::vector<DividedScheme>&
                        Index problem, Checkpoint* checkpoint, HeadFound<HeadResult>& found) {
   DividedProgress progress;
   if (const auto before = checkpoint ? divided_progress(*checkpoint) : std::nullopt) {
-    progress = *before;
-    load_archived(progress.results, [&](LoadingArchive& from) { archive_found(from, found); });
+    progress.part = before->part;
+    if (progress.part > 0) {
+      load_archived(before->results, [&](LoadingArchive& from) { archive_found(from, found); });
+    }
   }
   double seconds = 0;
   for (; progress.part < std::ssize(schemes); ++progress.part) {
-    progress.results = archived_bytes([&](SavingArchive& to) { archive_found(to, found); });
+    progress.results.clear();
+    if (progress.part > 0 && checkpoint != nullptr && checkpoint->writes()) {
+      progress.results = archived_bytes([&](SavingArchive& to) { archive_found(to, found); });
+    }
     const auto& [wants, plan] = schemes[static_cast<std::size_t>(progress.part)];
     HeadDivision<T> division(task.input, wants, plan, checkpoint);
     // Not left to be computed whole, as weights are seen.
@@ -62,25 +68,18 @@ double gather_divided(const ColumnTask& task, const std::vector<DividedScheme>& 
                       cli::Progress& progress, const std::function<void(double least_bias)>& look,
                       const std::function<void(Index problem, HeadResult& result)>& keep,
                       Checkpoint* checkpoint) {
-  const AttentionInput& input = task.input;
   double seconds = 0;
-  for (Index n = 0; n < input.own_problems(); ++n) {
-    const Index problem = input.own_problem(n);
-    HeadFound<HeadResult> found;
-    if (checkpoint != nullptr && checkpoint->has_unit()) {
-      checkpoint->stop_if_asked();
-      checkpoint->take_unit([&](LoadingArchive& from) { archive_found(from, found); });
-    } else {
-      seconds += compute_divided<T>(task, schemes, problem, checkpoint, found);
-      if (checkpoint != nullptr) {
-        checkpoint->add_unit([&](SavingArchive& to) { archive_found(to, found); });
-        checkpoint->write_if_due();
-      }
-    }
-    look(found.least_bias);
-    keep(problem, found.result);
-    progress.advance(1);
-  }
+  DividedSteps<HeadResult> steps;
+  steps.compute = [&](Index problem, HeadFound<HeadResult>& found) {
+    seconds += compute_divided<T>(task, schemes, problem, checkpoint, found);
+  };
+  steps.save = [](SavingArchive& to, HeadFound<HeadResult>& found) { archive_found(to, found); };
+  steps.load = [](LoadingArchive& from, Index, HeadFound<HeadResult>& found) {
+    archive_found(from, found);
+  };
+  steps.look = look;
+  steps.keep = keep;
+  for_each_divided_head(task.input, checkpoint, progress, steps);
   return seconds;
 }
 
