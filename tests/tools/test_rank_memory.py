@@ -96,11 +96,16 @@ class Memory(RankTest):
             self.check(place, data, memory, "attn-compute", "--scheme=hnas", *arguments)
 
     def test_ends_of_hnas(self):
-        """There it is another scheme, which is computed whole."""
-        self.write("in.h5", **self.data())
-        command = ["attn-compute", "--scheme=hnas", "--hybrid=1", "--memory=7M", "in.h5", "-o", "out.h5"]
-        alone = self.run_tool(*command, status=6).err
-        self.assertEqual(self.on_ranks(2, *command, status=6).err.split("needs")[-1], alone.split("needs")[-1])
+        """There it is another scheme."""
+        few, many = self.data(), self.many_queries()
+        cases = [
+            ("9M", few | {"hybrid": np.array([1.0, 0.0])}, [self.ALL]),
+            ("12M", many, ["--hybrid=1", "--emit=out"]),
+            ("9M", few, ["--hybrid=0", "--emit=col_sum,row_potential"]),
+            ("12M", many | {"hybrid": np.array([0.4, 0.0])}, ["--emit=out,row_potential,col_potential", "--scale=4"]),
+        ]
+        for place, (memory, data, arguments) in enumerate(sample(cases, 2)):
+            self.check(place, data, memory, "attn-compute", "--scheme=hnas", *arguments)
 
     def test_dnas_with_what_needs_weights(self):
         """The keys are divided for g, and the queries for the rest."""

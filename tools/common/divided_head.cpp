@@ -1,6 +1,7 @@
 #include "common/divided_head.hpp"
 
 #include <chrono>
+#include <utility>
 
 #include "common/divided_columns.hpp"
 #include "common/divided_rows.hpp"
@@ -21,6 +22,7 @@ HeadDivision<T>::HeadDivision(const AttentionInput& input, const DividedWants& w
 template <class T>
 std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRows<T>& show,
                                                     const DividedProgress& progress) {
+  if (wants_.is_end(problem)) return compute_end(problem, show);
   const OwnPart& part = input_.part(problem);
   const bool empty = part.queries() == 0 || part.keys() == 0;
   if (wants_.gradients() && !empty && is_small(part.queries(), part.keys())) {
@@ -39,6 +41,28 @@ std::optional<DividedHead> HeadDivision<T>::compute(Index problem, const ShownRo
     return find(DividedColumns<T>(input_, wants_, plan_, reader_, checkpoint_, problem, progress));
   }
   return find(DividedRows<T>(input_, wants_, plan_, reader_, checkpoint_, problem, progress));
+}
+
+template <class T>
+std::optional<DividedHead> HeadDivision<T>::compute_end(Index problem, const ShownRows<T>& show) {
+  const Scheme shown = wants_.hybrid_of(problem) == 1 ? Scheme::dnas : Scheme::unas;
+  std::optional<DividedHead> all;
+  for (std::size_t n = 0; n < plan_.ends.size(); ++n) {
+    const DividedWants wants = wants_.of_end(end_schemes[n], end_schemes[n] == shown);
+    HeadDivision division(input_, wants, plan_.ends[n]);
+    std::optional<DividedHead> found = division.compute(problem, show);
+    seconds_ += division.seconds();
+    if (!found) return std::nullopt;
+    if (n == 0) {
+      all = std::move(found);
+      continue;
+    }
+    all->attention.potentials.unas_row = std::move(found->attention.potentials.row);
+    if (end_schemes[n] != shown) continue;
+    all->col_sum = std::move(found->col_sum);
+    all->row_entropy = std::move(found->row_entropy);
+  }
+  return all;
 }
 
 template class HeadDivision<float>;

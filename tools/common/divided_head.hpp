@@ -50,6 +50,8 @@ class HeadDivision {
   double seconds() const { return seconds_; }  ///< of all heads, without reading
 
  private:
+  std::optional<DividedHead> compute_end(Index problem, const ShownRows<T>& show);
+
   const AttentionInput& input_;
   const DividedWants& wants_;
   const DividedPlan& plan_;

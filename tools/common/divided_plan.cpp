@@ -1,7 +1,9 @@
 #include "common/divided_plan.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,20 +17,30 @@ namespace attn::tools {
 namespace {
 
 bool is_divided(const AttentionInput& input, const DividedWants& wants) {
-  if (wants.scheme == Scheme::hnas) {
-    // At its ends hnas is another scheme.
-    for (Index n = 0; n < input.own_problems(); ++n) {
-      const double u = wants.hybrid_of(input.own_problem(n));
-      if (u == 0 || u == 1) return false;
-    }
-  } else if (!is_softmax(wants.scheme) && wants.scheme != Scheme::dnas) {
-    return false;
-  }
+  const bool has_columns = wants.scheme == Scheme::dnas || wants.scheme == Scheme::hnas;
+  if (!is_softmax(wants.scheme) && !has_columns) return false;
   for (const auto* vectors : {&input.q, &input.k, &input.v}) {
     if (*vectors && (*vectors)->weights) return false;
   }
   if (!input.q) return input.scores.has_value();
   return has_product_energy(input);
+}
+
+// Of heads at the ends of hnas, of which there are some. `plan` is that of the others.
+bool add_ends(const DividedWants& wants,
+              const std::function<std::optional<DividedPlan>(const DividedWants& wants)>& plan_of,
+              std::optional<DividedPlan>& plan) {
+  if (wants.gradients() || wants.stops) return false;
+  std::vector<DividedPlan> ends;
+  for (const Scheme scheme : end_schemes) {
+    const std::optional<DividedPlan> end = plan_of(wants.of_end(scheme, true));
+    if (!end) return false;
+    ends.push_back(*end);
+  }
+  if (!plan) plan = ends.front();
+  for (const DividedPlan& end : ends) plan->bytes = std::max(plan->bytes, end.bytes);
+  plan->ends = std::move(ends);
+  return true;
 }
 
 }  // namespace
@@ -37,6 +49,12 @@ std::vector<DividedStep> divided_steps(const DividedWants& wants) {
   if (is_softmax(wants.scheme)) return {DividedStep::rows};
   if (!wants.sees_weights()) return {DividedStep::columns};
   return {DividedStep::columns, DividedStep::rows, DividedStep::far_rows};
+}
+
+Index count_ends(const AttentionInput& input, const DividedWants& wants) {
+  Index ends = 0;
+  for (Index n = 0; n < input.own_problems(); ++n) ends += wants.is_end(input.own_problem(n));
+  return ends;
 }
 
 Partition divided_partition(const DividedWants& wants, DividedStep step, Index queries, Index keys,
@@ -89,8 +107,18 @@ std::optional<DividedPlan> find_division(const AttentionInput& input, const Divi
   if (ranks < 2 || !is_divided(input, wants)) return {};
   const bool by_key = divided_steps(wants).front() == DividedStep::columns;
   if (!ranks_divide(by_key ? input.keys : input.queries, ranks)) return {};
-  return DivisionPlanner(input, wants, element_size, ranks, arguments.memory)
-      .plan(needs, arguments.threads);
+  const auto plan_of = [&](const DividedWants& of) {
+    return DivisionPlanner(input, of, element_size, ranks, arguments.memory)
+        .plan(needs, arguments.threads);
+  };
+  const Index ends = count_ends(input, wants);
+  std::optional<DividedPlan> plan;
+  if (ends < input.own_problems() || ends == 0) {
+    plan = plan_of(wants);
+    if (!plan) return {};
+  }
+  if (ends > 0 && !add_ends(wants, plan_of, plan)) return {};
+  return plan;
 }
 
 void require_room(const AttentionInput& input, Index ranks, const DividedPlan& plan) {

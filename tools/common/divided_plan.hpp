@@ -45,6 +45,20 @@ struct DividedWants {
   double hybrid_of(Index problem) const {
     return scheme == Scheme::hnas ? hybrid[static_cast<std::size_t>(problem)] : 1;
   }
+
+  /// At its ends, u = 0 and 1, hnas is unas and dnas: all that is wanted of a head is that of one
+  /// of these, but for the potentials of the other.
+  bool is_end(Index problem) const {
+    const double u = hybrid_of(problem);
+    return scheme == Scheme::hnas && (u == 0 || u == 1);
+  }
+  DividedWants of_end(Scheme end, bool all) const {
+    DividedWants wants{.scheme = end, .kept_bytes = kept_bytes};
+    wants.out = all && out;
+    wants.col_sum = all && col_sum;
+    wants.row_entropy = all && row_entropy;
+    return wants;
+  }
 };
 
 /// What ranks do one after the other, each of which cuts a head in another way.
@@ -57,22 +71,29 @@ enum class DividedStep {
 /// The steps that may be taken: `far_rows` instead of `rows`.
 std::vector<DividedStep> divided_steps(const DividedWants& wants);
 
+/// How many of the heads are at an end of hnas.
+Index count_ends(const AttentionInput& input, const DividedWants& wants);
+
 /// How ranks divide the heads of an input.
 struct DividedPlan {
   Index block = 0;           ///< keys or queries at a time
   Index gradient_block = 0;  ///< the same for gradients; where they read keys, as many of them
   int threads = 1;
-  std::int64_t dense_limit = 0;  ///< see HeadReader
-  std::int64_t bytes = 0;        ///< the expected use of memory by one rank
-  std::int64_t whole_bytes = 0;  ///< what a whole head would need
-  std::int64_t memory = 0;       ///< the limit
+  std::int64_t dense_limit = 0;        ///< see HeadReader
+  std::int64_t bytes = 0;              ///< the expected use of memory by one rank
+  std::int64_t whole_bytes = 0;        ///< what a whole head would need
+  std::int64_t memory = 0;             ///< the limit
+  std::vector<DividedPlan> ends = {};  ///< of dnas and unas, for heads at an end of hnas
 };
+
+/// The schemes at the ends of hnas, in the order of DividedPlan::ends.
+inline constexpr Scheme end_schemes[] = {Scheme::dnas, Scheme::unas};
 
 /// Nothing if heads are to be read whole. They are divided if all of this holds:
 /// - there are several ranks;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
-/// - there is a softmax, dnas, or hnas with 0 < u < 1;
+/// - there is a softmax, dnas, or hnas; without gradients and checkpoint if u is 0 or 1;
 /// - gradients are those of q, k, v, gate and sink;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
