@@ -131,7 +131,7 @@ void require_room(const AttentionInput& input, Index ranks, const DividedPlan& p
 std::optional<DividedPlan> plan_divided(const AttentionInput& input, const DividedWants& wants,
                                         std::size_t element_size, const HeadNeeds& needs,
                                         const cli::Arguments& arguments) {
-  const auto plan = find_division(input, wants, element_size, needs, arguments);
+  auto plan = find_division(input, wants, element_size, needs, arguments);
   if (plan) require_room(input, arguments.ranks, *plan);
   return plan;
 }
