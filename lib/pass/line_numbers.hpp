@@ -7,8 +7,9 @@
 
 namespace attn {
 
-/// Numbers of neighbouring lines, queries or keys: so many bytes for each, in pieces that follow
-/// each other. Who has the numbers shows them like this to be written and read again.
+/// The memory of a few numbers for each of some neighbouring lines, which are queries or keys, to
+/// be written to a file and read again. It is one piece, or several that hold one line after the
+/// other.
 struct LineNumbers {
   std::int64_t width = 0;  ///< bytes of a line
   std::vector<std::span<std::byte>> pieces = {};

@@ -8,15 +8,18 @@
 
 namespace attn {
 
+/// w_k.
 inline double weight_of(const Histograms& histograms, Index k) {
   return histograms.weights[static_cast<std::size_t>(k)];
 }
 
+/// Added from the first to the last.
 inline double sum_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// Shows the plan of these potentials.
+/// Shows the weights exp((s_ij − g_j) − f_i) of `row` f and `col` g to an observer. Throws whatever
+/// the scores throw.
 template <class T>
 void show_plan(const Scores<T>& scores, std::span<double> row, std::span<double> col,
                Observer<T>& observer, int threads) {
@@ -47,7 +50,10 @@ class BarycentreSystem final : public ImplicitSystem {
   /// not 0.
   void project(BarycentreUpstream<T>& upstream, Vector& row, Vector& col) const;
 
+  /// y_k − w_k π_kᵀ (G + U) with the U of V = 0, (K, Lk); orthogonal to the kernel.
   Vector right_side(const BarycentreUpstream<T>& upstream) const;
+
+  /// w_k (c_k V_k + π_kᵀ U_k) for V = z, without what L depends on.
   Vector times(const Vector& z) const override;
 
   /// The sum of each histogram's part becomes μ w_k.

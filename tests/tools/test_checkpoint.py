@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import time
@@ -332,6 +333,15 @@ class Refused(DumpTest):
         self.stopped([*command, "-o", "out.h5"])
         os.utime(self.folder / "dump.h5", (0, 0))
         self.refused(*command, status=5, says=["ck is the checkpoint of another run: sources/0/changed is ", "not 0.0"])
+
+    def test_no_room(self):
+        """The message names the checkpoint, not the head in progress."""
+        limit = 8192
+        self.write("long.h5", **{name: np.ones((1, 4000, 8), np.float32) for name in "qkv"})
+        done = self.run_tool("attn-compute", "long.h5", "-q", "--only", "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0",
+                             status=5, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertRegex(done.err, r"\Aattn-compute: error: ck(:/state)? cannot be written: .+\n\Z")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "long.h5"])
 
     def test_second_writer(self):
         with self.start(["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-o", "a.h5",

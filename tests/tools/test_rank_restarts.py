@@ -137,6 +137,21 @@ class DividedHeads(RankTest):
         ]
         self.check_all(sample(cases, 2))
 
+    def test_bytes_of_a_state(self):
+        """The formula of lib/MATHEMATICS.md, and at most 100 bytes that say which state it is."""
+        self.write("in.h5", **self.data(700, 20000))
+        command = ["attn-compute", "in.h5", "-o", "out.h5", "--force", "--checkpoint=ck", "--checkpoint-every=0",
+                   "--memory=4M"]
+        status = 0
+        for _ in range(20):
+            status, error = self.interrupted(2, command, signal.SIGUSR1)
+            self.assertIn(status, (0, 75), error)  # 0: the signal came too late
+            if status == 75 and "state" in self.read("ck"):
+                break
+        expected = 700 * (4 * (40 + 2) + 16)
+        size = len(self.read("ck")["state"])
+        self.assertTrue(expected < size <= expected + 100, (size, expected))
+
     def test_statistics(self):
         cases = [
             ("8M", self.data(30000, 700), ["--scheme=unas,dnas"]),

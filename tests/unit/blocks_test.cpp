@@ -27,7 +27,7 @@ using namespace attn::testing;
 
 namespace {
 
-// Gives `to` the numbers of `from`, as a state that was written and read does.
+// Copies the state of one object to another, in place of a file.
 void copy_state(const std::vector<LineNumbers>& from, const std::vector<LineNumbers>& to) {
   REQUIRE(from.size() == to.size());
   for (std::size_t n = 0; n < from.size(); ++n) {

@@ -21,15 +21,11 @@
 #include "kernel/stop_flag.hpp"
 #include "system/paths.hpp"
 #include "system/stop_requests.hpp"
-#include "system/system_reason.hpp"
-#include "system/unnamed_file.hpp"
 
 namespace attn::tools {
 namespace {
 
-constexpr std::size_t piece = std::size_t{1} << 20;
 constexpr double least_share = 50;  // from one write to the next, in times of a write
-constexpr const char* journal_prefix = ".attn-checkpoint-";
 
 // With --shard that of the shard.
 std::string checkpoint_file(const cli::Arguments& arguments) {
@@ -109,9 +105,7 @@ void Checkpoint::begin_writing(const cli::Arguments& arguments, cli::Report& rep
   // From here on no other process writes the file.
   open_next();
   if (std::filesystem::exists(file_, failed)) open_existing(arguments, report);
-  journal_ = open_unnamed(folder_of(without_links(file_)), journal_prefix, journal_name_);
-  if (!journal_) refuse(errno);
-  journal_name_.remove();  // if it has one: it disappears with the process, however this ends
+  journal_.open(file_);
 }
 
 // Called by all ranks when rank 0 has read the file. It writes only after all of them have.
@@ -249,39 +243,10 @@ void Checkpoint::add_unit(const Save& write_parts) {
 
 SavingArchive Checkpoint::first_parts() {
   return SavingArchive([this](const void* bytes, std::size_t count) {
-    if (writes()) append(bytes, count);
+    if (!writes()) return;
+    crc_.process_bytes(bytes, count);
+    journal_.append(bytes, count);
   });
-}
-
-void Checkpoint::append(const void* bytes, std::size_t count) {
-  crc_.process_bytes(bytes, count);
-  if (behind_.size() + count > piece) flush();
-  const char* const from = static_cast<const char*>(bytes);
-  if (count < piece) {
-    behind_.insert(behind_.end(), from, from + count);
-  } else {
-    write_journal(from, count);
-  }
-}
-
-void Checkpoint::flush() {
-  write_journal(behind_.data(), behind_.size());
-  behind_.clear();
-}
-
-void Checkpoint::write_journal(const char* from, std::size_t count) {
-  while (count > 0) {
-    const ssize_t put = ::write(journal_.get(), from, count);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) refuse(errno);
-    from += put;
-    count -= static_cast<std::size_t>(put);
-    journal_bytes_ += put;
-  }
-}
-
-void Checkpoint::refuse(int error_number) const {
-  throw Error(Failure::output, "cannot write " + file_ + ": " + system_reason(error_number));
 }
 
 bool Checkpoint::is_due() const {
@@ -335,8 +300,7 @@ void Checkpoint::write_with_state(std::int64_t bytes, const Save& save) {
 
 void Checkpoint::write_file(std::int64_t state_bytes, const Save& save_state) {
   const auto start = Clock::now();
-  flush();
-  const std::int64_t bytes = (stored_ ? stored_->size() : 0) + journal_bytes_;
+  const std::int64_t bytes = (stored_ ? stored_->size() : 0) + journal_.size();
   if (bytes > 0) {
     io::OutputDataset units = next_->create("units", DType::u8, {bytes});
     copy_units(units);
@@ -378,8 +342,7 @@ void Checkpoint::begin_after_write() {
   const io::InputBundle bundle(options);
   open_units(bundle);
   if (state_.empty()) open_state(bundle);
-  journal_bytes_ = 0;
-  if (ftruncate(journal_.get(), 0) != 0 || lseek(journal_.get(), 0, SEEK_SET) != 0) refuse(errno);
+  journal_.clear();
   exists_ = true;
   state_is_new_ = false;
 }
@@ -392,15 +355,7 @@ void Checkpoint::copy_units(io::OutputDataset& to) {
     at += count;
   };
   if (stored_) stored_->for_pieces(append);
-  std::vector<char> bytes(piece);
-  for (std::int64_t done = 0; done < journal_bytes_;) {
-    const auto wanted = std::min(journal_bytes_ - done, static_cast<std::int64_t>(piece));
-    const ssize_t got = pread(journal_.get(), bytes.data(), static_cast<std::size_t>(wanted), done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) refuse(got < 0 ? errno : EIO);
-    append(std::span(bytes).first(static_cast<std::size_t>(got)));
-    done += got;
-  }
+  journal_.for_pieces(append);
 }
 
 void Checkpoint::remove() {
@@ -408,7 +363,9 @@ void Checkpoint::remove() {
   stored_.reset();
   stored_state_.reset();
   // Somebody else may have removed it.
-  if (exists_ && unlink(without_links(file_).c_str()) != 0 && errno != ENOENT) refuse(errno);
+  if (exists_ && unlink(without_links(file_).c_str()) != 0 && errno != ENOENT) {
+    refuse_checkpoint(file_, errno);
+  }
   exists_ = false;
   next_.reset();
 }

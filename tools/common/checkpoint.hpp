@@ -10,13 +10,12 @@
 #include <boost/crc.hpp>
 
 #include "cli/command.hpp"
+#include "common/checkpoint_journal.hpp"
 #include "common/checkpoint_record.hpp"
 #include "common/stored_bytes.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "kernel/ranks.hpp"
-#include "system/descriptor.hpp"
-#include "system/temporary.hpp"
 
 namespace attn::tools {
 
@@ -116,13 +115,9 @@ class Checkpoint {
   void verify();
   void naming_damage(const std::function<void()>& body) const;
   void drop_state();
-  void append(const void* bytes, std::size_t count);
-  void flush();
-  void write_journal(const char* from, std::size_t count);
   void write_file(std::int64_t state_bytes, const Save& save_state);
   boost::crc_32_type write_state(std::int64_t bytes, const Save& save);
   void begin_after_write();
-  [[noreturn]] void refuse(int error_number) const;
   void copy_units(io::OutputDataset& to);
 
   kernel::Ranks* const ranks_;  // those of the thread; null: one process
@@ -135,11 +130,7 @@ class Checkpoint {
   std::optional<StoredBytes> stored_;
   std::int64_t known_ = 0;
   std::int64_t taken_ = 0;
-  // Units since the last write, in a file without a name.
-  TemporaryName journal_name_;
-  Descriptor journal_;
-  std::int64_t journal_bytes_ = 0;
-  std::vector<char> behind_;  // bytes that are not in the journal yet
+  CheckpointJournal journal_;  // units since the last write
   std::int64_t added_ = 0;
   std::optional<StoredBytes> stored_state_;  // in the file,
   std::vector<char> state_;                  // or here

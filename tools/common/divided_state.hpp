@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/checkpoint_record.hpp"
@@ -21,18 +21,19 @@ struct DividedPlace {
   int column_rounds = 1;  ///< of QueryBlocks, known when g is complete
 };
 
-/// Of a head that is divided several times, as for several schemes: what is done before.
+/// A head may be divided several times, once for each scheme. These are its parts.
 struct DividedProgress {
-  int part = 0;                    ///< how many times
-  std::vector<char> results = {};  ///< of these, as the checkpoint's writer needs them
+  int part = 0;                    ///< the number of the part in progress, and of those done
+  std::vector<char> results = {};  ///< of the parts done; needed by the rank that writes
 };
 
 class Checkpoint;
-/// That of the state of a checkpoint; nothing if it has none, or another kind of state.
+/// The progress that a checkpoint's state holds; nothing if no state of a divided head is there.
 std::optional<DividedProgress> divided_progress(const Checkpoint& checkpoint);
 
-/// What ranks have found of a head up to there, as the state of a checkpoint. Its lines lie in the
-/// order of the head, so that any number of ranks can go on. Memory that is added must outlive it.
+/// What ranks have found of a head up to a place, as the state of a checkpoint. In the file, lines
+/// are in the order of the head, so that any number of ranks can go on. Memory that is added must
+/// outlive it.
 class DividedState {
  public:
   /// Numbers that all ranks have.

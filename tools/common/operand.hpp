@@ -72,12 +72,14 @@ std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const S
 /// "a.h5:/weights, head [0, 3]"; without the head if there are no leading axes.
 std::string problem_place(const std::string& what, const Shape& leading, Index problem);
 
-/// Runs `body`, and puts `place()` in front of the message of an Error that it throws.
+/// Runs `body`, and puts `place()` in front of the message of an Error that it throws, unless that
+/// is of an output, which names the file.
 template <class Place, class Body>
 auto naming(const Place& place, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
+    if (error.failure() == Failure::output) throw;
     throw error.at(place());
   }
 }
