@@ -82,6 +82,14 @@ void GradientBlocks<T>::with_panels(const Block& block, PooledVector<WeightAdjoi
 }
 
 template <class T>
+LineNumbers GradientBlocks<T>::column_sums() {
+  auto own = std::span(column_sums_)
+                 .subspan(static_cast<std::size_t>(own_.first - keys_.first),
+                          static_cast<std::size_t>(own_.last - own_.first));
+  return LineNumbers::of(own);
+}
+
+template <class T>
 void GradientBlocks<T>::add_columns(const Block& block, int threads) {
   with_panels(block, {first_adjoint(block)}, {}, [&](const GradientPanels<T>& panels) {
     for_panels(threads, [&](Index, RowRange keys, Scratch& work) {

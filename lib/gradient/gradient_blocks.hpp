@@ -5,6 +5,7 @@
 
 #include "gradient/gradient_panels.hpp"
 #include "pass/attention.hpp"
+#include "pass/line_numbers.hpp"
 
 namespace attn {
 
@@ -54,6 +55,9 @@ class GradientBlocks {
     std::span<const double> delta;                         ///< δ, see delta_of
     std::span<const double> unas_f = {}, unas_delta = {};  ///< of hnas: those of its second part
   };
+
+  /// The sums of own_keys() so far. With these and the gradients so far, another object goes on.
+  LineNumbers column_sums();
 
   bool needs_columns() const { return options_.scores && !is_softmax(options_.scheme); }
   void add_columns(const Block& block, int threads);

@@ -10,12 +10,14 @@
 namespace attn {
 
 template <class T>
-WeightBlocks<T>::WeightBlocks(const QueryPotentials& queries, MatrixView<T> out, T largest_value)
+WeightBlocks<T>::WeightBlocks(const QueryPotentials& queries, MatrixView<T> out, T largest_value,
+                              bool begins)
     : f_(to_subtract(queries.f)),
       unas_f_(to_subtract(queries.unas_f)),
       hybrid_(queries.hybrid),
       out_(out),
       largest_value_(largest_value),
+      begins_(begins),
       partition_(row_tile_partition(out.rows, pass_tile_length)) {}
 
 template <class T>
@@ -24,7 +26,7 @@ void WeightBlocks<T>::add(const Scores<T>& scores, MatrixView<const T> values,
   if (output_) {
     output_->go_on(values);
   } else {
-    output_.emplace(values, out_, largest_value_);
+    output_.emplace(values, out_, largest_value_, begins_);
     output_->start(partition_);
   }
   PooledVector<double> subtracted = to_subtract(g);
@@ -64,6 +66,11 @@ void WeightBlocks<T>::fill(const Scores<T>& scores, const TileRange& range,
 
 template <class T>
 void WeightBlocks<T>::finish() {
+  if (!output_ && !begins_) {
+    // It goes on after the last block.
+    output_.emplace(MatrixView<const T>(nullptr, 0, out_.cols), out_, largest_value_, false);
+    output_->start(partition_);
+  }
   if (output_) output_->finish();
 }
 

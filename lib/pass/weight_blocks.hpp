@@ -25,8 +25,9 @@ template <class T>
 class WeightBlocks {
  public:
   /// `out` (own queries, dv) is written; at least 16, unless there are fewer. `largest_value` is
-  /// the largest magnitude of all values.
-  WeightBlocks(const QueryPotentials& queries, MatrixView<T> out, T largest_value);
+  /// the largest magnitude of all values. Unless it begins, `out` is what it was after a block.
+  WeightBlocks(const QueryPotentials& queries, MatrixView<T> out, T largest_value,
+               bool begins = true);
 
   /// The next keys, with their values and potentials g; without these they are 0.
   void add(const Scores<T>& scores, MatrixView<const T> values, std::span<const double> g,
@@ -52,6 +53,7 @@ class WeightBlocks {
   double hybrid_;
   MatrixView<T> out_;
   T largest_value_;
+  bool begins_;
   Partition partition_;
   std::optional<Output<T>> output_;
 };

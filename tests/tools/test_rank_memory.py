@@ -294,10 +294,14 @@ class Memory(RankTest):
 
     def test_statistics(self):
         data = self.data() | {"key_length": np.array([8800, 2500]), "sink": np.array([1.0, -1.0])}
-        cases = (("hnas", "8M"), ("unas", "7M"), ("dnas", "8M"), ("unas,dnas", "8M"))
+        cases = (("hnas", "8M"), ("unas", "7M"), ("dnas", "8M"), ("unas,dnas", "8M"), ("unas,hnas", "8M"))
         for place, (scheme, memory) in enumerate(sample(cases, 2)):
-            hybrid = ["--hybrid=0.6"] if scheme == "hnas" else []
-            self.check(place, data, memory, "explain-away-stats", f"--scheme={scheme}", *hybrid)
+            own = {}
+            if scheme == "hnas":
+                own["hybrid"] = np.array(0.6)
+            elif scheme == "unas,hnas":
+                own["hybrid"] = np.array([1.0, 0.0])
+            self.check(place, data | own, memory, "explain-away-stats", f"--scheme={scheme}")
 
     def test_costs_before_a_run(self):
         """--dry-run on ranks plans for each of them."""

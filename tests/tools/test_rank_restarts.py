@@ -134,6 +134,34 @@ class DividedHeads(RankTest):
             ("4.5M", many, ["--scheme=dnas", "--scale=4", "--emit=col_sum"]),
             ("6M", many | padded_keys, [*self.HNAS, "--emit=out,col_potential"]),
             ("3M", few, ["--scheme=fenchel", "--emit=row_entropy"]),
+            ("7M", many | {"hybrid": np.array([1.0, 0.0])},
+             ["--scheme=hnas", "--emit=out,row_potential,col_potential"]),
+        ]
+        self.check_all(sample(cases, 2))
+
+    def test_gradients(self):
+        names = "--emit=out,row_potential,grad_q,grad_k,grad_v"
+        draw = np.random.default_rng(28)
+
+        def data(queries, keys, heads=2, common=0.0, **more):
+            shapes = {"q": (2, queries, 40), "k": (heads, keys, 40), "v": (heads, keys, 56),
+                      "grad_out": (2, queries, 56)}
+            found = {name: draw.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+            found["v"] += np.float32(common)
+            return found | more
+
+        padded = {"query_length": np.array([1000, 9]), "key_length": np.array([8000, 40]),
+                  "gate": draw.normal(size=(2, 1100, 56)).astype("f4"), "sink": np.array([0.5, 2])}
+        u = {"hybrid": np.array([0.3, 0.9])}
+        cases = [
+            ("18M", data(1100, 9000), [names + ",col_sum,row_entropy"]),
+            ("14M", data(6000, 1500), ["--scheme=dnas", names]),
+            ("16M", data(6000, 1500, common=50, **u), ["--scheme=hnas", names, "--causal=bottom-right"]),
+            ("24M", data(1100, 9000, **padded), [names + ",grad_gate,grad_sink"]),
+            ("21M", data(1100, 9000, heads=1), [names]),
+            ("16M", data(6000, 1500, **u), ["--scheme=hnas", "--scale=4", "--emit=grad_q,grad_v,row_entropy"]),
+            ("14M", data(6000, 1500, gate=draw.normal(size=(56)), query_start=np.array([7, 5990])),
+             ["--scheme=dnas", "--emit=grad_gate", "--precision=f32"]),
         ]
         self.check_all(sample(cases, 2))
 
@@ -157,6 +185,7 @@ class DividedHeads(RankTest):
             ("8M", self.data(30000, 700), ["--scheme=unas,dnas"]),
             ("9M", self.data(30000, 700), ["--scheme=hnas,unas", "--hybrid=0.3"]),
             ("4M", self.data(700, 9000), ["--scheme=unas"]),
+            ("9M", self.data(30000, 700, hybrid=np.array([0.0, 1.0])), ["--scheme=unas,hnas"]),
         ]
         self.check_all(sample(cases, 1), tool="explain-away-stats")
 

@@ -81,7 +81,9 @@ class BlockedGradient : BlockedHead<T> {
   Centring centring() const { return centring_; }
 
   // Every process has the keys of neighbouring slots, and all take the queries by blocks of `step`.
-  VectorGradients<T> in_blocks(Index processes, Index step) const {
+  // If it resumes, other objects go on after every block.
+  VectorGradients<T> in_blocks(Index processes, Index step, bool resumes) const {
+    resumes_ = resumes;
     look(step);
     const Partition partition =
         GradientBlocks<T>::partition(options_.scheme, true, case_.queries, case_.keys);
@@ -94,11 +96,13 @@ class BlockedGradient : BlockedHead<T> {
     for (std::size_t p = 0; p < all.size(); ++p) {
       Process& own = all[p];
       own.blocks.emplace(own.options);
-      own.blocks->use({own.v, g_of(own.blocks->keys()), own.grad_v(), folds});
+      own.keys = {own.v, g_of(own.blocks->keys()), own.grad_v(), folds};
+      own.blocks->use(own.keys);
       if (!own.blocks->needs_columns()) continue;
       for (Index row = 0; row < case_.queries; row += step) {
         const Part part = part_of(own.blocks->keys(), row, step, bounds_);
         own.blocks->add_columns(block(part), 1 + static_cast<int>(p % 2));
+        if (resumes) own.resume();
       }
     }
     VectorGradients<T> found = room(0);
@@ -117,12 +121,24 @@ class BlockedGradient : BlockedHead<T> {
   struct Process {
     typename GradientBlocks<T>::Options options;
     std::optional<GradientBlocks<T>> blocks;
+    typename GradientBlocks<T>::Keys keys;
     Buffer<T> used, centred;
     MatrixView<const T> v;
     std::vector<T> k, gathered_v;
     std::unique_ptr<GradientSink<T>> by_key;
 
     MatrixView<T> grad_v() { return {gathered_v.data(), v.rows, v.cols}; }
+
+    void resume() {
+      const std::span<std::byte> sums = blocks->column_sums().pieces.front();
+      const std::vector<std::byte> sums_before(sums.begin(), sums.end());
+      const std::vector<T> before = gathered_v;
+      blocks.emplace(options);
+      blocks->use(keys);
+      std::copy(sums_before.begin(), sums_before.end(),
+                blocks->column_sums().pieces.front().begin());
+      std::copy(before.begin(), before.end(), gathered_v.begin());
+    }
   };
 
   OutputRows<T> rows(Index first, Index count) const {
@@ -254,9 +270,14 @@ class BlockedGradient : BlockedHead<T> {
                    : of.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
       };
       const QueryPotentials& all = weights.of_queries;
-      WeightBlocks<T> blocks({own(all.f), own(all.unas_f), all.hybrid},
-                             {out.data() + first * case_.v_head_dim, count, case_.v_head_dim},
-                             largest);
+      std::optional<WeightBlocks<T>> blocks;
+      const auto begin = [&](bool begins) {
+        blocks.emplace(
+            QueryPotentials{own(all.f), own(all.unas_f), all.hybrid},
+            MatrixView<T>(out.data() + first * case_.v_head_dim, count, case_.v_head_dim), largest,
+            begins);
+      };
+      begin(true);
       for (Index col = 0; col < case_.keys; col += pass_tile_length) {
         const Index cols = std::min(pass_tile_length, case_.keys - col);
         const Part part(*this, {first, count, col, cols}, bounds_);
@@ -267,11 +288,12 @@ class BlockedGradient : BlockedHead<T> {
         Buffer<T> used, centred_v(cols * case_.v_head_dim);
         auto v = values_in_use<T>(part.arrays.v, at(found_.allowed.queries_of_key), used);
         if (centring_ != Centring::none) v = centred(v, centre_.mean(), centred_v);
-        blocks.add(part.scores->scores(), v,
-                   weights.with_g ? at(found_.potentials.col) : std::span<const double>(),
-                   1 + static_cast<int>(p % 2));
+        blocks->add(part.scores->scores(), v,
+                    weights.with_g ? at(found_.potentials.col) : std::span<const double>(),
+                    1 + static_cast<int>(p % 2));
+        if (resumes_ && count >= 96) begin(false);
       }
-      blocks.finish();
+      blocks->finish();
     }
   }
 
@@ -297,14 +319,17 @@ class BlockedGradient : BlockedHead<T> {
       std::vector<T> sums(totals.size());
       const auto by_query = sink(part, sums.data(), nullptr);
       by_query->start(slots);
-      if (own.by_key) {
+      if (own.by_key && !resumes_) {
         own.by_key->go_on(part.arrays.q);
       } else {
+        const std::vector<T> before = own.k;
         own.by_key = sink(part, nullptr, own.k.data());
         own.by_key->start(slots);
+        std::copy(before.begin(), before.end(), own.k.begin());
       }
       own.blocks->add(block(part), {by_query.get(), own.by_key.get()}, 2);
       sums = totals;
+      if (resumes_) own.resume();
       for (Index slot = 0; slot < slots; ++slot) by_query->merge(slot, {});
       totals = sums;
       if (own.blocks->own_keys().last == case_.keys) by_query->finish();
@@ -320,6 +345,7 @@ class BlockedGradient : BlockedHead<T> {
   mutable OutputCentre::Distances distances_;
   mutable Centring centring_ = Centring::none;
   mutable PooledVector<double> delta_, unas_delta_;
+  mutable bool resumes_ = false;
 };
 
 template <class T>
@@ -333,11 +359,12 @@ Centring check_gradient_blocks(const BlockedShape& of, const SchemeOptions& opti
   const VectorGradients<T> want = problem.at_once();
   struct Cut {
     Index processes, step;
+    bool resumes;
   };
-  const std::vector<Cut> cuts = {{2, 768}, {1, 256}, {3, 4096}};
+  const std::vector<Cut> cuts = {{2, 768, true}, {1, 256, false}, {3, 4096, false}};
   for (const Cut& cut : std::span(cuts).first(sanitized ? 1 : cuts.size())) {
     CAPTURE(cut.processes);
-    const VectorGradients<T> got = problem.in_blocks(cut.processes, cut.step);
+    const VectorGradients<T> got = problem.in_blocks(cut.processes, cut.step, cut.resumes);
     CHECK(same_bits(got.q, want.q));
     CHECK(same_bits(got.k, want.k));
     CHECK(same_bits(got.v, want.v));

@@ -113,8 +113,6 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
                                           const ComputeOptions& options,
                                           const AttentionInput& input, std::size_t element_size) {
-  // Of gradients, a checkpoint keeps what the loops within a whole head have found.
-  if (checkpoints(arguments) && options.emits_gradients()) return std::nullopt;
   const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
                                          "col_potential", "col_sum",       "row_entropy",
                                          "grad_q",        "grad_k",        "grad_v",

@@ -35,7 +35,7 @@ struct HeadResult {
   std::vector<double> centre, variance, prior;
 };
 
-// All but the output.
+// All but the output and the gradients, which come before.
 template <class Archive, class T>
 void archive_numbers(Archive& with, HeadResult<T>& result) {
   archive(with, result.attention.allowed.keys_of_query);
@@ -44,7 +44,6 @@ void archive_numbers(Archive& with, HeadResult<T>& result) {
   archive(with, result.attention.potentials.col);
   archive(with, result.attention.potentials.unas_row);
   archive(with, result.attention.summary);
-  archive(with, result.gradients);
   archive(with, result.col_sum);
   archive(with, result.row_entropy);
   archive(with, result.log_likelihood);
@@ -56,6 +55,7 @@ void archive_numbers(Archive& with, HeadResult<T>& result) {
 template <class Archive, class T>
 void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.out);
+  archive(with, result.gradients);
   archive_numbers(with, result);
 }
 
@@ -265,12 +265,15 @@ double compute_divided(const ComputeOptions& options, const AttentionInput& inpu
     }
   };
   steps.save = [&](SavingArchive& to, HeadFound<HeadResult<T>>& found) {
-    if (!divided) archive(to, found.result.out);
-    archive_numbers(to, found.result);
+    if (divided) {
+      archive_numbers(to, found.result);
+    } else {
+      archive(to, found.result);
+    }
     archive(to, found.least_bias);
   };
   steps.load = [&](LoadingArchive& from, Index problem, HeadFound<HeadResult<T>>& found) {
-    writer.take_out(problem, from);
+    writer.take(problem, from);
     archive_numbers(from, found.result);
     archive(from, found.least_bias);
   };

@@ -1,20 +1,21 @@
 #include "attn_compute/divided_writer.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {
 
-template <class T>
-void write_zeros(RowRange rows, Index width, const ShowRows<T>& write) {
-  const Index count = std::max<Index>(1, rows.last - rows.first);
-  const Index at_once = std::min(rows_of_piece(width * static_cast<Index>(sizeof(T))), count);
-  const std::vector<T> zeros(static_cast<std::size_t>(at_once * width), T{0});
+const char* const output_name = "out";
+
+// Calls body(first, count) for pieces of these rows.
+template <class Body>
+void in_pieces(RowRange rows, Index row_bytes, const Body& body) {
+  const Index at_once = rows_of_piece(row_bytes);
   for (Index first = rows.first; first < rows.last; first += at_once) {
-    write({0, first, std::min(at_once, rows.last - first), zeros.data()});
+    body(first, std::min(at_once, rows.last - first));
   }
 }
 
@@ -34,96 +35,169 @@ DividedWriter<T>::DividedWriter(const AttentionInput& input, const DividedWants&
 }
 
 template <class T>
-ShownRows<T> DividedWriter<T>::rows(Index problem) const {
+auto DividedWriter<T>::out(Index problem) const -> Result {
   const TileRange& own = input_.part(problem).range;
-  const auto write_out = [this, problem, write = out(problem),
-                          by = own.row0](const GatheredRows<T>& rows) {
-    if (rows.first == 0) begin_out(problem);
-    write(rows.shifted(by));
+  return {output_name, {own.row0, own.row0 + own.rows}, input_.queries, input_.v_head_dim};
+}
+
+// Those that are wanted, in the order of the kinds.
+template <class T>
+auto DividedWriter<T>::gradients(Index problem) const -> std::vector<Result> {
+  const TileRange& own = input_.part(problem).range;
+  const RowRange queries{own.row0, own.row0 + own.rows};
+  const RowRange keys{own.col0, own.col0 + own.cols};
+  std::vector<Result> results;
+  if (wants_.grad_q) results.push_back({"grad_q", queries, input_.queries, input_.depth});
+  if (wants_.grad_k) results.push_back({"grad_k", keys, input_.keys, input_.depth});
+  if (wants_.grad_v) results.push_back({"grad_v", keys, input_.keys, input_.v_head_dim});
+  if (wants_.grad_sink) results.push_back({"grad_sink", {0, 1}, 1, 1});
+  if (wants_.grad_gate) {
+    const bool by_query = input_.has_gate_by_query();
+    results.push_back({"grad_gate", by_query ? queries : RowRange{0, 1},
+                       by_query ? input_.queries : 1, input_.gate->cols});
+  }
+  return results;
+}
+
+template <class T>
+ShownRows<T> DividedWriter<T>::rows(Index problem) const {
+  ShownRows<T> rows;
+  rows.out = shown(out(problem), problem, [=, this] { save_length(out(problem).size()); });
+  const std::vector<Result> gradients = this->gradients(problem);
+  for (std::size_t n = 0; n < gradients.size(); ++n) {
+    const Result& result = gradients[n];
+    ShowRows<T>& show = result.name == "grad_q"      ? rows.grad_q
+                        : result.name == "grad_k"    ? rows.grad_k
+                        : result.name == "grad_v"    ? rows.grad_v
+                        : result.name == "grad_sink" ? rows.grad_sink
+                                                     : rows.grad_gate;
+    show = shown(result, problem, [this, n, size = result.size(), count = gradients.size()] {
+      if (n == 0) begin_gradients(count);
+      save_length(size);
+    });
+  }
+  return rows;
+}
+
+// Puts rows, and zeros around the own ones.
+template <class T>
+ShowRows<T> DividedWriter<T>::shown(const Result& result, Index problem,
+                                    std::function<void()> begin) const {
+  return [=, this, begin = std::move(begin)](const GatheredRows<T>& rows) {
+    const RowRange own = result.own;
+    if (rows.first == 0) {
+      begin();
+      put_zeros(result, problem, {0, own.first});
+    }
+    put(result, problem, rows.shifted(own.first));
+    if (own.first + rows.first + rows.count == own.last) {
+      put_zeros(result, problem, {own.last, result.rows});
+    }
   };
-  const auto shifted = [](Index by, const ShowRows<T>& write) {
-    return [=](const GatheredRows<T>& rows) { write(rows.shifted(by)); };
-  };
-  return {write_out,
-          shifted(own.row0, gradient("grad_q", problem)),
-          shifted(own.col0, gradient("grad_k", problem)),
-          shifted(own.col0, gradient("grad_v", problem)),
-          shifted(input_.has_gate_by_query() ? own.row0 : 0, gradient("grad_gate", problem)),
-          gradient("grad_sink", problem)};
+}
+
+template <class T>
+void DividedWriter<T>::put(const Result& result, Index problem, const GatheredRows<T>& rows) const {
+  const bool is_out = result.name == output_name;
+  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
+  if (is_sum) {
+    gradients_.take_rows(result.name, problem, rows);
+    if (checkpoint_ == nullptr) return;
+  }
+  Buffer<T> room;
+  const T* const numbers = at_first_rank(ranks_, rows, result.width, room);
+  if (numbers == nullptr) return;
+  if (is_out) {
+    outputs_.write_lines(output_name, problem, rows.first, rows.count, numbers);
+  } else if (!is_sum) {
+    gradients_.take_rows(result.name, problem, {0, rows.first, rows.count, numbers});
+  }
+  save(result, numbers, rows.count);
+}
+
+template <class T>
+void DividedWriter<T>::put_zeros(const Result& result, Index problem, RowRange rows) const {
+  if (ranks_.own() > 0) return;
+  const bool is_out = result.name == output_name;
+  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
+  Buffer<T> zeros;
+  in_pieces(rows, result.width * static_cast<Index>(sizeof(T)), [&](Index first, Index count) {
+    if (zeros.size() == 0) {
+      zeros = Buffer<T>(count * result.width);
+      std::fill(zeros.begin(), zeros.end(), T{0});
+    }
+    if (is_out) {
+      outputs_.write_lines(output_name, problem, first, count, zeros.data());
+    } else if (!is_sum) {
+      gradients_.take_rows(result.name, problem, {0, first, count, zeros.data()});
+    }
+    save(result, zeros.data(), count);
+  });
+}
+
+template <class T>
+void DividedWriter<T>::save(const Result& result, const T* numbers, Index rows) const {
+  if (checkpoint_ == nullptr) return;
+  checkpoint_->first_parts().bytes(numbers,
+                                   static_cast<std::size_t>(rows * result.width) * sizeof(T));
+}
+
+template <class T>
+void DividedWriter<T>::save_length(std::size_t size) const {
+  if (checkpoint_ == nullptr) return;
+  SavingArchive to = checkpoint_->first_parts();
+  archived::length(to, size, sizeof(T));
+}
+
+// After the output.
+template <class T>
+void DividedWriter<T>::begin_gradients(std::size_t count) const {
+  if (!wants_.out) save_length(0);
+  save_length(count);
 }
 
 template <class T>
 void DividedWriter<T>::end_head(Index problem) const {
-  const TileRange& own = input_.part(problem).range;
-  const RowRange queries{own.row0, own.row0 + own.rows};
-  const RowRange keys{own.col0, own.col0 + own.cols};
-  if (!wants_.out || queries.first == queries.last) begin_out(problem);
-  if (wants_.out) {
-    write_zeros<T>({queries.last, input_.queries}, input_.v_head_dim, out(problem));
-  }
-  const auto pad = [&](bool wanted, const char* name, RowRange rows, Index all, Index width) {
-    if (!wanted || gradients_.sums(name)) return;
-    write_zeros<T>({0, rows.first}, width, gradient(name, problem));
-    write_zeros<T>({rows.last, all}, width, gradient(name, problem));
-  };
-  pad(wants_.grad_q, "grad_q", queries, input_.queries, input_.depth);
-  if (input_.has_gate_by_query()) {
-    pad(wants_.grad_gate, "grad_gate", queries, input_.queries, input_.gate->cols);
-  }
-  pad(wants_.grad_k, "grad_k", keys, input_.keys, input_.depth);
-  pad(wants_.grad_v, "grad_v", keys, input_.keys, input_.v_head_dim);
+  if (!wants_.gradients()) begin_gradients(0);
   gradients_.end_head(problem);
 }
 
 template <class T>
-ShowRows<T> DividedWriter<T>::out(Index problem) const {
-  return [this, problem](const GatheredRows<T>& rows) {
-    Buffer<T> room;
-    const T* const numbers = at_first_rank(ranks_, rows, input_.v_head_dim, room);
-    if (numbers == nullptr) return;
-    outputs_.write_lines("out", problem, rows.first, rows.count, numbers);
-    if (checkpoint_ == nullptr) return;
-    const auto size = static_cast<std::size_t>(rows.count * input_.v_head_dim);
-    checkpoint_->first_parts().bytes(numbers, size * sizeof(T));
+void DividedWriter<T>::take(Index problem, LoadingArchive& from) const {
+  const auto require = [&](std::size_t expected, std::size_t element) {
+    if (archived::length(from, 0, element) != expected) {
+      throw Error(Failure::input, "its results have another size");
+    }
   };
-}
-
-// Before the own rows: the size, and zeros for queries of padding.
-template <class T>
-void DividedWriter<T>::begin_out(Index problem) const {
-  if (checkpoint_ != nullptr) {
-    SavingArchive to = checkpoint_->first_parts();
-    archived::length(to, out_size(), sizeof(T));
+  require(wants_.out ? out(problem).size() : 0, sizeof(T));
+  if (wants_.out) take(out(problem), problem, from);
+  const std::vector<Result> gradients = this->gradients(problem);
+  require(gradients.size(), 1);
+  for (const Result& result : gradients) {
+    require(result.size(), sizeof(T));
+    take(result, problem, from);
   }
-  if (!wants_.out) return;
-  write_zeros<T>({0, input_.part(problem).range.row0}, input_.v_head_dim, out(problem));
+  gradients_.end_head(problem);
 }
 
 template <class T>
-std::size_t DividedWriter<T>::out_size() const {
-  return wants_.out ? static_cast<std::size_t>(input_.queries * input_.v_head_dim) : 0;
-}
-
-template <class T>
-void DividedWriter<T>::take_out(Index problem, LoadingArchive& from) const {
-  const std::size_t size = archived::length(from, 0, sizeof(T));
-  if (size != out_size()) throw Error(Failure::input, "its output has another size");
-  if (ranks_.own() > 0 || size == 0) return from.skip(size * sizeof(T));
-  const Index width = input_.v_head_dim;
-  const Index at_once = rows_of_piece(width * static_cast<Index>(sizeof(T)));
-  Buffer<T> rows(at_once * width);
-  for (Index first = 0; first < input_.queries; first += at_once) {
-    const Index count = std::min(at_once, input_.queries - first);
-    from.bytes(rows.data(), static_cast<std::size_t>(count * width) * sizeof(T));
-    outputs_.write_lines("out", problem, first, count, rows.data());
-  }
-}
-
-template <class T>
-ShowRows<T> DividedWriter<T>::gradient(const std::string& name, Index problem) const {
-  return [this, name, problem](const GatheredRows<T>& rows) {
-    gradients_.take_rows(name, problem, rows);
-  };
+void DividedWriter<T>::take(const Result& result, Index problem, LoadingArchive& from) const {
+  const bool is_out = result.name == output_name;
+  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
+  if (ranks_.own() > 0 && !is_sum) return from.skip(result.size() * sizeof(T));
+  const Index row_bytes = result.width * static_cast<Index>(sizeof(T));
+  Buffer<T> rows;
+  in_pieces({0, result.rows}, row_bytes, [&](Index first, Index count) {
+    rows.reserve(count * result.width);
+    from.bytes(rows.data(), static_cast<std::size_t>(count * row_bytes));
+    if (is_out) {
+      outputs_.write_lines(output_name, problem, first, count, rows.data());
+    } else if (is_sum) {
+      gradients_.take_known_rows(result.name, first, count, rows.data());
+    } else {
+      gradients_.take_rows(result.name, problem, {0, first, count, rows.data()});
+    }
+  });
 }
 
 template class DividedWriter<float>;

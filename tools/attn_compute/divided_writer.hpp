@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "attn_compute/gradient_writer.hpp"
 #include "common/checkpoint.hpp"
@@ -10,8 +11,8 @@
 namespace attn::tools {
 
 /// Writes the output and the gradients of heads whose memory ranks divide, in pieces, as no whole
-/// one need fit into memory. The output also goes to a checkpoint, if there is one, as the first
-/// part of the head's unit: as an archived Buffer, like that of a whole head.
+/// one need fit into memory. They also go to a checkpoint, if there is one, as the first part of
+/// the head's unit: as an archived Buffer and vector of Buffers, like those of a whole head.
 template <class T>
 class DividedWriter {
  public:
@@ -19,20 +20,35 @@ class DividedWriter {
   DividedWriter(const AttentionInput& input, const DividedWants& wants, HeadOutputs& outputs,
                 GradientWriter<T>& gradients, kernel::Ranks& ranks, Checkpoint* checkpoint);
 
-  /// Where the rows of a head's own queries and keys go.
+  /// Where the rows of a head's own queries and keys go; all others are zeros.
   ShownRows<T> rows(Index problem) const;
 
-  /// After these: writes zeros for the others, and completes what the head was the last to use.
+  /// After these: completes what the head was the last to use.
   void end_head(Index problem) const;
 
-  /// Writes the output that a checkpoint has. Throws Error(input) if it has another size.
-  void take_out(Index problem, LoadingArchive& from) const;
+  /// Writes what a checkpoint has of a head. Throws Error(input) if that has another size.
+  void take(Index problem, LoadingArchive& from) const;
 
  private:
-  ShowRows<T> out(Index problem) const;
-  void begin_out(Index problem) const;
-  std::size_t out_size() const;
-  ShowRows<T> gradient(const std::string& name, Index problem) const;
+  // A matrix for each head.
+  struct Result {
+    std::string name;
+    RowRange own;  // of all rows; the others are padding
+    Index rows = 0;
+    Index width = 0;
+
+    std::size_t size() const { return static_cast<std::size_t>(rows * width); }
+  };
+
+  Result out(Index problem) const;
+  std::vector<Result> gradients(Index problem) const;
+  ShowRows<T> shown(const Result& result, Index problem, std::function<void()> begin) const;
+  void put(const Result& result, Index problem, const GatheredRows<T>& rows) const;
+  void put_zeros(const Result& result, Index problem, RowRange rows) const;
+  void save(const Result& result, const T* numbers, Index rows) const;
+  void save_length(std::size_t size) const;
+  void begin_gradients(std::size_t count) const;
+  void take(const Result& result, Index problem, LoadingArchive& from) const;
 
   const AttentionInput& input_;
   const DividedWants& wants_;

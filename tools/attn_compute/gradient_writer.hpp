@@ -33,11 +33,19 @@ class GradientWriter {
   /// them call either `add`, with the same parts, or take_rows and then end_head.
   void divide(kernel::Ranks& ranks);
 
-  /// Whether heads share the blocks of the gradient `name`.
-  bool sums(const std::string& name) const { return of(name).sums.any_shared(); }
+  /// Whether other heads share the gradient `name` of this one.
+  bool sums(const std::string& name, Index problem) const {
+    return !of(name).sums.is_alone(problem);
+  }
 
-  /// Takes rows of the gradient `name` of one head. Throws as `add` does.
+  /// Takes rows of the gradient `name` of one head; those of a sum that do not come are 0. Throws
+  /// as `add` does.
   void take_rows(const std::string& name, Index problem, const GatheredRows<T>& rows);
+
+  /// The same for rows that every rank has, of a gradient that heads share.
+  void take_known_rows(const std::string& name, Index first, Index count, const T* numbers) {
+    of(name).shared->take_own(first, count, numbers);
+  }
 
   /// After the last rows of a head. Throws as `add` does; ranks may throw different errors.
   void end_head(Index problem);

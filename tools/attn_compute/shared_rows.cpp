@@ -20,37 +20,20 @@ RowRange SharedRows<T>::own_rows(int rank) const {
   return {rank * rows_ / ranks_.count(), (rank + 1) * rows_ / ranks_.count()};
 }
 
-// Those of a rank among these.
-template <class T>
-RowRange SharedRows<T>::common(int rank, Index first, Index count) const {
-  const RowRange own = own_rows(rank);
-  const Index begin = std::max(own.first, first);
-  return {begin, std::max(begin, std::min(own.last, first + count))};
-}
-
 template <class T>
 void SharedRows<T>::take(const GatheredRows<T>& rows) {
-  const int own = ranks_.own();
-  if (own == rows.from) take_own(rows.first, rows.count, rows.numbers);
-  for (int to = 0; to < ranks_.count(); ++to) {
-    const RowRange moved = common(to, rows.first, rows.count);
-    if (to == rows.from || moved.first == moved.last) continue;
-    const auto size = static_cast<std::size_t>((moved.last - moved.first) * cols_);
-    if (own == rows.from) {
-      const T* const numbers = rows.numbers + (moved.first - rows.first) * cols_;
-      ranks_.send(to, std::as_bytes(std::span(numbers, size)));
-    } else if (own == to) {
-      ranks_.receive(rows.from, std::as_writable_bytes(std::span(part_from(moved.first), size)));
-    }
-  }
+  send_to_keepers(
+      ranks_, rows, cols_, [&](int rank) { return own_rows(rank); }, part_.data());
 }
 
 template <class T>
 void SharedRows<T>::take_own(Index first, Index count, const T* numbers) {
-  const RowRange own = common(ranks_.own(), first, count);
-  if (own.first == own.last) return;
-  std::copy_n(numbers + (own.first - first) * cols_, (own.last - own.first) * cols_,
-              part_from(own.first));
+  const RowRange own = own_rows(ranks_.own());
+  const Index begin = std::max(own.first, first);
+  const Index end = std::min(own.last, first + count);
+  if (begin >= end) return;
+  std::copy_n(numbers + (begin - first) * cols_, (end - begin) * cols_,
+              part_.data() + (begin - own.first) * cols_);
 }
 
 template <class T>

@@ -40,8 +40,6 @@ class SharedRows {
 
  private:
   RowRange own_rows(int rank) const;
-  RowRange common(int rank, Index first, Index count) const;
-  T* part_from(Index row) { return part_.data() + (row - own_rows(ranks_.own()).first) * cols_; }
 
   kernel::Ranks& ranks_;
   SharedSums<T> sums_;

@@ -16,36 +16,44 @@ std::optional<DividedHead> DividedColumns<T>::run(const ShownRows<T>& show) {
   this->find_columns();
   this->start_rows();
   if (this->wants_.keeps_rows()) keep_rows();
-  const std::optional<DividedPlace> begin = this->begin(false);
+  if (this->begin(DividedStep::gradients)) {
+    this->resume_forward();
+  } else if (!forward(show.out)) {
+    return std::nullopt;
+  }
+  if (this->wants_.keeps_rows()) {
+    this->columns_.reset();
+    this->reader_.forget_keys();
+    this->complete(show);
+  }
+  return std::move(this->found_);
+}
+
+// Returns false if the head must be computed whole.
+template <class T>
+bool DividedColumns<T>::forward(const ShowRows<T>& show) {
+  const std::optional<DividedPlace> begin = this->begin(DividedStep::rows);
   if (begin) resume();
+  if (this->whole_.queries() == 0 && shows_blocks()) show({});
   for (const TileRange& pairs : this->blocks_of_queries(this->columns_->keys(), this->block_lines(),
                                                         this->first_line(begin, 0))) {
-    if (!complete_rows(pairs, show.out)) return std::nullopt;
+    if (!complete_rows(pairs, show)) return false;
     this->after_block({DividedStep::rows, 0, pairs.row0 + pairs.rows, this->column_rounds_},
                       [&](DividedState& state) { describe(state); });
   }
   this->close_rows();
-  if (this->wants_.out && this->wants_.stops) {
-    this->columns_.reset();
-    this->reader_.forget_keys();
-    this->show_output(slots_of_rows_, out_, show.out);
-  }
-  if (this->wants_.gradients()) {
-    this->columns_.reset();
-    this->differentiate(slots_of_rows_, std::move(out_), show);
-  }
-  return std::move(this->found_);
+  return true;
 }
 
 // What is found after a block of queries.
 template <class T>
 void DividedColumns<T>::describe(DividedState& state) {
   Potentials& potentials = this->found_.attention.potentials;
-  this->add_columns(state, true);
+  this->describe_columns(state, true);
   state.add_whole(potentials.row);
   state.add_whole(potentials.unas_row);
-  if (this->wants_.out) {
-    state.add_lines(slots_of_rows_, LineNumbers::of(out_, this->input_.v_head_dim));
+  if (this->wants_.keeps_rows()) {
+    state.add_lines(this->rows_, LineNumbers::of(this->out_, this->input_.v_head_dim));
   }
 }
 
@@ -60,19 +68,19 @@ void DividedColumns<T>::resume() {
 // Makes room for rows of the output: gradients start from them, and a state holds them.
 template <class T>
 void DividedColumns<T>::keep_rows() {
-  slots_of_rows_ = this->slots_for(row_tile_partition(this->whole_.queries(), this->whole_.keys()));
-  const RowRange own = slots_of_rows_.lines(this->ranks_.own());
-  out_ = Buffer<T>((own.last - own.first) * this->input_.v_head_dim);
-  std::fill(out_.begin(), out_.end(), T{0});
+  this->rows_ = this->slots_for(row_tile_partition(this->whole_.queries(), this->whole_.keys()));
+  const RowRange own = this->rows_.lines(this->ranks_.own());
+  this->out_ = Buffer<T>((own.last - own.first) * this->input_.v_head_dim);
+  std::fill(this->out_.begin(), this->out_.end(), T{0});
 }
 
 // Of the rows from `first` on, the own ones.
 template <class T>
 void DividedColumns<T>::keep(Index first, MatrixView<const T> rows) {
-  const RowRange own = slots_of_rows_.lines(this->ranks_.own());
+  const RowRange own = this->rows_.lines(this->ranks_.own());
   const Index end = std::min(own.last, first + rows.rows);
   for (Index i = std::max(own.first, first); i < end; ++i) {
-    std::copy_n(rows.row(i - first), rows.cols, out_.data() + (i - own.first) * rows.cols);
+    std::copy_n(rows.row(i - first), rows.cols, this->out_.data() + (i - own.first) * rows.cols);
   }
 }
 
@@ -99,8 +107,7 @@ bool DividedColumns<T>::complete_rows(const TileRange& pairs, const ShowRows<T>&
     return false;
   }
   if (this->wants_.keeps_rows()) keep(pairs.row0, out);
-  // A run that goes on would not have what was shown before.
-  if (!this->wants_.out || this->wants_.stops) return true;
+  if (!shows_blocks()) return true;
   if (this->input_.gate && this->ranks_.own() == 0) {
     this->with_part(pairs, [&](const Head<T>& part) { apply_gate<T>(*part.arrays().gate, out); });
   }

@@ -14,16 +14,14 @@ class DividedColumns : public DividedGradient<T> {
   std::optional<DividedHead> run(const ShownRows<T>& show);
 
  private:
+  bool forward(const ShowRows<T>& show);
+  bool shows_blocks() const { return this->wants_.out && !this->wants_.keeps_rows(); }
   void describe(DividedState& state);
   void resume();
   void keep_rows();
   void keep(Index first, MatrixView<const T> rows);
   bool complete_rows(const TileRange& pairs, const ShowRows<T>& show);
   void require_whole(Index query) const;
-
-  // If rows are kept: which those of each rank are, and the own ones.
-  RankSlots slots_of_rows_;
-  Buffer<T> out_;
 };
 
 }  // namespace attn::tools

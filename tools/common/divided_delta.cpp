@@ -39,36 +39,52 @@ void DividedDelta<T>::read_values(RowRange keys) {
 }
 
 template <class T>
-void DividedDelta<T>::read_grad_out(const RankSlots& rows, const Buffer<T>& out,
-                                    const ShowRows<T>& show_gate) {
-  const RowRange own = rows.lines(this->ranks_.own());
-  const Index count = own.last - own.first;
-  const Index width = this->input_.v_head_dim;
-  const MatrixView<const T> of_out(out.data(), count, width);
-  grad_out_ = Buffer<T>(count * width);
-  Buffer<T> of_gate;
-  {
-    // Only grad_out and the gate are wanted, but they are read with a head, which has some keys.
-    const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
-    const auto part = this->read_part({own.first, count, 0, keys});
-    if (this->wants_.grad_gate) find_gate_gradient(part.get(), of_out, of_gate);
-    if (part != nullptr) {
-      std::copy_n(part->grad_out().data, grad_out_.size(), grad_out_.data());
-      if (this->input_.gate) {
-        apply_gate<T>(*part->arrays().gate, {grad_out_.data(), count, width});
-      }
-    }
-  }
+MatrixView<const T> DividedDelta<T>::own_out() const {
+  return {out_.data(), own_rows().last - own_rows().first, this->input_.v_head_dim};
+}
+
+template <class T>
+std::span<double> DividedDelta<T>::own_deltas() {
+  return std::span(delta_).subspan(static_cast<std::size_t>(own_rows().first),
+                                   static_cast<std::size_t>(own_out().rows));
+}
+
+// Calls use(part), which has the own queries; null without any. Only grad_out and the gate are
+// wanted, but they are read with a head, which has some keys.
+template <class T>
+template <class Use>
+void DividedDelta<T>::with_grad_out(const Use& use) {
+  const Index keys = std::min(this->plan_.gradient_block, this->whole_.keys());
+  use(this->read_part({own_rows().first, own_out().rows, 0, keys}).get());
+}
+
+template <class T>
+Buffer<T> DividedDelta<T>::grad_out_before_gate() {
+  const MatrixView<const T> out = own_out();
+  Buffer<T> grad_out(out.rows * out.cols);
+  with_grad_out([&](const Head<T>* part) {
+    if (part == nullptr) return;
+    std::copy_n(part->grad_out().data, grad_out.size(), grad_out.data());
+    if (!this->input_.gate) return;
+    apply_gate<T>(*part->arrays().gate, {grad_out.data(), out.rows, out.cols});
+  });
+  return grad_out;
+}
+
+template <class T>
+void DividedDelta<T>::show_gate_gradient(const ShowRows<T>& show) {
   if (!this->wants_.grad_gate) return;
-  if (!this->input_.has_gate_by_query()) return show_gate({0, 0, 1, of_gate.data()});
-  this->show_rows(rows, of_gate.data(), this->input_.gate->cols, show_gate);
+  Buffer<T> gradient;
+  with_grad_out([&](const Head<T>* part) { find_gate_gradient(part, gradient); });
+  if (!this->input_.has_gate_by_query()) return show({0, 0, 1, gradient.data()});
+  this->show_rows(rows_, gradient.data(), this->input_.gate->cols, show);
 }
 
 // Of the own queries, which `part` has unless there are none, or of all that share the gate.
 template <class T>
-void DividedDelta<T>::find_gate_gradient(const Head<T>* part, MatrixView<const T> out,
-                                         Buffer<T>& gradient) {
+void DividedDelta<T>::find_gate_gradient(const Head<T>* part, Buffer<T>& gradient) {
   const Index channels = this->input_.gate->cols;
+  const MatrixView<const T> out = own_out();
   if (this->input_.has_gate_by_query()) {
     gradient = Buffer<T>(out.rows * channels);
     if (part == nullptr) return;
@@ -90,52 +106,79 @@ void DividedDelta<T>::find_gate_gradient(const Head<T>* part, MatrixView<const T
 }
 
 template <class T>
-void DividedDelta<T>::find_delta(const RankSlots& rows, Buffer<T> out) {
-  const RowRange own = rows.lines(this->ranks_.own());
-  const Index count = own.last - own.first;
-  const Index width = this->input_.v_head_dim;
-  const Buffer<T> grad_out = std::move(grad_out_);
-  OutputRows<T> of_rows{{out.data(), count, width},
-                        {grad_out.data(), count, width},
-                        own_part(this->found_.attention.potentials.row, own)};
+void DividedDelta<T>::describe_forward(DividedState& state) {
+  Potentials& potentials = this->found_.attention.potentials;
+  if (!is_softmax(this->wants_.scheme)) this->describe_columns(state, false);
+  state.add_whole(potentials.row);
+  state.add_whole(potentials.unas_row);
+  state.add_whole(this->found_.col_sum);
+  state.add_whole(this->found_.row_entropy);
+  state.add_lines(rows_, LineNumbers::of(out_, this->input_.v_head_dim));
+}
+
+template <class T>
+void DividedDelta<T>::resume_forward() {
+  if (this->wants_.row_entropy) {
+    this->found_.row_entropy.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
+  }
+  DividedState state;
+  describe_forward(state);
+  this->load(state);
+}
+
+template <class T>
+void DividedDelta<T>::describe_deltas(DividedState& state) {
+  state.add_whole(delta_);
+  state.add_whole(unas_delta_);
+}
+
+template <class T>
+void DividedDelta<T>::find_delta() {
+  const Buffer<T> grad_out = grad_out_before_gate();
+  const MatrixView<const T> out = own_out();
+  OutputRows<T> of_rows{out,
+                        {grad_out.data(), out.rows, out.cols},
+                        own_part(this->found_.attention.potentials.row, own_rows())};
   largest_grad_out_ = largest(kernel::largest_magnitude(of_rows.grad_out));
   Buffer<T> centred_out;
   if (this->input_.sink_of(this->problem_) == no_sink) {
-    centred_out = Buffer<T>(count * width);
-    if (centre(of_rows, own, centred_out)) of_rows.out = {centred_out.data(), count, width};
+    centred_out = Buffer<T>(grad_out.size());
+    if (centre(of_rows, centred_out)) of_rows.out = {centred_out.data(), out.rows, out.cols};
   }
   delta_.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
+  if (is_mixture()) unas_delta_ = delta_;
+  if (is_done(GradientRound::part)) return;
   const PooledVector<double> of_own = inner_products(of_rows.grad_out, of_rows.out);
-  std::copy(of_own.begin(), of_own.end(), delta_.begin() + own.first);
-  if (is_mixture()) find_deltas_of_parts(of_rows.grad_out, own, out);
-  this->complete_lines(delta_, rows);
-  if (is_mixture()) this->complete_lines(unas_delta_, rows);
+  std::copy(of_own.begin(), of_own.end(), own_deltas().begin());
+  if (is_mixture()) find_deltas_of_parts(of_rows.grad_out);
+  this->complete_lines(delta_, rows_);
+  if (is_mixture()) this->complete_lines(unas_delta_, rows_);
 }
 
-// Takes delta_ of the mixture. `room` is as large as the own rows of the output.
+// Takes delta_ of the mixture.
 template <class T>
-void DividedDelta<T>::find_deltas_of_parts(MatrixView<const T> grad_out, RowRange queries,
-                                           Buffer<T>& room) {
+void DividedDelta<T>::find_deltas_of_parts(MatrixView<const T> grad_out) {
   const Potentials& potentials = this->found_.attention.potentials;
   const double u = this->wants_.hybrid_of(this->problem_);
-  const MatrixView<T> out(room.data(), grad_out.rows, grad_out.cols);
-  if (HybridDeltas::makes_dnas(u)) {
-    make_output({own_part(potentials.row, queries)}, potentials.col, queries, out);
-  } else {
-    make_output({own_part(potentials.unas_row, queries)}, {}, queries, out);
-  }
-  const auto first = delta_.begin() + queries.first;
-  const HybridDeltas deltas =
-      hybrid_deltas(u, inner_products(grad_out, MatrixView<const T>(out)),
-                    PooledVector<double>(first, delta_.begin() + queries.last));
-  std::copy(deltas.dnas.begin(), deltas.dnas.end(), first);
-  unas_delta_.assign(delta_.size(), 0.0);
-  std::copy(deltas.unas.begin(), deltas.unas.end(), unas_delta_.begin() + queries.first);
+  // Unless it is shown later, the output is no longer needed.
+  const Buffer<T> room(this->wants_.stops ? out_.size() : 0);
+  const MatrixView<T> out(this->wants_.stops ? room.data() : out_.data(), grad_out.rows,
+                          grad_out.cols);
+  const std::span<double> own = own_deltas();
+  const auto describe = [&](DividedState& state) { state.add_lines(rows_, LineNumbers::of(own)); };
+  const bool dnas = HybridDeltas::makes_dnas(u);
+  const RowRange rows = own_rows();
+  make_output(GradientRound::part, {own_part(dnas ? potentials.row : potentials.unas_row, rows)},
+              dnas ? potentials.col : std::span<const double>(), out, describe);
+  const HybridDeltas deltas = hybrid_deltas(u, inner_products(grad_out, MatrixView<const T>(out)),
+                                            PooledVector<double>(own.begin(), own.end()));
+  std::copy(deltas.dnas.begin(), deltas.dnas.end(), own.begin());
+  std::copy(deltas.unas.begin(), deltas.unas.end(), unas_delta_.begin() + rows.first);
 }
 
 // What CentredValues does, with the own rows of the output.
 template <class T>
-bool DividedDelta<T>::centre(const OutputRows<T>& own, RowRange queries, Buffer<T>& centred_out) {
+bool DividedDelta<T>::centre(const OutputRows<T>& own, Buffer<T>& centred_out) {
   OutputCentre centre(this->input_.v_head_dim);
   this->add_up([&](const kernel::RankShare::Visit& visit) { centre.visit(visit); },
                [&] { centre.add(own); });
@@ -148,41 +191,52 @@ bool DividedDelta<T>::centre(const OutputRows<T>& own, RowRange queries, Buffer<
   centred<T>(values(), centre.mean(), v_);
   largest_value_in_use_ = largest(kernel::largest_magnitude(MatrixView<const T>(values())));
   centre_ = std::move(centre);
+  if (is_done(GradientRound::output)) return false;
   if (!centre_->hides(all)) {
     centred(own.out, centre_->mean(), centred_out);
     return true;
   }
   const Potentials& potentials = this->found_.attention.potentials;
-  QueryPotentials of_queries{own_part(potentials.row, queries)};
+  QueryPotentials of_queries{own_part(potentials.row, own_rows())};
   if (is_mixture()) {
-    of_queries.unas_f = own_part(potentials.unas_row, queries);
+    of_queries.unas_f = own_part(potentials.unas_row, own_rows());
     of_queries.hybrid = this->wants_.hybrid_of(this->problem_);
   }
-  make_output(of_queries, potentials.col, queries,
-              {centred_out.data(), own.out.rows, own.out.cols});
+  make_output(GradientRound::output, of_queries, potentials.col,
+              {centred_out.data(), own.out.rows, own.out.cols}, [](DividedState&) {});
   return true;
 }
 
 // The own rows of the output under these potentials, of centred values. An empty g means zeros.
+// States hold these rows and, before them, what describe(state) adds.
 template <class T>
-void DividedDelta<T>::make_output(const QueryPotentials& potentials, std::span<const double> g,
-                                  RowRange queries, MatrixView<T> out) {
-  set_to_zero(out);
-  WeightBlocks<T> blocks(potentials, out, largest_value_in_use_);
-  Index count = 0;
-  for (Index key = 0; key < this->whole_.keys(); key += count) {
-    count = std::min(this->plan_.gradient_block, this->whole_.keys() - key);
-    this->with_part({queries.first, out.rows, key, count}, [&](const Head<T>& part) {
+template <class Describe>
+void DividedDelta<T>::make_output(GradientRound round, const QueryPotentials& potentials,
+                                  std::span<const double> g, MatrixView<T> out,
+                                  const Describe& describe) {
+  const std::span<T> numbers(out.data, static_cast<std::size_t>(out.rows * out.cols));
+  const auto with_rows = [&](DividedState& state) {
+    describe(state);
+    state.add_lines(rows_, LineNumbers::of(numbers, out.cols));
+  };
+  std::fill(numbers.begin(), numbers.end(), T{0});
+  const Index begin = this->resume_round(round, with_rows);
+  WeightBlocks<T> blocks(potentials, out, largest_value_in_use_, begin == 0);
+  const Index step = this->block_beside(rows_, this->plan_.gradient_block, divided_block_step);
+  for (const TileRange& pairs : this->blocks_of_keys(own_rows(), step, begin)) {
+    this->with_part(pairs, [&](const Head<T>& part) {
+      const RowRange keys{pairs.col0, pairs.col0 + pairs.cols};
       const auto used =
           std::span(this->found_.attention.allowed.queries_of_key)
-              .subspan(static_cast<std::size_t>(key), static_cast<std::size_t>(count));
+              .subspan(static_cast<std::size_t>(keys.first), static_cast<std::size_t>(pairs.cols));
       Buffer<T> in_use;
-      Buffer<T> from_centre(centre_ ? count * out.cols : 0);
+      Buffer<T> from_centre(centre_ ? pairs.cols * out.cols : 0);
       MatrixView<const T> v = values_in_use<T>(part.v(), used, in_use);
       if (centre_) v = centred(v, centre_->mean(), from_centre);
-      blocks.add(part.scores(this->wants_.scheme), v,
-                 g.empty() ? g : own_part(g, {key, key + count}), this->plan_.threads);
+      blocks.add(part.scores(this->wants_.scheme), v, g.empty() ? g : own_part(g, keys),
+                 this->plan_.threads);
     });
+    this->after_gradient_block(round, pairs.col0 + pairs.cols, with_rows);
   }
   blocks.finish();
 }

@@ -11,55 +11,34 @@
 namespace attn::tools {
 
 template <class T>
-void DividedGradient<T>::differentiate(const RankSlots& rows, Buffer<T> out,
-                                       const ShownRows<T>& show) {
+void DividedGradient<T>::complete(const ShownRows<T>& show) {
   const OwnPart& whole = this->whole_;
   const DividedWants& wants = this->wants_;
-  if (whole.queries() == 0 || whole.keys() == 0) return show_zeros(show);
-  if (wants.gradients_of_lines()) {
-    const bool scores = wants.gradients_of_scores();
-    const int own = this->ranks_.own();
-    slots_of_keys_ = this->slots_for(
-        GradientBlocks<T>::partition(wants.scheme, scores, whole.queries(), whole.keys()));
-    gradients_.emplace(typename GradientBlocks<T>::Options{
-        slots_of_keys_.partition, slots_of_keys_.first(own), slots_of_keys_.last(own), wants.scheme,
-        scores, wants.hybrid_of(this->problem_)});
-    this->read_values(gradients_->keys());
-  }
-  this->read_grad_out(rows, out, show.grad_gate);
-  // Without gradients of lines there is a sink, and δ is that of the values as they are.
-  if (gradients_ || wants.grad_sink) this->find_delta(rows, std::move(out));
-  if (wants.grad_sink) show_sink(show.grad_sink);
-  if (!gradients_) return;
-  use_keys();
-  const RowRange keys = gradients_->keys();
-  const std::vector<TileRange> blocks = this->blocks_of_queries(keys, this->plan_.gradient_block);
-  for (const TileRange& pairs : blocks) {
-    if (!gradients_->needs_columns()) break;
-    this->with_part(pairs, [&](const Head<T>& part) {
-      gradients_->add_columns(block(part, pairs), this->plan_.threads);
-    });
-  }
-  for (const TileRange& pairs : blocks) add_block(pairs, show.grad_q);
-  if (by_key_) by_key_->finish();
-  const Index before = gradients_->own_keys().first - keys.first;
-  const auto gather = [&](Buffer<T>& of, Index columns, const ShowRows<T>& to) {
-    this->show_rows(slots_of_keys_, of.data() + before * columns, columns, to);
-  };
-  if (wants.grad_k) gather(grad_k_, this->input_.depth, show.grad_k);
-  if (wants.grad_v) gather(grad_v_, this->input_.v_head_dim, show.grad_v);
+  const bool differentiates = wants.gradients() && whole.queries() > 0 && whole.keys() > 0;
+  const bool at_end = differentiates && wants.stops;
+  if (!at_end) show_output(show.out);
+  if (!wants.gradients()) return;
+  if (!differentiates) return show_zeros(show);
+  // Rows that were shown would be lost to a run that goes on.
+  if (!at_end) this->show_gate_gradient(show.grad_gate);
+  find_gradients(show.grad_q);
+  if (at_end) show_output(show.out);
+  show_found(show);
+  if (at_end) this->show_gate_gradient(show.grad_gate);
 }
 
-// The gate is read in blocks, as no more queries need fit into memory besides.
+// The gate is read in blocks, as no more queries need fit into memory besides. Gradients need the
+// output before it.
 template <class T>
-void DividedGradient<T>::show_output(const RankSlots& rows, const Buffer<T>& out,
-                                     const ShowRows<T>& show) {
+void DividedGradient<T>::show_output(const ShowRows<T>& show) {
+  if (!this->wants_.out) return;
+  Buffer<T>& out = this->out_;
+  const RankSlots& rows = this->rows_;
   const Index width = this->input_.v_head_dim;
   const RowRange own = rows.lines(this->ranks_.own());
   const bool copies = this->input_.gate && this->wants_.gradients();
   Buffer<T> gated(copies ? out.size() : 0);
   if (copies) std::copy(out.begin(), out.end(), gated.begin());
-  const T* const shown = copies ? gated.data() : out.data();
   const MatrixView<T> all(copies ? gated.data() : out.data(), own.last - own.first, width);
   const Index block = this->plan_.block;
   for (Index first = 0; this->input_.gate && first < all.rows; first += block) {
@@ -69,7 +48,52 @@ void DividedGradient<T>::show_output(const RankSlots& rows, const Buffer<T>& out
                       apply_gate<T>(*part.arrays().gate, all.row_range(first, count));
                     });
   }
-  this->show_rows(rows, shown, width, show);
+  this->show_rows(rows, all.data, width, show);
+}
+
+template <class T>
+void DividedGradient<T>::find_gradients(const ShowRows<T>& show_grad_q) {
+  const DividedWants& wants = this->wants_;
+  if (wants.gradients_of_lines()) {
+    const int own = this->ranks_.own();
+    slots_of_keys_ = this->slots_for(divided_partition(
+        wants, DividedStep::gradients, this->whole_.queries(), this->whole_.keys(), sizeof(T)));
+    gradients_.emplace(typename GradientBlocks<T>::Options{
+        slots_of_keys_.partition, slots_of_keys_.first(own), slots_of_keys_.last(own), wants.scheme,
+        wants.gradients_of_scores(), wants.hybrid_of(this->problem_)});
+    this->read_values(gradients_->keys());
+  } else if (!wants.grad_sink) {
+    return;
+  }
+  // Without gradients of lines there is a sink, and δ is that of the values as they are.
+  this->find_delta();
+  if (!gradients_) return;
+  if (!wants.stops) this->out_ = Buffer<T>();
+  use_keys();
+  complete_sums();
+  add_lines(show_grad_q);
+}
+
+// All that is wanted, but for what is shown before.
+template <class T>
+void DividedGradient<T>::show_found(const ShownRows<T>& show) {
+  const DividedWants& wants = this->wants_;
+  const Index depth = this->input_.depth;
+  const Index width = this->input_.v_head_dim;
+  if (wants.grad_q && wants.stops) this->show_rows(this->rows_, grad_q_.data(), depth, show.grad_q);
+  if (wants.grad_k) {
+    this->show_rows(slots_of_keys_, from_own_key(grad_k_, depth), depth, show.grad_k);
+  }
+  if (wants.grad_v) {
+    this->show_rows(slots_of_keys_, from_own_key(grad_v_, width), width, show.grad_v);
+  }
+  if (wants.grad_sink) show_sink(show.grad_sink);
+}
+
+// Of numbers by key of gradients_->keys().
+template <class T>
+T* DividedGradient<T>::from_own_key(Buffer<T>& of, Index columns) const {
+  return of.data() + (gradients_->own_keys().first - gradients_->keys().first) * columns;
 }
 
 // Makes room for the gradients of the own keys.
@@ -100,19 +124,22 @@ void DividedGradient<T>::use_keys() {
 // Of a head without pairs.
 template <class T>
 void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
-  const auto zeros = [&](Index rows, Index width, const ShowRows<T>& to) {
+  const auto zeros = [&](bool wanted, Index rows, Index width, const ShowRows<T>& to) {
+    if (!wanted) return;
+    if (rows == 0) return to({});
     const std::vector<T> row(static_cast<std::size_t>(width), T{0});
     for (Index i = 0; i < rows; ++i) to({0, i, 1, row.data()});
   };
   const DividedWants& wants = this->wants_;
-  if (wants.grad_q) zeros(this->whole_.queries(), this->input_.depth, show.grad_q);
-  if (wants.grad_k) zeros(this->whole_.keys(), this->input_.depth, show.grad_k);
-  if (wants.grad_v) zeros(this->whole_.keys(), this->input_.v_head_dim, show.grad_v);
-  if (wants.grad_gate) {
-    const Index rows = this->input_.has_gate_by_query() ? this->whole_.queries() : 1;
-    zeros(rows, this->input_.gate->cols, show.grad_gate);
-  }
-  if (wants.grad_sink) zeros(1, 1, show.grad_sink);
+  const AttentionInput& input = this->input_;
+  const Index queries = this->whole_.queries();
+  const Index keys = this->whole_.keys();
+  zeros(wants.grad_q, queries, input.depth, show.grad_q);
+  zeros(wants.grad_k, keys, input.depth, show.grad_k);
+  zeros(wants.grad_v, keys, input.v_head_dim, show.grad_v);
+  zeros(wants.grad_sink, 1, 1, show.grad_sink);
+  zeros(wants.grad_gate, input.has_gate_by_query() ? queries : 1, input.gate ? input.gate->cols : 0,
+        show.grad_gate);
 }
 
 template <class T>
@@ -159,9 +186,80 @@ std::unique_ptr<GradientSink<T>> DividedGradient<T>::sink(const Head<T>& part, T
   return made;
 }
 
+// Blocks begin at multiples of gradient_tile_rows.
+template <class T>
+std::vector<TileRange> DividedGradient<T>::blocks(Index first) const {
+  const Index lines =
+      this->block_beside(slots_of_keys_, this->plan_.gradient_block, gradient_tile_rows);
+  return this->blocks_of_queries(gradients_->keys(), lines, first);
+}
+
+template <class T>
+void DividedGradient<T>::describe_sums(DividedState& state) {
+  this->describe_deltas(state);
+  if (gradients_->needs_columns()) state.add_lines(slots_of_keys_, gradients_->column_sums());
+}
+
+template <class T>
+void DividedGradient<T>::describe_lines(DividedState& state) {
+  describe_sums(state);
+  const RowRange own = gradients_->own_keys();
+  const auto add = [&](Buffer<T>& of, Index columns) {
+    const std::span<T> numbers(from_own_key(of, columns),
+                               static_cast<std::size_t>((own.last - own.first) * columns));
+    state.add_lines(slots_of_keys_, LineNumbers::of(numbers, columns));
+  };
+  const DividedWants& wants = this->wants_;
+  if (wants.grad_k) add(grad_k_, this->input_.depth);
+  if (wants.grad_v) add(grad_v_, this->input_.v_head_dim);
+  if (wants.grad_q) state.add_lines(this->rows_, LineNumbers::of(grad_q_, this->input_.depth));
+}
+
+template <class T>
+void DividedGradient<T>::complete_sums() {
+  if (!gradients_->needs_columns() || this->is_done(GradientRound::columns)) return;
+  const auto describe = [&](DividedState& state) { describe_sums(state); };
+  const Index first = this->resume_round(GradientRound::columns, describe);
+  for (const TileRange& pairs : blocks(first)) {
+    this->with_part(pairs, [&](const Head<T>& part) {
+      gradients_->add_columns(block(part, pairs), this->plan_.threads);
+    });
+    this->after_gradient_block(GradientRound::columns, pairs.row0 + pairs.rows, describe);
+  }
+}
+
+template <class T>
+void DividedGradient<T>::add_lines(const ShowRows<T>& show_grad_q) {
+  const bool keeps = this->wants_.grad_q && this->wants_.stops;
+  const Index depth = this->input_.depth;
+  if (keeps) {
+    const RowRange own = this->rows_.lines(this->ranks_.own());
+    grad_q_ = Buffer<T>((own.last - own.first) * depth);
+    std::fill(grad_q_.begin(), grad_q_.end(), T{0});
+  }
+  const ShowRows<T> keep = [&](const GatheredRows<T>& rows) {
+    send_to_keepers(
+        this->ranks_, rows, depth, [&](int rank) { return this->rows_.lines(rank); },
+        grad_q_.data());
+  };
+  const auto describe = [&](DividedState& state) { describe_lines(state); };
+  const auto begin = this->begin_of(GradientRound::lines);
+  if (begin && this->wants_.grad_k) {
+    // Gradients of keys start as zeros, so before those of the state are loaded.
+    this->with_part(blocks(0).front(),
+                    [&](const Head<T>& part) { by_key_ = sink(part, nullptr, grad_k_.data()); });
+  }
+  const Index first = this->resume_round(GradientRound::lines, describe);
+  for (const TileRange& pairs : blocks(first)) {
+    add_block(pairs, keeps ? keep : show_grad_q);
+    this->after_gradient_block(GradientRound::lines, pairs.row0 + pairs.rows, describe);
+  }
+  if (by_key_) by_key_->finish();
+}
+
 // dQ of a block is a sum over the slots of all ranks.
 template <class T>
-void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& show) {
+void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& show_grad_q) {
   const DividedWants& wants = this->wants_;
   Buffer<T> sums(wants.grad_q ? pairs.rows * this->input_.depth : 0);
   std::fill(sums.begin(), sums.end(), T{0});
@@ -193,7 +291,7 @@ void DividedGradient<T>::add_block(const TileRange& pairs, const ShowRows<T>& sh
           by_query->merge(slot, {});
       });
   if (this->ranks_.own() == 0) by_query->finish();
-  show({0, pairs.row0, pairs.rows, sums.data()});
+  show_grad_q({0, pairs.row0, pairs.rows, sums.data()});
 }
 
 template class DividedGradient<float>;

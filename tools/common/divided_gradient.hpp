@@ -15,26 +15,33 @@ class DividedGradient : public DividedDelta<T> {
   using DividedDelta<T>::DividedDelta;
 
  protected:
-  /// Each rank has its `rows` of the output. The potentials are known.
-  void differentiate(const RankSlots& rows, Buffer<T> out, const ShownRows<T>& show);
-
-  /// Shows the output, of which each rank has its `rows`, after the gate. Without gradients, which
-  /// start from it, it is changed.
-  void show_output(const RankSlots& rows, const Buffer<T>& out, const ShowRows<T>& show);
+  /// After the forward run: shows the output of which each rank has rows_, and finds and shows the
+  /// gradients. If the head stops, all is shown at the end, in the order of ShownRows.
+  void complete(const ShownRows<T>& show);
 
  private:
   using Block = typename GradientBlocks<T>::Block;
 
+  void show_output(const ShowRows<T>& show);
+  void find_gradients(const ShowRows<T>& show_grad_q);
+  void show_found(const ShownRows<T>& show);
   void show_zeros(const ShownRows<T>& show) const;
   void show_sink(const ShowRows<T>& show) const;
   void use_keys();
+  void complete_sums();
+  void add_lines(const ShowRows<T>& show_grad_q);
+  void describe_sums(DividedState& state);
+  void describe_lines(DividedState& state);
+  std::vector<TileRange> blocks(Index first) const;
+  T* from_own_key(Buffer<T>& of, Index columns) const;
   Block block(const Head<T>& part, const TileRange& pairs);
   std::unique_ptr<GradientSink<T>> sink(const Head<T>& part, T* grad_q, T* grad_k) const;
-  void add_block(const TileRange& pairs, const ShowRows<T>& show);
+  void add_block(const TileRange& pairs, const ShowRows<T>& show_grad_q);
 
   RankSlots slots_of_keys_;
   std::optional<GradientBlocks<T>> gradients_;
   Buffer<T> grad_k_, grad_v_;    // of gradients_->keys()
+  Buffer<T> grad_q_;             // of rows_, if it is kept until the end
   Buffer<T> grad_out_of_block_;  // before the gate, if there is one
   std::unique_ptr<GradientSink<T>> by_key_;
 };

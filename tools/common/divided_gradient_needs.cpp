@@ -12,11 +12,8 @@ DividedGradientNeeds::DividedGradientNeeds(const AttentionInput& input, const Di
                                            std::size_t element_size, Index ranks, Index rows)
     : input_(input), wants_(wants), element_size_(element_size), rows_(rows) {
   if (!wants.gradients_of_lines()) return;
-  const bool scores = wants.gradients_of_scores();
   keys_ = largest_part(input, wants.scheme, ranks, [&](Index queries, Index keys) {
-    return element_size == sizeof(double)
-               ? GradientBlocks<double>::partition(wants.scheme, scores, queries, keys)
-               : GradientBlocks<float>::partition(wants.scheme, scores, queries, keys);
+    return divided_partition(wants, DividedStep::gradients, queries, keys, element_size);
   });
 }
 
@@ -39,9 +36,19 @@ std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
   // δ, and with a sink potentials as subtracted and δ in the type of the values.
   const std::int64_t query = number + (wants_.grad_sink ? number + element() : 0);
   const std::int64_t queries = parts * input_.queries * query;
-  if (!wants_.gradients_of_lines()) return queries + delta_bytes(block, threads);
-  return keys_.lines * input_.v_head_dim * element() + queries +
-         std::max(delta_bytes(block, threads), own_bytes(block, threads));
+  const std::int64_t delta = delta_bytes(block, threads);
+  if (!wants_.gradients_of_lines()) return queries + delta + kept_bytes();
+  return keys_.lines * input_.v_head_dim * element() + queries + kept_bytes() +
+         std::max(delta, own_bytes(block, threads));
+}
+
+// Rows that are shown at the end, the output before and after a gate; until then there is room for
+// the output of one part of a mixture.
+std::int64_t DividedGradientNeeds::kept_bytes() const {
+  if (!wants_.stops) return 0;
+  const Index outputs = input_.gate || is_mixture() ? 2 : 1;
+  const Index by_query = wants_.grad_q ? input_.depth : 0;
+  return rows_ * (outputs * input_.v_head_dim + by_query) * element() + divided_piece_bytes;
 }
 
 // Outputs, their gradients, both once more, and blocks of keys from which they are made again.

@@ -29,6 +29,7 @@ class DividedGradientNeeds {
   bool is_mixture() const { return wants_.scheme == Scheme::hnas; }
   std::int64_t element() const { return static_cast<std::int64_t>(element_size_); }
   std::int64_t delta_bytes(Index block, int threads) const;
+  std::int64_t kept_bytes() const;
   std::int64_t own_bytes(Index block, int threads) const;
   std::int64_t gated_bytes(Index block) const;
   EnergySizes sizes(Index queries, Index keys) const;

@@ -19,13 +19,13 @@ struct DividedHead {
   double least_bias = 0;                     ///< see Head::least_bias
 };
 
-/// Takes what is wanted of a head, in order and in pieces.
+/// Takes what is wanted of a head, in pieces; with a checkpoint in this order, as a unit has it.
 template <class T>
 struct ShownRows {
   ShowRows<T> out;
   ShowRows<T> grad_q, grad_k, grad_v;
-  ShowRows<T> grad_gate;  ///< with a gate that all queries share one row, which all ranks have
   ShowRows<T> grad_sink;  ///< one row of one number, which all ranks have
+  ShowRows<T> grad_gate;  ///< with a gate that all queries share one row, which all ranks have
 };
 
 /// Computes heads. Called by all ranks in the same order, on one thread.
@@ -43,14 +43,18 @@ class HeadDivision {
   /// gradients a small head (is_small) is computed whole by every rank. Throws Error(memory) if a
   /// whole head does not fit, what HeadReader throws, and the errors of the scores; ranks may throw
   /// different ones.
-  /// `progress` is kept in states of the head; it goes on from one of the same part.
+  /// `progress` is kept in states of the head; it goes on from one of the same part. At an end of
+  /// hnas of which both_ends are wanted, the head itself has two parts: `progress` is that of none.
   std::optional<DividedHead> compute(Index problem, const ShownRows<T>& show,
                                      const DividedProgress& progress = {});
 
   double seconds() const { return seconds_; }  ///< of all heads, without reading
 
  private:
-  std::optional<DividedHead> compute_end(Index problem, const ShownRows<T>& show);
+  std::optional<DividedHead> compute_end(Index problem, const ShownRows<T>& show,
+                                         DividedProgress progress);
+  std::optional<DividedHead> compute_as(Scheme scheme, bool all, Index problem,
+                                        const ShownRows<T>& show, const DividedProgress& progress);
 
   const AttentionInput& input_;
   const DividedWants& wants_;

@@ -11,6 +11,7 @@
 #include "common/block_plan.hpp"
 #include "common/divided_planner.hpp"
 #include "common/rank_inputs.hpp"
+#include "gradient/gradient_blocks.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -26,14 +27,17 @@ bool is_divided(const AttentionInput& input, const DividedWants& wants) {
   return has_product_energy(input);
 }
 
-// Of heads at the ends of hnas, of which there are some. `plan` is that of the others.
-bool add_ends(const DividedWants& wants,
+// Of heads at the ends of hnas, of which there are some. `plan` is that of the others;
+// `bytes_between` are those of what is kept from one end to the other.
+bool add_ends(const DividedWants& wants, std::int64_t bytes_between,
               const std::function<std::optional<DividedPlan>(const DividedWants& wants)>& plan_of,
               std::optional<DividedPlan>& plan) {
-  if (wants.gradients() || wants.stops) return false;
+  if (wants.gradients()) return false;
   std::vector<DividedPlan> ends;
   for (const Scheme scheme : end_schemes) {
-    const std::optional<DividedPlan> end = plan_of(wants.of_end(scheme, true));
+    DividedWants wants_of_end = wants.of_end(scheme, true);
+    wants_of_end.kept_bytes += bytes_between;
+    const std::optional<DividedPlan> end = plan_of(wants_of_end);
     if (!end) return false;
     ends.push_back(*end);
   }
@@ -64,6 +68,10 @@ Partition divided_partition(const DividedWants& wants, DividedStep step, Index q
       return one_pass_columns_partition(queries, keys, element_size, !wants.sees_weights());
     case DividedStep::far_rows:
       return partition_of(Order::row_panels, queries, keys, element_size);
+    case DividedStep::gradients:
+      return (element_size == sizeof(double) ? GradientBlocks<double>::partition
+                                             : GradientBlocks<float>::partition)(
+          wants.scheme, wants.gradients_of_scores(), queries, keys);
     case DividedStep::rows:
       break;
   }
@@ -117,7 +125,10 @@ std::optional<DividedPlan> find_division(const AttentionInput& input, const Divi
     plan = plan_of(wants);
     if (!plan) return {};
   }
-  if (ends > 0 && !add_ends(wants, plan_of, plan)) return {};
+  // Potentials, and for a checkpoint once more as bytes.
+  const std::int64_t bytes_between = (wants.stops ? 2 : 1) * (input.queries + input.keys) *
+                                     static_cast<std::int64_t>(sizeof(double));
+  if (ends > 0 && !add_ends(wants, bytes_between, plan_of, plan)) return {};
   return plan;
 }
 

@@ -18,7 +18,7 @@
 /// queries by blocks. Results have the bits of a head computed at once.
 namespace attn::tools {
 
-/// What is wanted of each head. The potentials are found in any case.
+/// What is wanted of each head. The potentials are found in any case, see `both_ends`.
 struct DividedWants {
   Scheme scheme = Scheme::unas;
   bool out = false;
@@ -31,7 +31,10 @@ struct DividedWants {
   bool grad_sink = false;
   std::span<const double> hybrid = {};  ///< u by problem, of hnas
   std::int64_t kept_bytes = 0;          ///< of other results, which are kept meanwhile
-  bool stops = false;                   ///< whether a checkpoint keeps what is done of a head
+  /// At the ends of hnas: the potentials of dnas and of unas, not only of the one that hnas is.
+  bool both_ends = true;
+  bool stops = false;  ///< whether a checkpoint keeps what is done of a head,
+                       ///< so that results are shown at its end only
 
   bool gradients_of_scores() const { return grad_q || grad_k; }
   bool gradients_of_lines() const { return gradients_of_scores() || grad_v; }
@@ -52,8 +55,13 @@ struct DividedWants {
     const double u = hybrid_of(problem);
     return scheme == Scheme::hnas && (u == 0 || u == 1);
   }
+  /// The scheme that a head has in effect.
+  Scheme scheme_of(Index problem) const {
+    if (!is_end(problem)) return scheme;
+    return hybrid_of(problem) == 1 ? Scheme::dnas : Scheme::unas;
+  }
   DividedWants of_end(Scheme end, bool all) const {
-    DividedWants wants{.scheme = end, .kept_bytes = kept_bytes};
+    DividedWants wants{.scheme = end, .kept_bytes = kept_bytes, .stops = stops};
     wants.out = all && out;
     wants.col_sum = all && col_sum;
     wants.row_entropy = all && row_entropy;
@@ -66,9 +74,10 @@ enum class DividedStep {
   columns,   ///< keys: g of dnas and hnas, and without others all the rest
   rows,      ///< queries: rows as run_rows completes them
   far_rows,  ///< or, if scores or g are not near zero, as a pass by panels does
+  gradients  ///< after these, keys
 };
 
-/// The steps that may be taken: `far_rows` instead of `rows`.
+/// The steps of the forward run that may be taken: `far_rows` instead of `rows`.
 std::vector<DividedStep> divided_steps(const DividedWants& wants);
 
 /// How many of the heads are at an end of hnas.
@@ -93,7 +102,7 @@ inline constexpr Scheme end_schemes[] = {Scheme::dnas, Scheme::unas};
 /// - there are several ranks;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
-/// - there is a softmax, dnas, or hnas; without gradients and checkpoint if u is 0 or 1;
+/// - there is a softmax, dnas, or hnas; without gradients if u is 0 or 1;
 /// - gradients are those of q, k, v, gate and sink;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not

@@ -19,7 +19,7 @@ void DividedPotential<T>::find_columns() {
   columns_.emplace(options);
   PooledVector<double>& col = this->found_.attention.potentials.col;
   col.assign(static_cast<std::size_t>(this->whole_.keys()), minus_infinity);
-  if (const auto later = this->begin(false)) {
+  if (const auto later = this->begin_after_columns()) {
     column_rounds_ = later->column_rounds;
     return;
   }
@@ -31,7 +31,7 @@ void DividedPotential<T>::find_columns() {
 
 template <class T>
 void DividedPotential<T>::find_sums() {
-  const std::optional<DividedPlace> begin = this->begin(true);
+  const std::optional<DividedPlace> begin = this->begin(DividedStep::columns);
   const auto describe = [&](DividedState& state) {
     state.add_lines(this->slots_, columns_->state(false));
   };
@@ -62,7 +62,7 @@ void DividedPotential<T>::find_sums() {
 }
 
 template <class T>
-void DividedPotential<T>::add_columns(DividedState& state, bool with_sums) {
+void DividedPotential<T>::describe_columns(DividedState& state, bool with_sums) {
   state.add_whole(this->found_.attention.potentials.col);
   if (with_sums) state.add_lines(this->slots_, columns_->state(true));
 }

@@ -17,7 +17,7 @@ class DividedPotential : public DividedRun<T> {
   void find_columns();
 
   /// What a state of a later step holds of g and, if `with_sums`, of columns_.
-  void add_columns(DividedState& state, bool with_sums);
+  void describe_columns(DividedState& state, bool with_sums);
 
   int column_rounds_ = 1;  ///< the same in all ranks, once g is complete
   /// Before a state with these is loaded.

@@ -11,37 +11,43 @@ template <class T>
 DividedHead DividedRows<T>::run(const ShownRows<T>& show) {
   const bool near_zero = find_g();
   blocks_ = KeyBlocks<T>::make(options(near_zero));
-  const std::optional<DividedPlace> begin = this->begin(false);
   this->start_rows();
   if (this->wants_.col_sum) {
     this->found_.col_sum.assign(static_cast<std::size_t>(this->whole_.keys()), 0.0);
   }
+  if (this->begin(DividedStep::gradients)) {
+    this->resume_forward();
+  } else {
+    forward();
+  }
+  blocks_.reset();
+  this->complete(show);
+  return std::move(this->found_);
+}
+
+template <class T>
+void DividedRows<T>::forward() {
+  const std::optional<DividedPlace> begin = this->begin(DividedStep::rows);
   if (begin) resume(*begin);
   if (!begin || begin->round < blocks_->rounds()) complete_rows(begin);
   if (blocks_->shows_weights()) show_weights(begin);
   finish();
-  if (this->wants_.out) this->show_output(this->slots_, out_, show.out);
-  if (this->wants_.gradients()) {
-    blocks_.reset();
-    this->differentiate(this->slots_, std::move(out_), show);
-  }
-  return std::move(this->found_);
 }
 
 // Finds g if there is one. Returns false if exponentials of scores and of g cannot be taken alone.
 template <class T>
 bool DividedRows<T>::find_g() {
   if (divided_steps(this->wants_).front() != DividedStep::columns) {
-    this->look(this->blocks_of_keys(this->own_lines()));
+    this->look(this->blocks_of_keys(this->own_lines(), this->block_lines()));
     for (const Index of_key : this->found_.attention.allowed.queries_of_key) {
       this->found_.attention.potentials.col.push_back(of_key == 0 ? minus_infinity : 0.0);
     }
     return true;
   }
   this->find_columns();
-  if (this->begin(false)) {
+  if (this->begin_after_columns()) {
     DividedState g;
-    this->add_columns(g, false);
+    this->describe_columns(g, false);
     this->load(g);
   }
   const bool near_zero =
@@ -68,9 +74,10 @@ typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
   if (!this->wants_.makes_out()) return options;
   const RowRange own = this->own_lines();
   const Index rows = own.last - own.first;
-  out_ = Buffer<T>(rows * this->input_.v_head_dim);
-  std::fill(out_.begin(), out_.end(), T{0});
-  options.out = {out_.data(), rows, this->input_.v_head_dim};
+  this->rows_ = this->slots_;
+  this->out_ = Buffer<T>(rows * this->input_.v_head_dim);
+  std::fill(this->out_.begin(), this->out_.end(), T{0});
+  options.out = {this->out_.data(), rows, this->input_.v_head_dim};
   return options;
 }
 
@@ -78,24 +85,25 @@ typename KeyBlocks<T>::Options DividedRows<T>::options(bool near_zero) {
 template <class T>
 void DividedRows<T>::describe(int round, DividedState& state) {
   Potentials& potentials = this->found_.attention.potentials;
-  if (!is_softmax(this->wants_.scheme)) this->add_columns(state, false);
+  if (!is_softmax(this->wants_.scheme)) this->describe_columns(state, false);
   if (round == blocks_->rounds()) {
     state.add_whole(potentials.row);
     state.add_whole(potentials.unas_row);
     state.add_whole(this->found_.col_sum);
   }
   state.add_lines(this->slots_, blocks_->state(round));
-  if (this->wants_.out) {
-    state.add_lines(this->slots_, LineNumbers::of(out_, this->input_.v_head_dim));
+  if (this->wants_.makes_out()) {
+    state.add_lines(this->slots_, LineNumbers::of(this->out_, this->input_.v_head_dim));
   }
 }
 
 // A head with a state has keys.
 template <class T>
 void DividedRows<T>::resume(const DividedPlace& begin) {
-  this->with_part(this->blocks_of_keys(blocks_->queries()).front(), [&](const Head<T>& part) {
-    blocks_->resume(begin.round, part.scores(this->wants_.scheme), part.v());
-  });
+  this->with_part(this->blocks_of_keys(blocks_->queries(), this->block_lines()).front(),
+                  [&](const Head<T>& part) {
+                    blocks_->resume(begin.round, part.scores(this->wants_.scheme), part.v());
+                  });
   DividedState state;
   describe(begin.round, state);
   this->load(state);
@@ -112,7 +120,8 @@ template <class T>
 void DividedRows<T>::complete_rows(const std::optional<DividedPlace>& begin) {
   for (int round = begin ? begin->round : 0; round < blocks_->rounds(); ++round) {
     const Index first = this->first_line(begin, round);
-    for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries(), first)) {
+    for (const TileRange& pairs :
+         this->blocks_of_keys(blocks_->queries(), this->block_lines(), first)) {
       this->with_part(pairs, [&](const Head<T>& part) {
         blocks_->add(round, pairs.col0, part.scores(this->wants_.scheme), part.v(),
                      this->plan_.threads);
@@ -133,7 +142,8 @@ template <class T>
 void DividedRows<T>::show_weights(const std::optional<DividedPlace>& begin) {
   const int round = blocks_->rounds();
   const Index first = this->first_line(begin, round);
-  for (const TileRange& pairs : this->blocks_of_keys(blocks_->queries(), first)) {
+  for (const TileRange& pairs :
+       this->blocks_of_keys(blocks_->queries(), this->block_lines(), first)) {
     Buffer<double> of_slots;
     this->with_part(pairs, [&](const Head<T>& part) {
       of_slots = blocks_->show(pairs.col0, part.scores(this->wants_.scheme), part.v(),

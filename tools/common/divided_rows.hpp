@@ -23,10 +23,10 @@ class DividedRows : public DividedGradient<T> {
   void complete_rows(const std::optional<DividedPlace>& begin);
   void show_weights(const std::optional<DividedPlace>& begin);
   void add_column_sums(const TileRange& pairs, const Buffer<double>& of_slots);
+  void forward();
   void finish();
 
   std::unique_ptr<KeyBlocks<T>> blocks_;
-  Buffer<T> out_;  // of the own queries
 };
 
 }  // namespace attn::tools

@@ -58,24 +58,26 @@ class DividedRun {
   /// The own lines, queries or keys.
   RowRange own_lines() const { return slots_.lines(ranks_.own()); }
 
-  /// Lines of a block in this step. Ranks stop after one, which should take about a second.
-  Index block_lines() const {
-    if (!wants_.stops) return plan_.block;
+  /// Lines of a block in this step.
+  Index block_lines() const { return block_beside(slots_, plan_.block, divided_block_step); }
+
+  /// Lines of a block, a multiple of `step` and at most `block`, beside the lines of these slots.
+  /// Ranks stop after one, which should take about a second.
+  Index block_beside(const RankSlots& slots, Index block, Index step) const {
+    if (!wants_.stops) return block;
     Index most = 1;
     for (int rank = 0; rank < ranks_.count(); ++rank) {
-      const RowRange lines = slots_.lines(rank);
+      const RowRange lines = slots.lines(rank);
       most = std::max(most, lines.last - lines.first);
     }
     constexpr Index pairs = Index{1} << 28;
-    return std::clamp(pairs / most / divided_block_step * divided_block_step, divided_block_step,
-                      plan_.block);
+    return std::clamp(pairs / most / step * step, step, block);
   }
 
-  /// In the order of the keys, from key `first` on.
-  std::vector<TileRange> blocks_of_keys(RowRange queries, Index first = 0) const {
+  /// In the order of the keys, `step` at a time, from key `first` on.
+  std::vector<TileRange> blocks_of_keys(RowRange queries, Index step, Index first = 0) const {
     std::vector<TileRange> blocks;
     const Index keys = whole_.keys();
-    const Index step = block_lines();
     for (Index key = first; key < keys; key += step) {
       blocks.push_back(
           {queries.first, queries.last - queries.first, key, std::min(step, keys - key)});
@@ -191,6 +193,7 @@ class DividedRun {
 
   /// Shows rows of `width` numbers of which each rank has its lines, in the order of the ranks.
   void show_rows(const RankSlots& slots, const T* own_rows, Index width, const ShowRows<T>& show) {
+    if (slots.lines(ranks_.count() - 1).last == 0) return show({});
     const Index at_once = rows_of_piece(width * static_cast<Index>(sizeof(T)));
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const RowRange lines = slots.lines(rank);
@@ -203,9 +206,13 @@ class DividedRun {
   }
 
   /// The place from which an earlier run's state goes on, if it is in that step.
-  std::optional<DividedPlace> begin(bool columns) const {
-    const bool here = begin_ && (begin_->step == DividedStep::columns) == columns;
-    return here ? begin_ : std::nullopt;
+  std::optional<DividedPlace> begin(DividedStep step) const {
+    return begin_ && begin_->step == step ? begin_ : std::nullopt;
+  }
+
+  /// Such a place after g is complete.
+  std::optional<DividedPlace> begin_after_columns() const {
+    return begin(DividedStep::columns) ? std::nullopt : begin_;
   }
 
   /// Where the loop of a round begins: it may be after the last line.

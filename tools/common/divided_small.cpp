@@ -77,8 +77,8 @@ DividedHead compute_small(const AttentionInput& input, const DividedWants& wants
   grad_q.show(show.grad_q);
   grad_k.show(show.grad_k);
   grad_v.show(show.grad_v);
-  grad_gate.show(show.grad_gate);
   grad_sink.show(show.grad_sink);
+  grad_gate.show(show.grad_gate);
   return found;
 }
 

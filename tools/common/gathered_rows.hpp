@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -20,9 +21,36 @@ struct GatheredRows {
   GatheredRows shifted(Index by) const { return {from, first + by, count, numbers}; }
 };
 
-/// Takes rows of a result of a head. All ranks call it, with the same rows in the same order.
+/// Takes rows of a result of a head. All ranks call it, with the same rows in the same order, at
+/// least once: there may be no rows.
 template <class T>
 using ShowRows = std::function<void(const GatheredRows<T>& rows)>;
+
+/// Called by all ranks, with rows of `width` numbers: they go to the ranks that keep them, into
+/// `kept`, the own ones. Rank r keeps lines(r).
+template <class T, class Lines>
+void send_to_keepers(kernel::Ranks& ranks, const GatheredRows<T>& rows, Index width,
+                     const Lines& lines, T* kept) {
+  const int own = ranks.own();
+  for (int to = 0; to < ranks.count(); ++to) {
+    const RowRange keeps = lines(to);
+    const Index first = std::max(keeps.first, rows.first);
+    const Index last = std::min(keeps.last, rows.first + rows.count);
+    if (first >= last) continue;
+    const auto size = static_cast<std::size_t>((last - first) * width);
+    if (own == rows.from) {
+      const std::span<const T> sent(rows.numbers + (first - rows.first) * width, size);
+      if (own == to) {
+        std::copy(sent.begin(), sent.end(), kept + (first - keeps.first) * width);
+      } else {
+        ranks.send(to, std::as_bytes(sent));
+      }
+    } else if (own == to) {
+      const std::span<T> received(kept + (first - keeps.first) * width, size);
+      ranks.receive(rows.from, std::as_writable_bytes(received));
+    }
+  }
+}
 
 /// Called by all ranks, with rows of `width` numbers: returns these in rank 0, to which they are
 /// sent into `room` if another rank has them; null in other ranks. That rank waits until rank 0

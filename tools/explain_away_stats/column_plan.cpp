@@ -26,9 +26,8 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                              .row_entropy = true,
                              .hybrid = task.options().hybrid,
                              .kept_bytes = needs.kept_bytes + copies * needs.result_bytes,
+                             .both_ends = false,
                              .stops = stops};
-    // Of such a head ranks may leave potentials to whole heads.
-    if (count_ends(task.input, wants) > 0) return {};
     const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
     const std::optional<DividedPlan> plan =
         find_division(task.input, wants, element, needs, arguments);
