@@ -143,6 +143,10 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
   }
   const PooledVector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
+  // What ranks with rows of their own find in a pass is not kept, only the state of iterations.
+  const bool own_rows = kernel::Ranks::current() != nullptr &&
+                        kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring;
+  std::optional<kernel::LoopRecord::UseWithin> showing;
   {
     RecordedIterations<T> recorded(iteration, potentials);
     const kernel::LoopRecord::UseWithin iterating(kernel::LoopRecord::current());
@@ -160,6 +164,7 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
                               stopping.most_iterations(), potentials, recorded);
     }
   }
+  if (own_rows) showing.emplace(kernel::LoopRecord::current());
   if (stopping.fixed()) {
     iteration.show(potentials.col, potentials.row, observers);
     return summary;

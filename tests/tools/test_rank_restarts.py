@@ -18,6 +18,7 @@ class Restarts(RankTest):
         ["sinkhorn-iter", "cost.h5", "--epsilon=0.001", "--iterations=4000"],
         ["attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=100"],
         ["explain-away-stats", "long.h5", "--scheme=unas,hnas", "--hybrid=0.5"],
+        ["explain-away-stats", "masked.h5", "--scheme=sinkhorn"],
         ["lambda-solve", "wide.h5", "--emit=lambda,p,gap"],
     ]
 
@@ -26,6 +27,8 @@ class Restarts(RankTest):
         draw = np.random.default_rng(24)
         self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
         self.write("long.h5", **{name: draw.normal(size=(4000, 16)) for name in ("q", "k", "v", "grad_out")})
+        self.write("masked.h5", q=draw.normal(size=(3000, 16)), k=3 * draw.normal(size=(3000, 16)),
+                   mask=draw.random(size=(3000, 3000)) < 0.9)
         self.write("wide.h5", **{name: draw.normal(size=(900, 40)) for name in ("q", "k", "v")})
 
     def test_goes_on(self):

@@ -56,7 +56,7 @@ RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& 
   const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
                                      options.emitted.end());
   const bool whole = options.scheme.scheme != Scheme::sinkhorn || others || options.join ||
-                     options.queries || options.repetition || checkpoints(arguments);
+                     options.queries || options.repetition;
   if (whole) return {{arguments.ranks}};
   return rank_inputs(input, arguments.ranks, !options.scheme.once());
 }

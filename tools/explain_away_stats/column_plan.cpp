@@ -44,14 +44,14 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
 
 RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task) {
   const RankInputs whole{{arguments.ranks}};
-  if (checkpoints(arguments)) return whole;
   bool any_iterated = false;
   for (const std::string& name : task.options().schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
     if (!scheme) return whole;
     const bool iterated = description_of(*scheme).is_iterated();
-    const bool by_rows =
-        iterated ? !task.options().scheme_options(*scheme, 0).once() : is_softmax(*scheme);
+    // What a checkpoint keeps of a softmax are slots, which ranks then have in turn.
+    const bool by_rows = iterated ? !task.options().scheme_options(*scheme, 0).once()
+                                  : is_softmax(*scheme) && !checkpoints(arguments);
     if (!by_rows) return whole;
     any_iterated = any_iterated || iterated;
   }
