@@ -86,7 +86,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   }
   needs.parts = attend_parts(options.scheme.scheme, options.emits_gradients(), input.queries,
                              input.keys, element_size);
-  take_ranks(input, element_size, ranks, needs);
+  take_ranks(input, element_size, ranks, options.needs_out(), needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     const std::int64_t repeated =
         options.repetition

@@ -156,9 +156,12 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   RowEntropy<T> entropy;
   std::optional<WeightsWriter<T>> weights;
   const Index queries = head.scores().rows();
+  const Index width = input.v_head_dim;
   if (options.needs_out()) {
-    result.out = Buffer<T>(queries * head.v().cols);
-    output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
+    result.out = Buffer<T>(queries * width);
+    const MatrixView<T> out(result.out.data(), queries, width);
+    const RowSource<T>* const read_v = head.arrays().read_v;
+    read_v != nullptr ? output.emplace(*read_v, out) : output.emplace(head.v(), out);
     observers.push_back(&*output);
   }
   if (options.emits("col_sum")) observers.push_back(&sums);
@@ -189,7 +192,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     take_repeated(options, *repeated, result);
   }
   if (options.emits_gradients()) {
-    const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
+    const MatrixView<const T> out(result.out.data(), queries, width);
     result.gradients =
         head_gradients<T>(options, input, head, scheme, moved, result.attention, out, threads);
   }
@@ -200,10 +203,10 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   // After the gradients, which need the output before the gate.
   if (head.arrays().gate != nullptr && output) {
-    apply_gate<T>(*head.arrays().gate, {result.out.data(), queries, head.v().cols});
+    apply_gate<T>(*head.arrays().gate, {result.out.data(), queries, width});
   }
   if (options.join) {
-    const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
+    const MatrixView<const T> out(result.out.data(), queries, width);
     differentiate_join(options, input, head, out, threads, result.gradients);
   }
   emit_scores(options, input, head, scores, outputs, threads);
@@ -217,7 +220,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     spread_rows(result.out, head.part.range.row0, input.queries, input.v_head_dim, T{0});
   }
   if (!options.queries) return result;
-  if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), head.v().cols);
+  if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), width);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
 }

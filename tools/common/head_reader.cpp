@@ -35,8 +35,12 @@ bool same_range(const TileRange& a, const TileRange& b) {
 
 template <class T>
 HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
-                          bool rank_queries)
-    : input_(input), dense_limit_(dense_limit), threads_(threads), rank_queries_(rank_queries) {}
+                          bool rank_queries, std::optional<std::int64_t> key_bytes)
+    : input_(input),
+      dense_limit_(dense_limit),
+      threads_(threads),
+      rank_queries_(rank_queries),
+      key_bytes_(key_bytes) {}
 
 template <class T>
 std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
@@ -103,6 +107,7 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
   HeadArrays<T>& arrays = head.arrays_;
   const TileRange& own = head.part.range;
   RowRange queries{own.row0, own.row0 + own.rows};
+  bool reads_keys = false;
   const RowRange keys{own.col0, own.col0 + own.cols};
   if (input_.grad_out) {
     head.grad_out_block_ =
@@ -115,9 +120,19 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
     if (rank_queries_ && of_rank && ranks_divide(own.rows, kernel::Ranks::current()->count())) {
       arrays.first_query = of_rank->rows.first;
       queries = {own.row0 + of_rank->rows.first, own.row0 + of_rank->rows.last};
+      reads_keys = key_bytes_.has_value();
     }
     head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
-    head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
+    if (reads_keys) {
+      // Scores with a preference are made of other energies, which keep keys, too.
+      const Index energies = input_.with_plain && input_.with_preference ? 2 : 1;
+      head.read_k_.emplace(input_.k->input, head.problem, keys, *key_bytes_ / energies);
+      arrays.read_k = &*head.read_k_;
+    } else {
+      head.k_block_ =
+          vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
+      arrays.k = head.k_block_->view();
+    }
     if constexpr (std::is_same_v<T, float>) {
       if (input_.options.bf16) {
         require_bf16(input_.q->input, head.problem, *head.q_block_);
@@ -125,10 +140,15 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
       }
     }
     arrays.q = head.q_block_->view();
-    arrays.k = head.k_block_->view();
     read_energy_operands(head);
   }
   if (!input_.v) return;
+  if (reads_keys) {
+    head.read_v_.emplace(input_.v->input, head.problem, keys, 0);
+    head.read_v_->look();
+    arrays.read_v = &*head.read_v_;
+    return;
+  }
   const bool of_x = input_.q &&
                     input_.q->input.dataset.address() == input_.v->input.dataset.address() &&
                     own.row0 == own.col0 && own.rows == own.cols;

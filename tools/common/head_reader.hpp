@@ -5,6 +5,7 @@
 
 #include "common/attention_input.hpp"
 #include "common/matrix_operand.hpp"
+#include "common/operand_rows.hpp"
 #include "plan/head.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
@@ -51,7 +52,8 @@ class Head {
   MatrixView<const T> v() const { return arrays_.v; }
 
   /// The operands of the scores, and the gradient of the loss with respect to the output; absent
-  /// ones are empty, and q may be some rows (HeadArrays::first_query).
+  /// ones are empty, q may be some rows (HeadArrays::first_query), and k and v may be read as they
+  /// are needed (HeadArrays::read_k).
   MatrixView<const T> q() const { return arrays_.q; }
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
@@ -75,6 +77,7 @@ class Head {
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
   std::shared_ptr<Block<T>> grad_out_block_;
   std::vector<std::shared_ptr<Block<T>>> energy_blocks_;
+  std::optional<OperandRows<T>> read_k_, read_v_;
   HeadArrays<T> arrays_;
   std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_, gate_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
@@ -85,7 +88,8 @@ class Head {
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
 /// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
 /// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, if
-/// ranks_divide the queries of the head.
+/// ranks_divide the queries of the head. With `key_bytes` too, it leaves k and v of such heads to
+/// be read as they are needed, and of k what takes so many bytes is kept.
 template <class T>
 class HeadReader {
  public:
@@ -93,7 +97,7 @@ class HeadReader {
   /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
   /// projections.
   HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
-             bool rank_queries = false);
+             bool rank_queries = false, std::optional<std::int64_t> key_bytes = std::nullopt);
 
   /// Throws Error(input) that names the dataset and the index of a number that is not finite,
   /// Error(numerical) for a projection beyond the format.
@@ -124,6 +128,7 @@ class HeadReader {
   std::int64_t dense_limit_;
   int threads_;
   bool rank_queries_;
+  std::optional<std::int64_t> key_bytes_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
   Last last_table_, last_grad_out_, last_grad_joined_;
   std::vector<Last> last_energy_;

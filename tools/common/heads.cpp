@@ -81,11 +81,15 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
+  const auto reading = [&] { return plan.key_bytes ? *needs.read_keys : HeadNeeds::ReadKeys(); };
   const auto per_head = [&] {
-    return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes;
+    return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes -
+           reading().saved;
   };
   const auto bytes = [&] {
-    const auto work = [&](int count) { return needs.work_bytes(count, plan.dense_limit); };
+    const auto work = [&](int count) {
+      return needs.work_bytes(count, plan.dense_limit) + count * reading().by_thread;
+    };
     // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t work_bytes = std::max(work(plan.threads), plan.heads_at_once() * work(1));
     return plan.batch * per_head() + needs.kept_bytes + work_bytes;
@@ -97,6 +101,11 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
+  if (bytes() > memory && needs.read_keys) {
+    plan.key_bytes = 0;
+    plan.threads = threads;
+    while (bytes() > memory && plan.threads > 1) --plan.threads;
+  }
   plan.bytes = bytes();
   require_memory(
       fmt::format("one head of {}{} and {}", cli::counted(input.queries, "query", "queries"),
@@ -116,8 +125,13 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   const Index affordable = std::max<Index>(
       1 + held / of_head, std::min<Index>(plan.threads, 1 + (memory - plan.bytes) / of_head));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.own_problems());
+  if (plan.key_bytes) plan.batch = 1;
   while (bytes() > memory && plan.batch > 1) --plan.batch;
   plan.bytes = bytes();
+  if (plan.key_bytes) {
+    plan.key_bytes = std::min(needs.read_keys->useful, memory - plan.bytes);
+    plan.bytes += *plan.key_bytes;
+  }
   const Index at_once = plan.heads_at_once();
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;

@@ -36,19 +36,27 @@ struct HeadNeeds {
   /// The most rows that a rank has of a mask, bias or ready-made scores, and of q; absent: all.
   std::optional<Index> rank_rows = std::nullopt;
   std::optional<Index> rank_queries = std::nullopt;
+  /// What changes if k and v are read as they are needed, which takes time.
+  struct ReadKeys {
+    std::int64_t saved = 0;      ///< bytes of a head
+    std::int64_t by_thread = 0;  ///< further ones, for each thread
+    std::int64_t useful = 0;     ///< the most that save time: all keys are kept
+  };
+  std::optional<ReadKeys> read_keys = std::nullopt;
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.
 struct MemoryPlan {
   int threads = 1;
   Index batch = 1;
-  std::int64_t dense_limit = 0;   ///< larger masks, biases and scores are read by tiles
-  std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
-  std::int64_t bytes = 0;         ///< the expected use of memory
-  std::int64_t spare_bytes = 0;   ///< what is left
-  std::optional<Index> queries;   ///< HeadNeeds::queries
-  kernel::ItemParts parts;        ///< HeadNeeds::parts
-  bool rank_queries = false;      ///< whether ranks have their rows of q only
+  std::int64_t dense_limit = 0;           ///< larger masks, biases and scores are read by tiles
+  std::int64_t useful_bytes = 0;          ///< the part of HeadNeeds::useful_bytes that a head gets
+  std::int64_t bytes = 0;                 ///< the expected use of memory
+  std::int64_t spare_bytes = 0;           ///< what is left
+  std::optional<Index> queries;           ///< HeadNeeds::queries
+  kernel::ItemParts parts;                ///< HeadNeeds::parts
+  bool rank_queries = false;              ///< whether ranks have their rows of q only
+  std::optional<std::int64_t> key_bytes;  ///< with HeadNeeds::read_keys: of keys that are kept
 
   /// Whether each thread takes one of `count` heads; else they share one head after the other, as
   /// ranks do.
@@ -66,8 +74,8 @@ std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads);
 
 /// Fits the work into `memory` bytes: first without useful_bytes, then with fewer heads at a time,
-/// then with masks by tiles, then with fewer threads. Throws Error(memory) that states the bytes
-/// needed if none of these is enough, and the errors of require_readable.
+/// then with masks by tiles, then with fewer threads, then with read_keys. Throws Error(memory)
+/// that states the bytes needed if none of these is enough, and the errors of require_readable.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
@@ -152,7 +160,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     keep(part(first).problem, found.result);
     progress.advance(part(first).share);
   }
-  HeadReader<T> reader(input, plan.dense_limit, plan.threads, plan.rank_queries);
+  HeadReader<T> reader(input, plan.dense_limit, plan.threads, plan.rank_queries, plan.key_bytes);
   double seconds = 0;
   for (; first < std::ssize(parts); first += plan.batch) {
     const Index count = std::min(plan.batch, std::ssize(parts) - first);

@@ -23,8 +23,9 @@ RankInputs rank_inputs(const AttentionInput& input, Index ranks, bool by_rows);
 /// Whether energies are products of q and k: those of scaled-dot and dot, also of bfloat16 numbers.
 bool has_product_energy(const AttentionInput& input);
 
-/// Adds what that changes: rows of matrices and of q, and messages of sums by column.
+/// Adds what that changes: rows of matrices and of q, messages of sums by column, and that k and v
+/// may be read as they are needed where each rank has rows of q. `makes_out`: of v.
 void take_ranks(const AttentionInput& input, std::size_t element_size, const RankInputs& ranks,
-                HeadNeeds& needs);
+                bool makes_out, HeadNeeds& needs);
 
 }  // namespace attn::tools

@@ -93,7 +93,7 @@ HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks) {
             : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
   needs.parts = parts.value_or(kernel::ItemParts());
-  take_ranks(input, element_size, ranks, needs);
+  take_ranks(input, element_size, ranks, false, needs);
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = threads * rescaled;

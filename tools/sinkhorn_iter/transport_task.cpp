@@ -305,7 +305,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  take_ranks(input, element_size, ranks, needs);
+  take_ranks(input, element_size, ranks, false, needs);
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence has square problems, too.
