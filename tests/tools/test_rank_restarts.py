@@ -1,8 +1,10 @@
 """--checkpoint on ranks: they stop together, and any number of processes goes on."""
 
 import os
+import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 import numpy as np
@@ -167,6 +169,56 @@ class DividedHeads(RankTest):
              ["--scheme=dnas", "--emit=grad_gate", "--precision=f32"]),
         ]
         self.check_all(sample(cases, 2))
+
+    def snapshots(self, count, command):
+        """Copies of the checkpoint, as it is from time to time, that have some heads, but not all."""
+        names, seen = [], None
+        ranks = mpirun(count) if count > 1 else []
+        with subprocess.Popen([*ranks, *command, "-q"], cwd=self.folder, env=self.environment) as run:
+            while run.poll() is None:
+                age = self.age("ck")
+                if age in (None, seen):
+                    time.sleep(0.001)
+                    continue
+                seen = age
+                name = f"ck.{len(names)}"
+                try:
+                    shutil.copy(self.folder / "ck", self.folder / name)
+                except FileNotFoundError:
+                    continue
+                if 0 < self.read(name).attributes["attn_checkpoint_units"] < 3:
+                    names.append(name)
+        self.assertEqual(run.returncode, 0)
+        self.assertTrue(names)
+        return names
+
+    def test_whole_and_divided_heads(self):
+        """Either goes on with what the other has done, also of a head that ranks must compute whole."""
+        draw = np.random.default_rng(29)
+        shapes = {"q": (3, 3000, 48), "k": (3000, 48), "v": (3000, 48), "grad_out": (3, 3000, 48)}
+        data = {name: draw.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+        data["k"] = abs(data["k"])
+        data["q"][1, 1234] = -12
+        self.write("in.h5", **data)
+        for emitted in ["grad_q,grad_k,grad_v", *(["out,grad_k", "row_potential"] if LONG else [])]:
+            command = ["attn-compute", "--scheme=dnas", f"--emit={emitted}", "in.h5", "-o", "out.h5", "--force"]
+            self.run_tool(*command)
+            expected = self.read("out.h5")
+            kept = [*command, "--checkpoint=ck", "--checkpoint-every=0"]
+            fewest = self.on_ranks(3, *kept, "--memory=1M", status=6).err.split()[-1]
+            needed = self.on_ranks(3, *kept, f"--memory={fewest}", status=6).err.split()[-1]
+            (self.folder / "ck").unlink()
+            # With all threads a whole head does not fit, so that heads are divided.
+            limits = {1: ["--threads=1"], 3: [f"--memory={needed}", "--threads=3"]}
+            for before, after in ((1, 3), (3, 1), (3, 3)):
+                for name in sample(self.snapshots(before, [*kept, *limits[before]]), 2):
+                    with self.subTest(emitted=emitted, before=before, after=after, snapshot=name):
+                        shutil.copy(self.folder / name, self.folder / "ck")
+                        if after == 1:
+                            self.run_tool(*kept, *limits[1])
+                        else:
+                            self.on_ranks(after, *kept, *limits[after])
+                        self.assert_same_bits(self.read("out.h5"), expected, list(expected))
 
     def test_bytes_of_a_state(self):
         """The formula of lib/MATHEMATICS.md, and at most 100 bytes that say which state it is."""

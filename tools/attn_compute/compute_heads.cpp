@@ -219,8 +219,10 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.needs_out()) {
     spread_rows(result.out, head.part.range.row0, input.queries, input.v_head_dim, T{0});
   }
+  // It was needed for gradients alone.
+  if (!options.emits("out") && !options.join) result.out = Buffer<T>();
   if (!options.queries) return result;
-  if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), width);
+  if (result.out.size() > 0) keep_chosen(*options.queries, result.out.data(), width);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
 }

@@ -37,26 +37,38 @@ DividedWriter<T>::DividedWriter(const AttentionInput& input, const DividedWants&
 template <class T>
 auto DividedWriter<T>::out(Index problem) const -> Result {
   const TileRange& own = input_.part(problem).range;
-  return {output_name, {own.row0, own.row0 + own.rows}, input_.queries, input_.v_head_dim};
+  return {output_name,
+          &ShownRows<T>::out,
+          {own.row0, own.row0 + own.rows},
+          input_.queries,
+          input_.v_head_dim};
 }
 
 // Those that are wanted, in the order of the kinds.
 template <class T>
 auto DividedWriter<T>::gradients(Index problem) const -> std::vector<Result> {
+  using Rows = ShownRows<T>;
   const TileRange& own = input_.part(problem).range;
   const RowRange queries{own.row0, own.row0 + own.rows};
   const RowRange keys{own.col0, own.col0 + own.cols};
+  const Index depth = input_.depth;
+  const Index width = input_.v_head_dim;
   std::vector<Result> results;
-  if (wants_.grad_q) results.push_back({"grad_q", queries, input_.queries, input_.depth});
-  if (wants_.grad_k) results.push_back({"grad_k", keys, input_.keys, input_.depth});
-  if (wants_.grad_v) results.push_back({"grad_v", keys, input_.keys, input_.v_head_dim});
-  if (wants_.grad_sink) results.push_back({"grad_sink", {0, 1}, 1, 1});
+  if (wants_.grad_q) results.push_back({"grad_q", &Rows::grad_q, queries, input_.queries, depth});
+  if (wants_.grad_k) results.push_back({"grad_k", &Rows::grad_k, keys, input_.keys, depth});
+  if (wants_.grad_v) results.push_back({"grad_v", &Rows::grad_v, keys, input_.keys, width});
+  if (wants_.grad_sink) results.push_back({"grad_sink", &Rows::grad_sink, {0, 1}, 1, 1});
   if (wants_.grad_gate) {
     const bool by_query = input_.has_gate_by_query();
-    results.push_back({"grad_gate", by_query ? queries : RowRange{0, 1},
+    results.push_back({"grad_gate", &Rows::grad_gate, by_query ? queries : RowRange{0, 1},
                        by_query ? input_.queries : 1, input_.gate->cols});
   }
   return results;
+}
+
+template <class T>
+bool DividedWriter<T>::is_sum(const Result& result, Index problem) const {
+  return result.name != output_name && gradients_.sums(result.name, problem);
 }
 
 template <class T>
@@ -64,17 +76,13 @@ ShownRows<T> DividedWriter<T>::rows(Index problem) const {
   ShownRows<T> rows;
   rows.out = shown(out(problem), problem, [=, this] { save_length(out(problem).size()); });
   const std::vector<Result> gradients = this->gradients(problem);
-  for (std::size_t n = 0; n < gradients.size(); ++n) {
-    const Result& result = gradients[n];
-    ShowRows<T>& show = result.name == "grad_q"      ? rows.grad_q
-                        : result.name == "grad_k"    ? rows.grad_k
-                        : result.name == "grad_v"    ? rows.grad_v
-                        : result.name == "grad_sink" ? rows.grad_sink
-                                                     : rows.grad_gate;
-    show = shown(result, problem, [this, n, size = result.size(), count = gradients.size()] {
-      if (n == 0) begin_gradients(count);
-      save_length(size);
-    });
+  for (const Result& result : gradients) {
+    const bool first = &result == gradients.data();
+    rows.*result.show =
+        shown(result, problem, [this, first, size = result.size(), count = gradients.size()] {
+          if (first) save_gradient_count(count);
+          save_length(size);
+        });
   }
   return rows;
 }
@@ -98,41 +106,41 @@ ShowRows<T> DividedWriter<T>::shown(const Result& result, Index problem,
 
 template <class T>
 void DividedWriter<T>::put(const Result& result, Index problem, const GatheredRows<T>& rows) const {
-  const bool is_out = result.name == output_name;
-  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
-  if (is_sum) {
-    gradients_.take_rows(result.name, problem, rows);
-    if (checkpoint_ == nullptr) return;
-  }
+  const bool sum = is_sum(result, problem);
+  if (sum) gradients_.take_rows(result.name, problem, rows);
+  if (sum && checkpoint_ == nullptr) return;
   Buffer<T> room;
   const T* const numbers = at_first_rank(ranks_, rows, result.width, room);
   if (numbers == nullptr) return;
-  if (is_out) {
-    outputs_.write_lines(output_name, problem, rows.first, rows.count, numbers);
-  } else if (!is_sum) {
-    gradients_.take_rows(result.name, problem, {0, rows.first, rows.count, numbers});
-  }
+  if (!sum) write(result, problem, rows.first, rows.count, numbers);
   save(result, numbers, rows.count);
 }
 
+// Sums begin as zeros.
 template <class T>
 void DividedWriter<T>::put_zeros(const Result& result, Index problem, RowRange rows) const {
   if (ranks_.own() > 0) return;
-  const bool is_out = result.name == output_name;
-  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
+  const bool sum = is_sum(result, problem);
   Buffer<T> zeros;
   in_pieces(rows, result.width * static_cast<Index>(sizeof(T)), [&](Index first, Index count) {
     if (zeros.size() == 0) {
       zeros = Buffer<T>(count * result.width);
       std::fill(zeros.begin(), zeros.end(), T{0});
     }
-    if (is_out) {
-      outputs_.write_lines(output_name, problem, first, count, zeros.data());
-    } else if (!is_sum) {
-      gradients_.take_rows(result.name, problem, {0, first, count, zeros.data()});
-    }
+    if (!sum) write(result, problem, first, count, zeros.data());
     save(result, zeros.data(), count);
   });
+}
+
+// Rows that rank 0 has.
+template <class T>
+void DividedWriter<T>::write(const Result& result, Index problem, Index first, Index count,
+                             const T* numbers) const {
+  if (result.name == output_name) {
+    outputs_.write_lines(output_name, problem, first, count, numbers);
+  } else {
+    gradients_.take_rows(result.name, problem, {0, first, count, numbers});
+  }
 }
 
 template <class T>
@@ -149,16 +157,16 @@ void DividedWriter<T>::save_length(std::size_t size) const {
   archived::length(to, size, sizeof(T));
 }
 
-// After the output.
+// What stands between the output, which is empty if it is not wanted, and the gradients.
 template <class T>
-void DividedWriter<T>::begin_gradients(std::size_t count) const {
+void DividedWriter<T>::save_gradient_count(std::size_t count) const {
   if (!wants_.out) save_length(0);
   save_length(count);
 }
 
 template <class T>
 void DividedWriter<T>::end_head(Index problem) const {
-  if (!wants_.gradients()) begin_gradients(0);
+  if (!wants_.gradients()) save_gradient_count(0);
   gradients_.end_head(problem);
 }
 
@@ -182,20 +190,17 @@ void DividedWriter<T>::take(Index problem, LoadingArchive& from) const {
 
 template <class T>
 void DividedWriter<T>::take(const Result& result, Index problem, LoadingArchive& from) const {
-  const bool is_out = result.name == output_name;
-  const bool is_sum = !is_out && gradients_.sums(result.name, problem);
-  if (ranks_.own() > 0 && !is_sum) return from.skip(result.size() * sizeof(T));
+  const bool sum = is_sum(result, problem);
+  if (ranks_.own() > 0 && !sum) return from.skip(result.size() * sizeof(T));
   const Index row_bytes = result.width * static_cast<Index>(sizeof(T));
   Buffer<T> rows;
   in_pieces({0, result.rows}, row_bytes, [&](Index first, Index count) {
     rows.reserve(count * result.width);
     from.bytes(rows.data(), static_cast<std::size_t>(count * row_bytes));
-    if (is_out) {
-      outputs_.write_lines(output_name, problem, first, count, rows.data());
-    } else if (is_sum) {
+    if (sum) {
       gradients_.take_known_rows(result.name, first, count, rows.data());
     } else {
-      gradients_.take_rows(result.name, problem, {0, first, count, rows.data()});
+      write(result, problem, first, count, rows.data());
     }
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ class DividedWriter {
   // A matrix for each head.
   struct Result {
     std::string name;
+    ShowRows<T> ShownRows<T>::*show;
     RowRange own;  // of all rows; the others are padding
     Index rows = 0;
     Index width = 0;
@@ -42,12 +44,14 @@ class DividedWriter {
 
   Result out(Index problem) const;
   std::vector<Result> gradients(Index problem) const;
+  bool is_sum(const Result& result, Index problem) const;
   ShowRows<T> shown(const Result& result, Index problem, std::function<void()> begin) const;
   void put(const Result& result, Index problem, const GatheredRows<T>& rows) const;
   void put_zeros(const Result& result, Index problem, RowRange rows) const;
+  void write(const Result& result, Index problem, Index first, Index count, const T* numbers) const;
   void save(const Result& result, const T* numbers, Index rows) const;
   void save_length(std::size_t size) const;
-  void begin_gradients(std::size_t count) const;
+  void save_gradient_count(std::size_t count) const;
   void take(const Result& result, Index problem, LoadingArchive& from) const;
 
   const AttentionInput& input_;

@@ -147,6 +147,7 @@ void DividedDelta<T>::find_delta() {
   }
   delta_.assign(static_cast<std::size_t>(this->whole_.queries()), 0.0);
   if (is_mixture()) unas_delta_ = delta_;
+  // Those of a later round's state follow when that round goes on.
   if (is_done(GradientRound::part)) return;
   const PooledVector<double> of_own = inner_products(of_rows.grad_out, of_rows.out);
   std::copy(of_own.begin(), of_own.end(), own_deltas().begin());

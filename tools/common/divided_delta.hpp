@@ -30,7 +30,7 @@ class DividedDelta : public DividedPotential<T> {
   void show_gate_gradient(const ShowRows<T>& show);
 
   /// After read_values: finds δ of all queries, and centres the values if CentredValues would. The
-  /// potentials are known. Unless the head stops, takes the output.
+  /// potentials are known. Without a checkpoint, takes the output.
   void find_delta();
 
   /// What states of the gradients hold of the forward run. `resume_forward` loads that into rows_,

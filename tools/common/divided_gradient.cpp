@@ -127,8 +127,11 @@ void DividedGradient<T>::show_zeros(const ShownRows<T>& show) const {
   const auto zeros = [&](bool wanted, Index rows, Index width, const ShowRows<T>& to) {
     if (!wanted) return;
     if (rows == 0) return to({});
-    const std::vector<T> row(static_cast<std::size_t>(width), T{0});
-    for (Index i = 0; i < rows; ++i) to({0, i, 1, row.data()});
+    const Index at_once = std::min(rows, rows_of_piece(width * static_cast<Index>(sizeof(T))));
+    const std::vector<T> numbers(static_cast<std::size_t>(at_once * width), T{0});
+    for (Index first = 0; first < rows; first += at_once) {
+      to({0, first, std::min(at_once, rows - first), numbers.data()});
+    }
   };
   const DividedWants& wants = this->wants_;
   const AttentionInput& input = this->input_;

@@ -16,7 +16,7 @@ class DividedGradient : public DividedDelta<T> {
 
  protected:
   /// After the forward run: shows the output of which each rank has rows_, and finds and shows the
-  /// gradients. If the head stops, all is shown at the end, in the order of ShownRows.
+  /// gradients. With a checkpoint all is shown at the end, in the order of ShownRows.
   void complete(const ShownRows<T>& show);
 
  private:

@@ -38,17 +38,19 @@ std::int64_t DividedGradientNeeds::bytes(Index block, int threads) const {
   const std::int64_t queries = parts * input_.queries * query;
   const std::int64_t delta = delta_bytes(block, threads);
   if (!wants_.gradients_of_lines()) return queries + delta + kept_bytes();
+  // With a checkpoint the output is there until the end: beside that of one part of a mixture, and
+  // then before and after a gate.
+  const std::int64_t output = wants_.stops ? rows_ * input_.v_head_dim * element() : 0;
   return keys_.lines * input_.v_head_dim * element() + queries + kept_bytes() +
-         std::max(delta, own_bytes(block, threads));
+         std::max(delta + (is_mixture() ? output : 0),
+                  own_bytes(block, threads) + (input_.gate ? output : 0));
 }
 
-// Rows that are shown at the end, the output before and after a gate; until then there is room for
-// the output of one part of a mixture.
+// With a checkpoint: rows that are shown at the end.
 std::int64_t DividedGradientNeeds::kept_bytes() const {
   if (!wants_.stops) return 0;
-  const Index outputs = input_.gate || is_mixture() ? 2 : 1;
   const Index by_query = wants_.grad_q ? input_.depth : 0;
-  return rows_ * (outputs * input_.v_head_dim + by_query) * element() + divided_piece_bytes;
+  return rows_ * (input_.v_head_dim + by_query) * element() + divided_piece_bytes;
 }
 
 // Outputs, their gradients, both once more, and blocks of keys from which they are made again.

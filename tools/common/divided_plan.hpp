@@ -102,7 +102,7 @@ inline constexpr Scheme end_schemes[] = {Scheme::dnas, Scheme::unas};
 /// - there are several ranks;
 /// - scores are made of q and k, as they are read, under the energies dot and scaled-dot, or read
 ///   themselves;
-/// - there is a softmax, dnas, or hnas; without gradients if u is 0 or 1;
+/// - there is a softmax, dnas, or hnas; if u of any head is 0 or 1, without gradients;
 /// - gradients are those of q, k, v, gate and sink;
 /// - there are at least 96 queries, or without a softmax keys, for each rank;
 /// - a whole head does not fit into `memory` with all threads, or, under a softmax, its keys do not
@@ -124,7 +124,7 @@ std::optional<DividedPlan> plan_divided(const AttentionInput& input, const Divid
 /// small beside what a rank has, and large beside what it costs to begin one.
 inline constexpr Index divided_block_step = 1024;
 
-/// The most bytes of one message when the output is gathered.
+/// The most bytes of one message when results or states are gathered.
 inline constexpr std::int64_t divided_piece_bytes = std::int64_t{1} << 20;
 
 /// The rows of `row_bytes` bytes of such a message, at least one.

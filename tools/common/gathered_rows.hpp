@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernel/ranks.hpp"
+#include "pass/row_selection.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/operand.hpp"
-#include "pass/partition.hpp"
+#include "pass/row_selection.hpp"
 #include "score/row_source.hpp"
 #include "tensor/buffer.hpp"
 
