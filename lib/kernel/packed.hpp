@@ -83,11 +83,11 @@ void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index c
                      MatrixView<T> out);
 
 /// out = exp(alpha · a B), computed while the sums are in registers: as above, but col0 is a
-/// multiple of packed_width<T>(), within 1.2 ulp of
-/// exp of the rounded product, which is at most 80 in magnitude. Adds the sum of row i of out to
-/// row_sum_i (m), or the sum of column j to col_sum_j (n); at least one of the two is null. With a
-/// row_sum, row_product_i may be given too: Σ_j out_ij log out_ij is added to it. Sums stay in T
-/// for at most 64 terms and are kept in float64 beyond.
+/// multiple of packed_width<T>(), within 1.25 ulp of exp of the rounded product, which is at most
+/// 80 in magnitude. Adds the sum of row i of out to row_sum_i (m), or the sum of column j to
+/// col_sum_j (n); at least one of the two is null. With a row_sum, row_product_i may be given too:
+/// Σ_j out_ij log out_ij is added to it. Sums stay in T for at most 64 terms and are kept in
+/// float64 beyond.
 template <class T>
 void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                          MatrixView<T> out, double* row_sum, double* col_sum,

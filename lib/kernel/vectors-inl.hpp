@@ -203,12 +203,14 @@ class RowSum {
   double total_ = 0;
 };
 
-// exp(x) = 2^n (1 + r q) for |x| <= 87; n stands in the lowest bits of `power`.
+// exp(x) = 2^n (1 + r q); n stands in the lowest bits of `power`.
+template <class T>
 struct ExpParts {
-  Vec<float> power, r, q;
+  Vec<T> power, r, q;
 };
 
-inline ExpParts exp_parts(Vec<float> x) {
+// For |x| <= 87.
+inline ExpParts<float> exp_parts(Vec<float> x) {
   const Tag<float> d;
   // Adding 1.5 2^23 rounds to an integer and leaves it in the lowest bits.
   const Vec<float> rounder = hn::Set(d, 12582912.0F);
@@ -225,37 +227,61 @@ inline ExpParts exp_parts(Vec<float> x) {
   return {shifted, r, hn::MulAdd(p, r, hn::Set(d, 1.0F))};
 }
 
+// The same for |x| <= 708.
+inline ExpParts<double> exp_parts(Vec<double> x) {
+  const Tag<double> d;
+  const Vec<double> rounder = hn::Set(d, 6755399441055744.0);
+  const Vec<double> shifted = hn::MulAdd(x, hn::Set(d, 1.4426950408889634), rounder);
+  const Vec<double> n = hn::Sub(shifted, rounder);
+  const Vec<double> first = hn::NegMulAdd(n, hn::Set(d, 0.693147180559663), x);
+  const Vec<double> r = hn::NegMulAdd(n, hn::Set(d, 2.8235290563031577e-13), first);
+  // By interpolation at Chebyshev's points; relative error 1.7e-17.
+  constexpr double coefficients[] = {
+      2.7620088445409746e-07, 2.7557268459997064e-06, 2.4801521295954376e-05,
+      0.00019841269863053618, 0.0013888888917213717,  0.008333333333330062,
+      0.04166666666662413,    0.16666666666666669,    0.5000000000000001};
+  Vec<double> p = hn::Set(d, 2.510038549551032e-08);
+  for (const double coefficient : coefficients) p = hn::MulAdd(p, r, hn::Set(d, coefficient));
+  return {shifted, r, hn::MulAdd(p, r, hn::Set(d, 1.0))};
+}
+
 // 2^n times v, which is near 1.
-inline Vec<float> times_power(Vec<float> v, const ExpParts& parts) {
-  const Tag<float> d;
-  const hn::RebindToSigned<Tag<float>> bits;
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(bits, parts.power));
+template <class T>
+Vec<T> times_power(Vec<T> v, const ExpParts<T>& parts) {
+  const Tag<T> d;
+  const hn::RebindToSigned<Tag<T>> bits;
+  constexpr int fraction = sizeof(T) == sizeof(float) ? 23 : 52;
+  const auto exponent = hn::ShiftLeft<fraction>(hn::BitCast(bits, parts.power));
   return hn::BitCast(d, hn::Add(hn::BitCast(bits, v), exponent));
 }
 
-// exp for |x| <= 87, within 1 ulp with fused products and 1.2 without, in half the time of hn::Exp.
-inline Vec<float> exp_near_zero(Vec<float> x) {
-  const ExpParts parts = exp_parts(x);
-  return times_power(hn::MulAdd(parts.q, parts.r, hn::Set(Tag<float>(), 1.0F)), parts);
+template <class T>
+Vec<T> exp_of_parts(const ExpParts<T>& parts) {
+  return times_power<T>(hn::MulAdd(parts.q, parts.r, hn::Set(Tag<T>(), T{1})), parts);
 }
 
-inline Vec<double> exp_near_zero(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
+// exp for |x| <= 87 in float32 and 708 in float64, within 1 ulp with fused products and 1.25
+// without, in half the time of hn::Exp.
+inline Vec<float> exp_near_zero(Vec<float> x) { return exp_of_parts<float>(exp_parts(x)); }
+inline Vec<double> exp_near_zero(Vec<double> x) { return exp_of_parts<double>(exp_parts(x)); }
 
-// exp for x <= 87, including -inf; results below the smallest normal number are 0.
+// exp for x <= 87 or 708, including -inf; results below the smallest normal number are 0.
 inline Vec<float> exp_flushed(Vec<float> x) {
   const Tag<float> d;
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.33F)), exp_near_zero(x));
 }
-
-inline Vec<double> exp_flushed(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
+inline Vec<double> exp_flushed(Vec<double> x) {
+  const Tag<double> d;
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -708.39)), exp_near_zero(x));
+}
 
 // exp(2|x|) - 1, for |x| beyond 43.5 as there.
 inline Vec<float> expm1_of_twice(Vec<float> x) {
   const Tag<float> d;
   const Vec<float> size = hn::Abs(x);
-  const ExpParts parts = exp_parts(hn::Min(hn::Add(size, size), hn::Set(d, 87.0F)));
+  const ExpParts<float> parts = exp_parts(hn::Min(hn::Add(size, size), hn::Set(d, 87.0F)));
   const Vec<float> one = hn::Set(d, 1.0F);
-  const Vec<float> power = times_power(one, parts);
+  const Vec<float> power = times_power<float>(one, parts);
   return hn::MulAdd(power, hn::Mul(parts.q, parts.r), hn::Sub(power, one));
 }
 
