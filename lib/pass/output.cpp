@@ -102,7 +102,7 @@ T Output<T>::find_largest() const {
   if (largest_value_) return *largest_value_;
   if (!read_) return kernel::largest_magnitude(v_);
   T largest = 0;
-  read_->for_each([&](MatrixView<const T> rows) {
+  for_all_rows(read_->source(), [&](MatrixView<const T> rows) {
     largest = std::max(largest, kernel::largest_magnitude(rows));
   });
   return largest;
@@ -251,7 +251,7 @@ void Output<T>::finish() {
   for (Index i = 0; i < out_.rows; ++i) scale_row_by(exponent_, out_, i);
   // A pass that resumes from here shows normalised weights.
   exponent_ = 0;
-  // Nor are the blocks that threads hold of use then.
+  // Nor do blocks that threads hold have the right scale then.
   if (read_) read_.emplace(read_->source());
 }
 

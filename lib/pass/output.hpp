@@ -39,7 +39,7 @@ class Output final : public Observer<T> {
   void finish() override;
 
   /// Bytes that each thread takes for values that are read.
-  static std::int64_t read_bytes(Index depth) { return ReadValues::bytes(depth); }
+  static std::int64_t read_bytes(Index keys, Index depth) { return ReadValues::bytes(keys, depth); }
 
   /// Bytes held during a pass with that partition; without dropout.
   static std::int64_t bytes(const Partition& partition, Index depth);

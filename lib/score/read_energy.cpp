@@ -23,7 +23,8 @@ class ReadDotEnergy final : public Energy<T> {
       throw std::logic_error("keys are read for at least 16 queries");
     }
     double largest_key = 0;
-    keys_.for_each([&](MatrixView<const T> rows) {
+    if (q.rows == 0) return;
+    for_all_rows(keys, [&](MatrixView<const T> rows) {
       largest_key = std::max(largest_key, static_cast<double>(kernel::largest_norm(rows)));
     });
     norms_ = kernel::largest_norm(q) * largest_key;
@@ -97,9 +98,9 @@ std::unique_ptr<Energy<T>> make_read_energy(EnergyKind kind, MatrixView<const T>
   throw std::logic_error("only products of q and k read their keys");
 }
 
-std::int64_t read_energy_bytes(Index depth, std::size_t element_size) {
-  return (element_size == sizeof(double) ? PackedKeys<double>::bytes
-                                         : PackedKeys<float>::bytes)(depth);
+std::int64_t read_energy_bytes(Index keys, Index depth, std::size_t element_size) {
+  return (element_size == sizeof(double) ? PackedKeys<double>::bytes : PackedKeys<float>::bytes)(
+      keys, depth);
 }
 
 template std::unique_ptr<Energy<float>> make_read_energy(EnergyKind, MatrixView<const float>,

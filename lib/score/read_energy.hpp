@@ -16,6 +16,6 @@ std::unique_ptr<Energy<T>> make_read_energy(EnergyKind kind, MatrixView<const T>
                                             const RowSource<T>& keys, double scale);
 
 /// Bytes that it allocates for each thread.
-std::int64_t read_energy_bytes(Index depth, std::size_t element_size);
+std::int64_t read_energy_bytes(Index keys, Index depth, std::size_t element_size);
 
 }  // namespace attn

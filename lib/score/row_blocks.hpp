@@ -11,6 +11,25 @@
 
 namespace attn {
 
+/// The rows of a block: about a megabyte, a multiple of `step`.
+inline Index rows_of_block(Index row_bytes, Index step) {
+  constexpr Index bytes = Index{1} << 20;
+  return std::max<Index>(1, bytes / std::max<Index>(1, row_bytes) / step) * step;
+}
+
+/// Reads all rows once: calls body(rows) for blocks of them in order.
+template <class T, class Body>
+void for_all_rows(const RowSource<T>& source, const Body& body) {
+  const Index at_once = rows_of_block(source.cols() * static_cast<Index>(sizeof(T)), 1);
+  const Buffer<T> values(std::min(at_once, source.rows()) * source.cols());
+  for (Index first = 0; first < source.rows(); first += at_once) {
+    const MatrixView<T> rows(values.data(), std::min(at_once, source.rows() - first),
+                             source.cols());
+    source.read(first, rows);
+    body(MatrixView<const T>(rows));
+  }
+}
+
 /// What rows are: a thread holds a block of each.
 enum class RowRole { keys, values };
 
@@ -20,7 +39,8 @@ enum class RowRole { keys, values };
 template <class T, class Made, RowRole role>
 class RowBlocks {
  public:
-  /// Blocks begin at multiples of this. Rows of two blocks are read at each call.
+  /// Blocks begin at multiples of this. Rows of two blocks, which no pass asks for, are read at
+  /// each call.
   static constexpr Index step = 512;
 
   explicit RowBlocks(const RowSource<T>& source)
@@ -30,6 +50,9 @@ class RowBlocks {
                               source.kept_bytes() / std::max<std::int64_t>(1, block_bytes()))),
         kept_(std::make_unique<Kept[]>(static_cast<std::size_t>(kept_blocks_))),
         number_(++numbers()) {}
+
+  RowBlocks(const RowBlocks&) = delete;
+  RowBlocks& operator=(const RowBlocks&) = delete;
 
   const RowSource<T>& source() const { return source_; }
 
@@ -43,8 +66,6 @@ class RowBlocks {
       const Index past = std::min(source_.rows(), (first + count + step - 1) / step * step);
       return body(made_of(before, past, make), first - before);
     }
-    // What is kept or held may outlive the thread's pool.
-    const MemoryPool::Use none(nullptr);
     if (start / rows_ < kept_blocks_) {
       Kept& kept = kept_[static_cast<std::size_t>(start / rows_)];
       std::call_once(kept.once, [&] { kept.made = made_of(start, end_of(start), make); });
@@ -61,22 +82,10 @@ class RowBlocks {
     body(held.made, first - start);
   }
 
-  /// Calls body(rows) for all blocks in order.
-  template <class Body>
-  void for_each(const Body& body) const {
-    Buffer<T> values(std::min(rows_, source_.rows()) * source_.cols());
-    for (Index first = 0; first < source_.rows(); first += rows_) {
-      const Index count = std::min(rows_, source_.rows() - first);
-      const MatrixView<T> rows(values.data(), count, source_.cols());
-      source_.read(first, rows);
-      body(MatrixView<const T>(rows));
-    }
-  }
-
   /// Bytes that a thread takes if a `Made` is as large as the rows that it is made of, and tiles
   /// lie within a block.
-  static std::int64_t bytes(Index cols) {
-    return 2 * rows_at_once(cols) * cols * static_cast<std::int64_t>(sizeof(T));
+  static std::int64_t bytes(Index rows, Index cols) {
+    return 2 * std::min(rows, rows_at_once(cols)) * cols * static_cast<std::int64_t>(sizeof(T));
   }
 
  private:
@@ -98,9 +107,7 @@ class RowBlocks {
     return last;
   }
   static Index rows_at_once(Index cols) {
-    constexpr Index bytes = Index{1} << 20;
-    const Index row = std::max<Index>(1, cols * static_cast<Index>(sizeof(T)));
-    return std::max<Index>(1, bytes / row / step) * step;
+    return rows_of_block(cols * static_cast<Index>(sizeof(T)), step);
   }
 
   Index end_of(Index start) const { return std::min(source_.rows(), start + rows_); }
@@ -110,6 +117,8 @@ class RowBlocks {
 
   template <class Make>
   Made made_of(Index first, Index last, const Make& make) const {
+    // What is kept or held may outlive the thread's pool.
+    const MemoryPool::Use none(nullptr);
     const Buffer<T> values((last - first) * source_.cols());
     const MatrixView<T> rows(values.data(), last - first, source_.cols());
     source_.read(first, rows);

@@ -143,10 +143,6 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
   }
   const PooledVector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
-  // What ranks with rows of their own find in a pass is not kept, only the state of iterations.
-  const bool own_rows = kernel::Ranks::current() != nullptr &&
-                        kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring;
-  std::optional<kernel::LoopRecord::UseWithin> showing;
   {
     RecordedIterations<T> recorded(iteration, potentials);
     const kernel::LoopRecord::UseWithin iterating(kernel::LoopRecord::current());
@@ -164,6 +160,10 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
                               stopping.most_iterations(), potentials, recorded);
     }
   }
+  // What ranks with rows of their own find in a pass is not kept, only the state of iterations.
+  const bool own_rows = kernel::Ranks::current() != nullptr &&
+                        kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring;
+  std::optional<kernel::LoopRecord::UseWithin> showing;
   if (own_rows) showing.emplace(kernel::LoopRecord::current());
   if (stopping.fixed()) {
     iteration.show(potentials.col, potentials.row, observers);
@@ -171,6 +171,11 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
   }
   if (!observers.empty()) show_weights(scores, potentials, 0, observers, threads);
   return summary;
+}
+
+std::int64_t iteration_state_bytes(Index rows, Index cols) {
+  constexpr std::int64_t few_numbers = 1024;
+  return (rows + 2 * cols) * static_cast<std::int64_t>(sizeof(double)) + few_numbers;
 }
 
 template <class T>

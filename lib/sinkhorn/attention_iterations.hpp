@@ -23,6 +23,9 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
                                 Potentials& potentials, const ObserverList<T>& observers,
                                 int threads);
 
+/// Bytes of the state from which iterations go on, in the record of a thread (LoopRecord).
+std::int64_t iteration_state_bytes(Index rows, Index cols);
+
 /// The potentials of every iteration, in order.
 struct UnrolledPotentials {
   double log_b = 0;

@@ -141,6 +141,30 @@ class Transport(RankTest):
                     self.on_ranks(count, *command, "-o", "ranked.h5", f"--memory={hint}")
                     self.assert_same_bits(self.read("ranked.h5"), expected, list(expected))
 
+    def test_state_where_keys_are_read(self):
+        """It is kept in the memory that ranks ask for, and any number of processes goes on."""
+        self.write("in.h5", **{name: self.random.normal(size=(length, 64)).astype("f4")
+                               for name, length in (("q", 400), ("k", 12000), ("v", 12000))})
+        command = ["attn-compute", "--scheme=sinkhorn", "--iterations=100", "in.h5", "--threads=1"]
+        self.run_tool(*command, "-o", "alone.h5")
+        kept = [*command, "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0"]
+        hint = self.on_ranks(2, *kept, "--memory=1M", status=6).err.split()[-1]
+        self.run_tool(*kept, f"--memory={hint}", status=6)
+        self.assertEqual(self.interrupted(2, [*kept, f"--memory={hint}"], signal.SIGUSR1)[0], 75)
+        self.assertGreater(len(self.read("ck")["state"]), 8 * (400 + 2 * 12000))
+        self.on_ranks(3, *kept, f"--memory={hint}")
+        expected = self.read("alone.h5")
+        self.assert_same_bits(self.read("out.h5"), expected, list(expected))
+
+    def test_memory_for_few_keys(self):
+        """Where reading would take more, ranks hold the keys."""
+        self.write("in.h5", **{name: self.random.normal(size=(length, 64)).astype("f4")
+                               for name, length in (("q", 400), ("k", 300), ("v", 300))})
+        command = ["attn-compute", "--scheme=sinkhorn", "--iterations=3", "in.h5", "--threads=1", "-o", "out.h5"]
+        hint = self.on_ranks(2, *command, "--memory=100K", status=6).err.split()[-1]
+        self.assertLessEqual(int(hint.removesuffix("M")), 2)
+        self.on_ranks(2, *command, f"--memory={hint}")
+
     def test_value_that_is_read(self):
         """It is looked at before the work."""
         data = {name: self.random.normal(size=(length, 64)).astype("f4")

@@ -48,8 +48,9 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
 RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
                          const AttentionInput& input);
 
-/// The memory that the computation needs besides its inputs, in each of these ranks.
-HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
+/// The memory that the computation needs besides its inputs, in each of these ranks. `stops`: with
+/// a checkpoint.
+HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
                         std::size_t element_size, const RankInputs& ranks);
 
 /// What ranks that divide the memory of heads are to find; nothing if they cannot, so that each has

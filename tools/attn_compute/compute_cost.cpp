@@ -19,6 +19,7 @@
 #include "pass/output.hpp"
 #include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
+#include "sinkhorn/attention_iterations.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 
@@ -61,7 +62,7 @@ RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& 
   return rank_inputs(input, arguments.ranks, !options.scheme.once());
 }
 
-HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
+HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
                         std::size_t element_size, const RankInputs& ranks) {
   HeadNeeds needs;
   Index numbers = 0;  // of the type computed in
@@ -86,6 +87,9 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   }
   needs.parts = attend_parts(options.scheme.scheme, options.emits_gradients(), input.queries,
                              input.keys, element_size);
+  if (stops && description_of(options.scheme.scheme).is_iterated()) {
+    needs.record_bytes = HeadRecord::bytes(iteration_state_bytes(input.queries, input.keys));
+  }
   take_ranks(input, element_size, ranks, options.needs_out(), needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     const std::int64_t repeated =
@@ -139,8 +143,8 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report) {
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
-  const HeadNeeds needs =
-      compute_needs(options, input, element, compute_ranks(arguments, options, input));
+  const HeadNeeds needs = compute_needs(options, input, checkpoints(arguments), element,
+                                        compute_ranks(arguments, options, input));
   const std::optional<DividedWants> wants = divided_wants(arguments, options, input, element);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;

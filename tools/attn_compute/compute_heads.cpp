@@ -297,7 +297,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   const std::optional<DividedWants> wants = divided_wants(arguments, options, input, sizeof(T));
   const RankInputs ranks = compute_ranks(arguments, options, input);
   const kernel::Ranks::Use rows(kernel::Ranks::current(), ranks.rows.cut);
-  const HeadNeeds needs = compute_needs(options, input, sizeof(T), ranks);
+  const HeadNeeds needs = compute_needs(options, input, checkpoint != nullptr, sizeof(T), ranks);
   const std::optional<DividedPlan> divided =
       wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;
   const MemoryPlan plan =

@@ -322,9 +322,8 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
     if (made.weights) bytes += (made.rows + made.cols) * made.inner() * element;
   }
   if (q) {
-    const bool two = with_plain && with_preference;
     bytes += energy().bytes(held, element_size);
-    if (two) bytes += recipe(Scheme::fenchel).energy->bytes(held, element_size);
+    if (energies() == 2) bytes += recipe(Scheme::fenchel).energy->bytes(held, element_size);
   }
   return bytes + matrix_bytes(element_size, dense_limit, matrix_rows);
 }

@@ -47,6 +47,7 @@ struct AttentionInput {
   ScoreOptions options;
   bool with_plain = false;       ///< some scheme uses plain scores
   bool with_preference = false;  ///< some scheme has scores with a preference
+  Index energies() const { return with_plain && with_preference ? 2 : 1; }
   Causal causal = Causal::none;
   Shape leading;  ///< of the results
   Index problems = 1;

@@ -8,6 +8,7 @@
 #include "pass/rank_rows.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
+#include "score/row_blocks.hpp"
 
 namespace attn::tools {
 namespace {
@@ -107,8 +108,8 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
   HeadArrays<T>& arrays = head.arrays_;
   const TileRange& own = head.part.range;
   RowRange queries{own.row0, own.row0 + own.rows};
-  bool reads_keys = false;
   const RowRange keys{own.col0, own.col0 + own.cols};
+  bool reads_keys = false;
   if (input_.grad_out) {
     head.grad_out_block_ =
         vectors(*input_.grad_out, head.problem, queries, last_grad_joined_, last_grad_out_);
@@ -124,9 +125,7 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
     }
     head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
     if (reads_keys) {
-      // Scores with a preference are made of other energies, which keep keys, too.
-      const Index energies = input_.with_plain && input_.with_preference ? 2 : 1;
-      head.read_k_.emplace(input_.k->input, head.problem, keys, *key_bytes_ / energies);
+      head.read_k_.emplace(input_.k->input, head.problem, keys, *key_bytes_ / input_.energies());
       arrays.read_k = &*head.read_k_;
     } else {
       head.k_block_ =
@@ -145,7 +144,8 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
   if (!input_.v) return;
   if (reads_keys) {
     head.read_v_.emplace(input_.v->input, head.problem, keys, 0);
-    head.read_v_->look();
+    // A number that is not finite is found before the work.
+    for_all_rows(*head.read_v_, [](MatrixView<const T>) {});
     arrays.read_v = &*head.read_v_;
     return;
   }

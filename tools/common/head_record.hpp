@@ -12,6 +12,9 @@ namespace attn::tools {
 /// with the same number of threads; with another one it begins anew, as it may take other loops.
 class HeadRecord {
  public:
+  /// The memory with which a record keeps loops of that size.
+  static std::int64_t bytes(std::int64_t of_loops) { return 2 * of_loops; }
+
   /// Takes at most `bytes` of memory; loops for which there is no room are computed again.
   HeadRecord(Checkpoint& checkpoint, std::int64_t bytes, int threads);
 

@@ -92,7 +92,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
     };
     // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t work_bytes = std::max(work(plan.threads), plan.heads_at_once() * work(1));
-    return plan.batch * per_head() + needs.kept_bytes + work_bytes;
+    return plan.batch * per_head() + needs.kept_bytes + needs.record_bytes + work_bytes;
   };
   plan.threads = threads;
   plan.queries = needs.queries;
@@ -101,10 +101,14 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
-  if (bytes() > memory && needs.read_keys) {
+  if (const std::int64_t held = bytes(); held > memory && needs.read_keys) {
     plan.key_bytes = 0;
-    plan.threads = threads;
-    while (bytes() > memory && plan.threads > 1) --plan.threads;
+    if (bytes() < held) {
+      plan.threads = threads;
+      while (bytes() > memory && plan.threads > 1) --plan.threads;
+    } else {
+      plan.key_bytes.reset();
+    }
   }
   plan.bytes = bytes();
   require_memory(
@@ -114,7 +118,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
       plan.bytes, memory);
   if (needs.queries) {
     // More heads at a time would leave no room for as many queries.
-    plan.spare_bytes = memory - plan.bytes;
+    plan.spare_bytes = memory - plan.bytes + needs.record_bytes;
     return plan;
   }
   const Partition partition =
@@ -129,14 +133,17 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   while (bytes() > memory && plan.batch > 1) --plan.batch;
   plan.bytes = bytes();
   if (plan.key_bytes) {
-    plan.key_bytes = std::min(needs.read_keys->useful, memory - plan.bytes);
+    // Whole useful_bytes save more: then scores are not made again.
+    const std::int64_t left = memory - plan.bytes;
+    const std::int64_t after = left - needs.useful_bytes;
+    plan.key_bytes = std::min(needs.read_keys->useful, after >= 0 ? after : left);
     plan.bytes += *plan.key_bytes;
   }
   const Index at_once = plan.heads_at_once();
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
   plan.bytes += at_once * plan.useful_bytes;
-  plan.spare_bytes = memory - plan.bytes;
+  plan.spare_bytes = memory - plan.bytes + needs.record_bytes;
   return plan;
 }
 

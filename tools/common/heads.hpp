@@ -31,6 +31,8 @@ struct HeadNeeds {
   /// Queries of a head that are in memory at a time; the other members count for that many. Absent:
   /// all. Only for q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
+  /// What a checkpoint keeps of the head in progress.
+  std::int64_t record_bytes = 0;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
   /// The most rows that a rank has of a mask, bias or ready-made scores, and of q; absent: all.
@@ -52,7 +54,7 @@ struct MemoryPlan {
   std::int64_t dense_limit = 0;           ///< larger masks, biases and scores are read by tiles
   std::int64_t useful_bytes = 0;          ///< the part of HeadNeeds::useful_bytes that a head gets
   std::int64_t bytes = 0;                 ///< the expected use of memory
-  std::int64_t spare_bytes = 0;           ///< what is left
+  std::int64_t spare_bytes = 0;           ///< what is left, with HeadNeeds::record_bytes
   std::optional<Index> queries;           ///< HeadNeeds::queries
   kernel::ItemParts parts;                ///< HeadNeeds::parts
   bool rank_queries = false;              ///< whether ranks have their rows of q only

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 
 #include "common/operand.hpp"
 #include "pass/row_selection.hpp"
 #include "score/row_source.hpp"
-#include "tensor/buffer.hpp"
 
 namespace attn::tools {
 
@@ -20,16 +19,6 @@ class OperandRows final : public RowSource<T> {
   Index rows() const override { return rows_.last - rows_.first; }
   Index cols() const override { return operand_.cols; }
   std::int64_t kept_bytes() const override { return kept_bytes_; }
-
-  /// Reads all once, so that a number that is not finite is found before the work.
-  void look() const {
-    const Index at_once = std::max<Index>(1, (Index{1} << 17) / std::max<Index>(1, cols()));
-    const Buffer<T> values(std::min(at_once, rows()) * cols());
-    for (Index first = 0; first < rows(); first += at_once) {
-      read(first, {values.data(), std::min(at_once, rows() - first), cols()});
-    }
-  }
-
   void read(Index first, MatrixView<T> out) const override {
     const BlockAxes axes(operand_, block_, rows_.first + first, out.rows, 0, out.cols);
     operand_.dataset.read(axes.start, axes.count, out.data);

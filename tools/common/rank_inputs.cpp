@@ -14,20 +14,21 @@ namespace {
 HeadNeeds::ReadKeys read_keys(const AttentionInput& input, std::size_t element_size,
                               bool makes_out) {
   const auto element = static_cast<std::int64_t>(element_size);
-  const Index energies = input.with_plain && input.with_preference ? 2 : 1;
+  const Index energies = input.energies();
   const auto packed = [&](Index width) {
     return kernel::packed_bytes(width, input.keys, element_size);
   };
   HeadNeeds::ReadKeys read;
   read.saved = input.keys * input.depth * element + energies * packed(input.depth);
-  read.by_thread = energies * read_energy_bytes(input.depth, element_size);
+  read.by_thread = energies * read_energy_bytes(input.keys, input.depth, element_size);
   read.useful = energies * packed(input.depth);
   if (!input.v) return read;
   read.saved += input.keys * input.v_head_dim * element;
   if (!makes_out) return read;
-  read.by_thread += (element_size == sizeof(double) ? Output<double>::read_bytes
-                                                    : Output<float>::read_bytes)(input.v_head_dim) -
-                    packed(input.v_head_dim);
+  read.by_thread +=
+      (element_size == sizeof(double) ? Output<double>::read_bytes : Output<float>::read_bytes)(
+          input.keys, input.v_head_dim) -
+      packed(input.v_head_dim);
   return read;
 }
 

@@ -222,10 +222,11 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   const ColumnOptions& options = task.options();
   const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
   const RankInputs ranks = column_ranks(arguments, task);
-  const MemoryPlan plan = divided.empty()
-                              ? plan_memory(task.input, sizeof(T), column_needs(task, ranks),
-                                            arguments.threads, arguments.memory)
-                              : MemoryPlan();
+  const MemoryPlan plan =
+      divided.empty()
+          ? plan_memory(task.input, sizeof(T), column_needs(task, checkpoint != nullptr, ranks),
+                        arguments.threads, arguments.memory)
+          : MemoryPlan();
   std::optional<kernel::Ranks::Use> rows;
   if (divided.empty()) rows.emplace(kernel::Ranks::current(), ranks.rows.cut);
   std::optional<StoredAttention> in_bundle;

@@ -5,6 +5,7 @@
 #include "common/restart.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
+#include "sinkhorn/attention_iterations.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 
@@ -14,7 +15,7 @@ std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
                                            const ColumnTask& task) {
   if (task.points.size() > 1) return {};
   const bool stops = checkpoints(arguments);
-  const HeadNeeds needs = column_needs(task, {{arguments.ranks}});
+  const HeadNeeds needs = column_needs(task, stops, {{arguments.ranks}});
   // A checkpoint holds what earlier schemes have found of a head.
   const Index copies = stops && task.options().schemes.size() > 1 ? 2 : 1;
   std::vector<DividedScheme> all;
@@ -58,7 +59,7 @@ RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task)
   return any_iterated ? rank_inputs(task.input, arguments.ranks, true) : whole;
 }
 
-HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks) {
+HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ranks) {
   const ColumnOptions& options = task.options();
   const AttentionInput& input = task.input;
   const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
@@ -82,6 +83,9 @@ HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks) {
         attend_parts(scheme.value_or(Scheme::hnas), false, input.queries, input.keys, element_size);
     if (!parts || of_scheme.fewest < parts->fewest) parts = of_scheme;
     if (!scheme) continue;
+    if (stops && description_of(*scheme).is_iterated()) {
+      needs.record_bytes = HeadRecord::bytes(iteration_state_bytes(input.queries, input.keys));
+    }
     const std::int64_t useful = useful_attend_bytes(options.scheme_options(*scheme, 0),
                                                     input.queries, input.keys, element_size);
     needs.useful_bytes = std::max(needs.useful_bytes, std::min(useful, kept));

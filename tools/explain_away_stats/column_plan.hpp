@@ -12,12 +12,13 @@ namespace attn::tools {
 
 /// How ranks share heads that are not of divided_schemes: neighbouring rows (rank_inputs) if
 /// sinkhorn is among the schemes and all of them are found by rows. Not under dnas and hnas, whose
-/// passes by columns would read the rows of other ranks, nor with stored weights or a checkpoint.
+/// passes by columns would read the rows of other ranks, nor with stored weights; with a checkpoint
+/// only under sinkhorn alone.
 RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task);
 
-/// The memory that gathering needs in each of these ranks, in float32 or float64. The task must
-/// outlive it.
-HeadNeeds column_needs(const ColumnTask& task, const RankInputs& ranks);
+/// The memory that gathering needs in each of these ranks, in float32 or float64. `stops`: with a
+/// checkpoint. The task must outlive it.
+HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ranks);
 
 /// A scheme under which ranks divide the memory of each head.
 struct DividedScheme {

@@ -100,8 +100,8 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
   for (const DividedScheme& scheme : divided) working = std::max(working, scheme.plan.bytes);
   if (divided.empty()) {
     working = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
-                          column_needs(task, column_ranks(arguments, task)), arguments.threads,
-                          arguments.memory)
+                          column_needs(task, checkpoints(arguments), column_ranks(arguments, task)),
+                          arguments.threads, arguments.memory)
                   .bytes;
   }
   const Shape shape = join(input.leading, {input.queries, input.keys});
