@@ -7,6 +7,7 @@
 #include "kernel/packed.hpp"
 #include "kernel/tile.hpp"
 #include "score/row_blocks.hpp"
+#include "score/tile_product.hpp"
 
 namespace attn {
 namespace {
@@ -35,15 +36,7 @@ class ReadDotEnergy final : public Energy<T> {
 
   void fill(const TileRange& range, MatrixView<T> out) const override {
     with_keys(range, [&](const kernel::Packed<T>& keys, Index at) {
-      // A tile of very few keys may begin inside of a vector.
-      const Index before = at % kernel::packed_vector<T>();
-      if (before == 0) return kernel::multiply_packed(scale_, queries(range), keys, at, out);
-      Buffer<T> wide(range.rows * (before + range.cols));
-      const MatrixView<T> whole(wide.data(), range.rows, before + range.cols);
-      kernel::multiply_packed(scale_, queries(range), keys, at - before, whole);
-      for (Index i = 0; i < range.rows; ++i) {
-        std::copy_n(whole.row(i) + before, range.cols, out.row(i));
-      }
+      multiply_any_packed(scale_, queries(range), keys, at, out);
     });
   }
 

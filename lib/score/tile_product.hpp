@@ -12,6 +12,19 @@
 
 namespace attn {
 
+/// out = scale · q B for the columns of packed keys from col0 on, which may be inside of a vector:
+/// panels of very few keys begin there.
+template <class T>
+void multiply_any_packed(T scale, MatrixView<const T> q, const kernel::Packed<T>& keys, Index col0,
+                         MatrixView<T> out) {
+  const Index before = col0 % kernel::packed_vector<T>();
+  if (before == 0) return kernel::multiply_packed(scale, q, keys, col0, out);
+  const Buffer<T> wide(out.rows * (before + out.cols));
+  const MatrixView<T> whole(wide.data(), out.rows, before + out.cols);
+  kernel::multiply_packed(scale, q, keys, col0 - before, whole);
+  for (Index i = 0; i < out.rows; ++i) std::copy_n(whole.row(i) + before, out.cols, out.row(i));
+}
+
 /// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it, with `dropout`
 /// M∘(scale · q kᵀ). If there are enough queries, k is packed once, at the first tile, for the
 /// fastest kernel; the bits of a product then do not depend on the tile.
@@ -29,7 +42,7 @@ class TileProduct {
   void fill(const TileRange& range, MatrixView<T> out) const {
     const auto queries = q_.row_range(range.row0, range.rows);
     if (kernel::worth_packing(q_.rows)) {
-      multiply_packed(queries, range, out);
+      multiply_any_packed(scale_, queries, packed(), range.col0, out);
     } else {
       kernel::few_rows_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
     }
@@ -55,18 +68,6 @@ class TileProduct {
  private:
   bool pays(const TileRange& range) const {
     return kernel::worth_packing(q_.rows) && range.col0 % kernel::packed_width<T>() == 0;
-  }
-  void multiply_packed(MatrixView<const T> queries, const TileRange& range,
-                       MatrixView<T> out) const {
-    const Index before = range.col0 % kernel::packed_vector<T>();
-    if (before == 0) return kernel::multiply_packed(scale_, queries, packed(), range.col0, out);
-    // Panels of very few keys may begin inside of a vector.
-    Buffer<T> wide(range.rows * (before + range.cols));
-    const MatrixView<T> whole(wide.data(), range.rows, before + range.cols);
-    kernel::multiply_packed(scale_, queries, packed(), range.col0 - before, whole);
-    for (Index i = 0; i < range.rows; ++i) {
-      std::copy_n(whole.row(i) + before, range.cols, out.row(i));
-    }
   }
   const kernel::Packed<T>& packed() const {
     std::call_once(packing_, [this] { packed_ = kernel::Packed<T>::of_transposed(k_); });

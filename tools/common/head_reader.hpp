@@ -88,8 +88,9 @@ class Head {
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
 /// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
 /// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, if
-/// ranks_divide the queries of the head. With `key_bytes` too, it leaves k and v of such heads to
-/// be read as they are needed, and of k what takes so many bytes is kept.
+/// ranks_divide the queries of the head. With `key_bytes` too, k
+/// and v of such heads are not read here, but when they are needed; the first keys may then take so
+/// many bytes.
 template <class T>
 class HeadReader {
  public:
