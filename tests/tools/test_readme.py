@@ -82,6 +82,13 @@ def pipelines(scripts):
     return [c for c, names in zip(commands, starts) if sum(n in TOOLS for n in names) >= 2]
 
 
+def claims_of_data():
+    """The claims of data/claims, each with the tags of its file."""
+    files = [tomllib.loads(file.read_text()) for file in (SOURCE / "data/claims").glob("*.toml")]
+    return [claim | {"tags": file.get("tags", []) + claim.get("tags", [])}
+            for file in files for claim in file["claim"]]
+
+
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -153,15 +160,30 @@ class Examples(ToolTest):
 
     def test_counts_of_claims(self):
         page = (SOURCE / "data/claims/README.md").read_text()
-        claims = [claim for file in (SOURCE / "data/claims").glob("*.toml")
-                  for claim in tomllib.loads(file.read_text())["claim"]]
-        refuted = {claim["id"]: claim["right"] for claim in claims if claim.get("expect") == "refuted"}
+        claims = claims_of_data()
+        readings = sum("reading" in claim["tags"] for claim in claims)
+        refuted = sum(claim.get("expect") == "refuted" for claim in claims) - readings
         printed = sum(claim.get("kind") == "printed" for claim in claims)
-        self.assertEqual(dict(re.findall(r"^\|.*\| `([^`]*)` \| `([^`]*)` \|$", page, re.MULTILINE)), refuted)
-        for text in (f"{len(claims)} claims of the literature", f" {len(refuted)} of them are printed",
-                     f"all {len(claims) - printed} computed ones", f"all {printed} that compare"):
+        for text in (f"{len(claims)} claims of the literature", f" {refuted} of them are printed",
+                     f" {readings} are readings", f"all {len(claims) - printed} computed ones",
+                     f"all {printed} that compare"):
             self.assertIn(text, page)
         self.assertIn(f"| {len(claims)} claims |", (SOURCE / "data/README.md").read_text())
+
+    def test_refuted_claims_are_listed(self):
+        """As what a document says, with the number of its erratum; or apart from it, as a reading."""
+        refuted = [claim for claim in claims_of_data() if claim.get("expect") == "refuted"]
+        page, mathematics = ((SOURCE / name).read_text().split("\n### Readings\n")
+                             for name in ("data/claims/README.md", "lib/MATHEMATICS.md"))
+        for are_readings, rows, numbers in zip((False, True), page, mathematics):
+            with self.subTest(readings=are_readings):
+                rows = re.findall(r"^\| (E\d+|) ?\|.*\| `([^`]*)` \| `([^`]*)` \|$", rows, re.MULTILINE)
+                self.assertEqual({claim: right for _, claim, right in rows},
+                                 {claim["id"]: claim["right"] for claim in refuted
+                                  if ("reading" in claim["tags"]) == are_readings})
+                # A reading may have no number.
+                numbers = re.findall(r"^\| (E\d+) \|", numbers, re.MULTILINE) + [""] * are_readings
+                self.assertLessEqual({number for number, _, _ in rows}, set(numbers))
 
 
 class Pages(unittest.TestCase):

@@ -32,8 +32,8 @@ cli::Declaration claim_options() {
       "mean, sum, count, first, last) makes one of them. relation is =, within, <, <=, >, >=, "
       "increasing, decreasing, slope (the slope of log value over the log of the numbers at over), "
       "or p<. expected is a number, a list, or an address. tolerance and relative-tolerance "
-      "(relative to expected) need why, a sentence. expect = \"refuted\" marks a claim that is "
-      "wrong as printed; right is then the id of the corrected claim.");
+      "(relative to expected) need why, a sentence. expect = \"refuted\" marks a statement that "
+      "is wrong; right is then the id of the claim that is right.");
   d.about(
       "For p<, value are the numbers of runs, expected is the level, test is welch, one-sample, "
       "paired, sign or proportion (of 1 and 0), against is the other side, and alternative is "
