@@ -5,6 +5,7 @@
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "system/peak_memory.hpp"
 
 namespace attn::cli {
@@ -67,7 +68,7 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
   json["warnings"] = report.warnings;
   std::string text;
   append(json, 0, text);
-  return text + "\n";
+  return printing_json(text) + "\n";
 }
 
 }  // namespace attn::cli

@@ -45,6 +45,7 @@ nlohmann::ordered_json& Report::result() { return impl_->result; }
 nlohmann::ordered_json& Report::params() { return impl_->params; }
 void Report::status(const std::string& status) { impl_->status = status; }
 void Report::print(const std::string& text) { impl_->text += text; }
+void Report::print_line(const std::string& line) { print(one_line(line) + "\n"); }
 void Report::print_data(const std::string& text) { impl_->data += text; }
 void Report::drop_text() {
   impl_->text.clear();

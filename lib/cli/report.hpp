@@ -55,9 +55,14 @@ class Report {
   /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
   void note(const std::string& line);
 
-  /// Adds text for people. It goes to standard output, or to standard error if a
-  /// bundle goes to standard output.
+  /// Adds text for people: lines, of which other control characters become '?'. A name that
+  /// comes from a file or an option goes through one_line or column_text.hpp first, so that it
+  /// cannot begin a line. It goes to standard output, or to standard error if a bundle goes to
+  /// standard output.
   void print(const std::string& text);
+
+  /// Adds a line for people, whose line breaks become blanks.
+  void print_line(const std::string& line);
 
   /// Adds lines for programs, printed on standard output in place of that text, even with -q.
   void print_data(const std::string& text);

@@ -116,10 +116,11 @@ class Session {
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
     if (!report.text.empty() && !in_place && !arguments.quiet) {
+      const std::string text = printing(report.text, "\n");
       if (arguments.bundle_to_stdout()) {
-        write_error(report.text);
+        write_error(text);
       } else {
-        write_all(STDOUT_FILENO, report.text, "standard output");
+        write_all(STDOUT_FILENO, text, "standard output");
       }
     }
     // Composed before the commit, so that nothing can fail after it.

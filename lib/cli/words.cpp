@@ -14,8 +14,7 @@ bool is_control(char c) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; }
 
-// The number of bytes of the character at the beginning of `text`, or 0. Only the lead byte and the
-// continuation bytes are checked, which suffices to separate characters.
+// The number of bytes of the character at the beginning of `text`, or 0 if it is no valid UTF-8.
 std::size_t character_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto lead = static_cast<unsigned char>(text[0]);
@@ -28,16 +27,20 @@ std::size_t character_length(std::string_view text) {
   for (std::size_t k = 1; k < length; ++k) {
     if (!is_continuation(text[k])) return 0;
   }
-  return length;
+  if (length < 3) return length;
+  // Longer than needed, a surrogate, or beyond U+10FFFF.
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool wrong = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+                     (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90);
+  return wrong ? 0 : length;
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
+// U+202A to U+202E and U+2066 to U+2069 reverse the order in which the rest of a line is shown.
+bool orders_anew(std::string_view character) {
+  if (character.size() != 3 || character[0] != '\xe2') return false;
+  const auto last = static_cast<unsigned char>(character[2]);
+  return (character[1] == '\x80' && last >= 0xaa && last <= 0xae) ||
+         (character[1] == '\x81' && last >= 0xa6 && last <= 0xa9);
 }
 
 }  // namespace
@@ -85,7 +88,36 @@ std::size_t printing_character(std::string_view text) {
   if (length == 1 && is_control(text[0])) return 0;
   // U+0080 to U+009F are control characters, which terminals obey.
   const bool c1 = length == 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0;
-  return c1 ? 0 : length;
+  return c1 || orders_anew(text.substr(0, length)) ? 0 : length;
+}
+
+std::string printing(std::string_view text, std::string_view kept) {
+  std::string clean;
+  while (!text.empty()) {
+    const std::size_t length = printing_character(text);
+    const bool stays = length > 0 || kept.find(text.front()) != std::string_view::npos;
+    clean += stays ? text.substr(0, std::max<std::size_t>(length, 1)) : "?";
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return clean;
+}
+
+std::string printing_json(std::string_view json) {
+  std::string text;
+  while (!json.empty()) {
+    const std::size_t length = json.front() == '\n' ? 1 : character_length(json);
+    if (json.front() == '\n' || printing_character(json) > 0 || length == 0) {
+      text += json.substr(0, std::max<std::size_t>(length, 1));
+    } else {
+      // All that do not print have at most three bytes.
+      const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(json[n]); };
+      unsigned point = byte(0) & (length == 1 ? 0x7fU : length == 2 ? 0x1fU : 0x0fU);
+      for (std::size_t n = 1; n < length; ++n) point = (point << 6U) | (byte(n) & 0x3fU);
+      text += fmt::format("\\u{:04x}", point);
+    }
+    json.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return text;
 }
 
 std::string one_line(std::string_view text) {
@@ -114,8 +146,7 @@ std::string shell_quoted(std::string_view word) {
   };
   if (!word.empty() && std::all_of(word.begin(), word.end(), safe)) return std::string(word);
 
-  const bool utf8 = is_utf8(word);
-  if (utf8 && std::none_of(word.begin(), word.end(), is_control)) {
+  if (printing(word, "") == word) {
     std::string quoted = "'";
     for (const char c : word) {
       if (c == '\'') {
@@ -127,17 +158,19 @@ std::string shell_quoted(std::string_view word) {
     return quoted + "'";
   }
   std::string quoted = "$'";
-  for (const char c : word) {
-    const auto byte = static_cast<unsigned char>(c);
+  while (!word.empty()) {
+    const char c = word.front();
+    const std::size_t length = printing_character(word);
     if (c == '\'' || c == '\\') {
       quoted += '\\';
       quoted += c;
-    } else if (is_control(c) || (!utf8 && byte >= 0x80)) {
-      // Octal, because it ends after three digits, whatever the next character is.
-      quoted += fmt::format("\\{:03o}", byte);
+    } else if (length > 0) {
+      quoted += word.substr(0, length);
     } else {
-      quoted += c;
+      // Octal, because it ends after three digits, whatever the next character is.
+      quoted += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
     }
+    word.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return quoted + "'";
 }

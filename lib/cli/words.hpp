@@ -15,9 +15,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// there is none.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// The number of bytes of the UTF-8 character at the beginning of `text`; 0 if it is a control
-/// character or not valid UTF-8, which must not be sent to a terminal.
+/// The number of bytes of the UTF-8 character at the beginning of `text`; 0 if it must not be sent
+/// to a terminal: a control character, one that reverses the order of a line, or invalid UTF-8.
 std::size_t printing_character(std::string_view text);
+
+/// `text`, in which bytes that do not print become '?', but for those in `kept`.
+std::string printing(std::string_view text, std::string_view kept);
+
+/// JSON text with \u and four digits in place of what does not print, which json.dump() leaves in
+/// strings in part. Expects UTF-8.
+std::string printing_json(std::string_view json);
 
 /// `text` on one line: line breaks and tabs become one blank together with the blanks around them;
 /// bytes that do not print become '?'.

@@ -36,6 +36,10 @@ TEST_CASE("messages stay on one line") {
   CHECK(one_line("\nbegin") == "begin");
   CHECK(one_line("bell\a and \x1b[31m") == "bell? and ?[31m");
   CHECK(one_line("\xce\xbb \xe2\x89\xa5 0") == "\xce\xbb \xe2\x89\xa5 0");
+  // An order of writing, an overlong form, a surrogate.
+  CHECK(one_line("a\xe2\x80\xae" "b\xe2\x81\xa6") == "a???b???");
+  CHECK(one_line("\xe0\x80\xaf") == "???");
+  CHECK(one_line("\xed\xa0\x80") == "???");
 }
 
 TEST_CASE("words quoted for a shell") {
@@ -48,6 +52,7 @@ TEST_CASE("words quoted for a shell") {
   CHECK(shell_quoted("it's") == "'it'\\''s'");
   CHECK(shell_quoted("k.h5:/k[0:2]") == "'k.h5:/k[0:2]'");
   CHECK(shell_quoted("\xce\xbb") == "'\xce\xbb'");
+  CHECK(shell_quoted("a\xc2\x9b?") == "$'a\\302\\233?'");
   CHECK(shell_quoted("two\nlines") == "$'two\\012lines'");
   CHECK(shell_quoted("it's\ta\\b") == "$'it\\'s\\011a\\\\b'");
   CHECK(shell_quoted("bad\xff"

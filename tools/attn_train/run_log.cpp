@@ -9,6 +9,7 @@
 #include "attn_train/recipe_keys.hpp"
 #include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
+#include "cli/words.hpp"
 #include "common/text_input.hpp"
 #include "system/system_reason.hpp"
 
@@ -81,7 +82,8 @@ void RunLog::begin() {
 void RunLog::add(const Json& line) const {
   if (file_.empty()) return;
   using Handler = Json::error_handler_t;
-  cli::write_all(descriptor_.get(), line.dump(-1, ' ', false, Handler::replace) + "\n", file_);
+  cli::write_all(descriptor_.get(),
+                 cli::printing_json(line.dump(-1, ' ', false, Handler::replace)) + "\n", file_);
 }
 
 }  // namespace attn::tools

@@ -149,8 +149,8 @@ bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, Check
   result["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
   result["basis"] = all.json();
   result["networks"] = std::move(networks);
-  report.print(fmt::format("{} of {}: {}\n", list == nullptr ? "basis" : list->dataset.name(),
-                           cli::counted(task.input.problems, "network"), all.text()));
+  report.print_line(fmt::format("{} of {}: {}", list == nullptr ? "basis" : list->dataset.name(),
+                                cli::counted(task.input.problems, "network"), all.text()));
   return holds && all.independent() && all.complete();
 }
 

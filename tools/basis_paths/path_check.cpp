@@ -131,8 +131,8 @@ bool check_paths(const cli::Arguments& arguments, const PathTask& task, Checkpoi
   report.result()["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
   report.result()["basis"] = all.json();
   report.result()["heads"] = std::move(heads);
-  report.print(fmt::format("{} of {}: {}\n", list == nullptr ? "basis" : list->dataset.name(),
-                           cli::counted(input.problems, "head"), all.text()));
+  report.print_line(fmt::format("{} of {}: {}", list == nullptr ? "basis" : list->dataset.name(),
+                                cli::counted(input.problems, "head"), all.text()));
   return holds && all.independent() && all.complete();
 }
 

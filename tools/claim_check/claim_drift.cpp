@@ -108,7 +108,6 @@ std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
                     text_of(number_of(drift.before, &RecordedClaim::headroom), 2) + " -> " +
                         text_of(number_of(drift.after, &RecordedClaim::headroom), 2),
                     change_of(drift)});
-    for (std::string& cell : rows.back()) cell = cli::one_line(cell);
   }
   const std::size_t differing = rows.size() - 1;
   return fmt::format("before: {}\nafter:  {}\n\n", name_of(before.stamp), name_of(after.stamp)) +
@@ -163,7 +162,7 @@ std::string history_text(std::span<const ClaimRecord> records) {
     rows.front().push_back(heading_of(shown[n].stamp));
     for (const RecordedClaim& claim : shown[n].claims) {
       const auto [at, is_new] = row_of.emplace(claim.id, rows.size());
-      if (is_new) rows.push_back({cli::one_line(claim.id)});
+      if (is_new) rows.push_back({claim.id});
       rows[at->second].resize(n + 1, "-");
       const std::string room = text_of(claim.headroom, 2);
       rows[at->second].push_back(claim.verdict == "error" ? "error" : room);

@@ -109,7 +109,7 @@ std::string claims_sarif(const ClaimResults& all, const std::string& version, do
       {"version", "2.1.0"},
       {"runs", Json::array({{{"tool", {{"driver", driver}}}, {"results", std::move(results)}}})}};
   // Bytes that are no UTF-8 come from outputs of commands.
-  return sarif.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return cli::printing_json(sarif.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace attn::tools

@@ -58,9 +58,9 @@ std::string last_lines(const std::string& log) {
 }
 
 std::string failure_text(const Claim& claim, const ClaimResult& result, const std::string& tools) {
-  std::string text = fmt::format("\n{} ({}:{}): {}\n  {}\n{}", claim.id, claim.file, claim.line,
-                                 explanation(claim, result), cli::one_line(claim.statement),
-                                 last_lines(result.log));
+  std::string text = fmt::format("\n{} ({}:{}): {}\n  {}\n{}", claim.id, cli::one_line(claim.file),
+                                 claim.line, cli::one_line(explanation(claim, result)),
+                                 cli::one_line(claim.statement), last_lines(result.log));
   if (!result.files.empty()) text += fmt::format("  It left: {}\n", fmt::join(result.files, ", "));
   return text + "  To run it again:\n\n" + again_text(claim, tools);
 }
@@ -79,11 +79,31 @@ void for_each(const ClaimResults& all, const Body& body) {
   for (std::size_t n = 0; n < all.claims.size(); ++n) body(all.claims[n], all.results[n]);
 }
 
-// A bar would end the cell.
+// A bar would end the cell. Markdown passes HTML on, and makes links, pictures and code of others.
 std::string markdown_cell(const std::string& text) {
   std::string cell;
-  for (const char c : cli::one_line(text))
-    cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  for (const char c : cli::one_line(text)) {
+    switch (c) {
+      case '&':
+        cell += "&amp;";
+        break;
+      case '<':
+        cell += "&lt;";
+        break;
+      case '>':
+        cell += "&gt;";
+        break;
+      case '|':
+      case '`':
+      case '[':
+      case ']':
+      case '\\':
+        cell += '\\';
+        [[fallthrough]];
+      default:
+        cell += c;
+    }
+  }
   return cell;
 }
 
@@ -115,8 +135,9 @@ void add_case(const Claim& claim, const ClaimResult& result, const std::string& 
   if (!as_expected(claim, result)) {
     pugi::xml_node wrong = node.append_child(result.ran() ? "failure" : "error");
     wrong.append_attribute("message") = xml_text(explanation(claim, result)).c_str();
-    wrong.text() =
-        xml_text(claim.statement + "\n" + result.log + "\n" + again_text(claim, tools)).c_str();
+    wrong.text() = xml_text(cli::one_line(claim.statement) + "\n" + result.log + "\n" +
+                            again_text(claim, tools))
+                       .c_str();
   }
 }
 
@@ -186,7 +207,6 @@ std::string claims_table(const ClaimResults& all) {
   std::string wrong;
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     rows.push_back(cells(claim, result));
-    for (std::string& cell : rows.back()) cell = cli::one_line(cell);
     if (result.test) tests += claim.id + ": " + test_text(*claim.test, *result.test) + "\n";
     if (!as_expected(claim, result)) wrong += failure_text(claim, result, all.tools);
   });

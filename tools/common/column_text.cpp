@@ -33,9 +33,10 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(used < width ? width - used : 1, ' ');
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+std::string aligned(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = cli::one_line(cell);
     widths.resize(std::max(widths.size(), row.size()), 0);
     for (std::size_t k = 0; k < row.size(); ++k)
       widths[k] = std::max(widths[k], characters(row[k]));

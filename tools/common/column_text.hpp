@@ -18,8 +18,8 @@ std::size_t characters(std::string_view text);
 /// `text` padded with spaces to `width` characters, with at least one space.
 std::string padded(const std::string& text, std::size_t width);
 
-/// Lines of cells, each column as wide as its widest cell and two spaces.
-std::string aligned(const std::vector<std::vector<std::string>>& rows);
+/// Lines of cells, each cleaned by one_line, each column as wide as its widest cell and two spaces.
+std::string aligned(std::vector<std::vector<std::string>> rows);
 
 /// Three digits, "-" for NaN.
 std::string number(double value);

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
+
 namespace attn::tools {
 
 using Json = nlohmann::ordered_json;
@@ -57,7 +59,8 @@ void GroupReport::write(cli::Report& report) const {
   for (const Entry& entry : entries_) {
     Json json = Json::object();
     // The label differs from the group if there are several files.
-    if (entry.section.label != entry.section.group) json["file"] = entry.section.file;
+    if (entry.section.label != cli::one_line(entry.section.group))
+      json["file"] = entry.section.file;
     json["group"] = entry.section.group;
     for (const std::string& key : own) json["params"][key] = entry.params.value(key, Json());
     json.update(entry.result);

@@ -8,7 +8,8 @@ namespace attn::tools {
 struct SectionName {
   std::string file;   ///< INPUT as given; "" if all datasets come from -i
   std::string group;  ///< "text/wiki/layer0"; "" for INPUT itself
-  std::string label;  ///< for people: the group, with the file if there are several INPUTs
+  std::string
+      label;  ///< for people, on one line: the group, with the file if there are several INPUTs
 };
 
 }  // namespace attn::tools

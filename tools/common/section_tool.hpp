@@ -92,7 +92,8 @@ class SectionTool {
   /// With several sections, prints the name of one above its report, with a blank line between.
   void print_heading(const std::string& label) {
     if (!sections_.several()) return;
-    report_.print((headed_ ? "\n" : "") + label + "\n");
+    if (headed_) report_.print("\n");
+    report_.print_line(label);
     headed_ = true;
   }
 

@@ -121,8 +121,10 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
   if (groups.empty()) groups.emplace_back();
   const std::size_t at = inputs_.size();
   for (const std::string& group : groups) {
-    SectionName name{file, group, group};
-    if (arguments.inputs.size() > 1) name.label = group.empty() ? file : file + ":/" + group;
+    SectionName name{file, group, cli::one_line(group)};
+    if (arguments.inputs.size() > 1) {
+      name.label = cli::one_line(group.empty() ? file : file + ":/" + group);
+    }
     parts_.push_back({at, std::move(name)});
   }
   inputs_.push_back(std::move(input));

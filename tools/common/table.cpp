@@ -4,11 +4,13 @@
 #include <cmath>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/column_text.hpp"
 
 namespace attn::tools {
@@ -47,20 +49,29 @@ std::string short_form(const Cell& cell) {
   return printable(plain(cell), most_characters);
 }
 
-std::string tab_field(const std::string& value) {
+// As a terminal may show it, without loss.
+std::string escaped(std::string_view value) {
   std::string text;
-  for (const char c : value) {
-    if (c == '\t' || c == '\n' || c == '\r' || c == '\\') {
-      text += c == '\t' ? "\\t" : (c == '\n' ? "\\n" : (c == '\r' ? "\\r" : "\\\\"));
+  while (!value.empty()) {
+    const char c = value.front();
+    const std::size_t length = cli::printing_character(value);
+    if (c == '\\') {
+      text += "\\\\";
+    } else if (length > 0) {
+      text += value.substr(0, length);
     } else {
-      text += c;
+      text += c == '\t'   ? "\\t"
+              : c == '\n' ? "\\n"
+              : c == '\r' ? "\\r"
+                          : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
+    value.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return text;
 }
 
-std::string comma_field(const std::string& value) {
-  if (value.find_first_of(",\"\r\n") == std::string::npos) return value;
+std::string quoted(const std::string& value) {
+  if (value.find_first_of(",\"") == std::string::npos) return value;
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"') text += '"';
@@ -69,17 +80,19 @@ std::string comma_field(const std::string& value) {
   return text + "\"";
 }
 
-template <class Field>
 std::string lines(const std::vector<TableColumn>& columns,
-                  const std::vector<std::vector<Cell>>& rows, const char* between, const char* end,
-                  const Field& field) {
+                  const std::vector<std::vector<Cell>>& rows, char between, const char* end) {
+  const auto field = [&](const std::string& value) {
+    return between == ',' ? quoted(escaped(value)) : escaped(value);
+  };
   std::vector<std::string> fields;
   for (const TableColumn& column : columns) fields.push_back(field(column.name));
-  std::string text = fmt::format("{}{}", fmt::join(fields, between), end);
+  const std::string_view separator(&between, 1);
+  std::string text = fmt::format("{}{}", fmt::join(fields, separator), end);
   for (const std::vector<Cell>& row : rows) {
     fields.clear();
     for (const Cell& value : row) fields.push_back(field(plain(value)));
-    text += fmt::format("{}{}", fmt::join(fields, between), end);
+    text += fmt::format("{}{}", fmt::join(fields, separator), end);
   }
   return text;
 }
@@ -138,9 +151,9 @@ void Table::keep_first(Index count) {
   if (rows_.size() > kept) rows_.resize(kept);
 }
 
-std::string Table::tsv() const { return lines(columns_, rows_, "\t", "\n", tab_field); }
+std::string Table::tsv() const { return lines(columns_, rows_, '\t', "\n"); }
 
-std::string Table::csv() const { return lines(columns_, rows_, ",", "\r\n", comma_field); }
+std::string Table::csv() const { return lines(columns_, rows_, ',', "\r\n"); }
 
 std::string Table::text() const {
   std::vector<std::string> rows(rows_.size() + 1);

@@ -295,7 +295,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
     table_.print(report());
     const std::string name = sections().description();
     if (swept_ && !table_.in_place_of_text()) {
-      report().print(name + ": every row pools the heads\n\n" + sweep_.text());
+      report().print_line(name + ": every row pools the heads");
+      report().print("\n" + sweep_.text());
     }
     if (!swept_) reporter_->conclude(name, report());
     reporter_->finish(groups, report());

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "common/convergence_words.hpp"
 #include "reports/column_report.hpp"
 
@@ -77,7 +78,7 @@ void ColumnReporter::pool(const std::vector<std::string>& schemes,
 
 void ColumnReporter::conclude(const std::string& name, cli::Report& report) {
   if (wishes_.all && wishes_.several) {
-    report.print(name + ": " + groups_report(groups_, wanted_, histograms_));
+    report.print(cli::one_line(name) + ": " + groups_report(groups_, wanted_, histograms_));
   }
   for (const ExplainedKeys& of : explained_) {
     const std::string note = tail_note(of, wanted_.sums.epsilons.front(), enough_words(groups_));

@@ -52,7 +52,7 @@ std::string dual_groups_text(const std::string& name, const std::vector<DualGrou
     return std::any_of(groups.begin(), groups.end(), holds);
   };
   std::string text = fmt::format(
-      "{}: {}{}{}\n", name, cli::counted(groups.size(), "group"),
+      "{}: {}{}{}\n", cli::one_line(name), cli::counted(groups.size(), "group"),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       any([](const DualGroup& group) { return group.pools; }) ? "; every cell pools the batch"
                                                               : "");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
+#include "common/column_text.hpp"
 #include "common/table_options.hpp"
 #include "tensor_compare/comparison.hpp"
 
@@ -94,19 +96,7 @@ std::string table(const std::vector<tools::Compared>& all) {
                     position_text(d.absolute_at, item.shape), number_text(item, d.largest_relative),
                     position_text(d.relative_at, item.shape), verdict(item)});
   }
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t k = 0; k < row.size(); ++k) {
-      line += fmt::format("{:{}}", row[k], widths[k] + 2);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
+  return tools::aligned(std::move(rows));
 }
 
 // The indices of a position, or null.
@@ -207,8 +197,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     report.print(fmt::format("{} of {} differ\n", shown.size() - all.size(),
                              cli::counted(attributes.size(), "attribute")));
   }
-  for (const std::string& name : comparison.only_in_a()) report.print("only in A: " + name + "\n");
-  for (const std::string& name : comparison.only_in_b()) report.print("only in B: " + name + "\n");
+  for (const std::string& name : comparison.only_in_a()) report.print_line("only in A: " + name);
+  for (const std::string& name : comparison.only_in_b()) report.print_line("only in B: " + name);
   report.print(same ? "same\n" : "different\n");
   return outcome;
 }

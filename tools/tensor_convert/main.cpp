@@ -68,12 +68,12 @@ std::string table(const tools::Conversion& conversion) {
     const double bytes = static_cast<double>(element_count(dataset.shape)) *
                          static_cast<double>(size_of(dataset.type));
     total += bytes;
-    text += fmt::format("{}  {}  {}  {}\n", dataset.name, tools::times(dataset.shape),
-                        name(dataset.type), tools::bytes_text(bytes));
+    text += fmt::format("{}  {}  {}  {}\n", cli::one_line(dataset.name),
+                        tools::times(dataset.shape), name(dataset.type), tools::bytes_text(bytes));
   }
   for (const io::InputDataset& dataset : conversion.copied()) {
-    text += fmt::format("{}  {}  {}\n", dataset.name(), tools::times(dataset.shape()),
-                        name(dataset.dtype()));
+    text += fmt::format("{}  {}  {}\n", cli::one_line(dataset.name()),
+                        tools::times(dataset.shape()), name(dataset.dtype()));
   }
   return text + "total  " + tools::bytes_text(total) + "\n";
 }

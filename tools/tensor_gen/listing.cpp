@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/output_format.hpp"
 
@@ -23,7 +24,7 @@ void Listing::add(const std::string& name, DType type, const Shape& shape) {
   elements_ += count;
   const char* const separator = array_format_of(target_) ? ":" : ":/";
   report_.output(name, target_ + separator + name, shape, type);
-  table_ += fmt::format("{}  {}  {}  {}\n", name, times(shape), attn::name(type),
+  table_ += fmt::format("{}  {}  {}  {}\n", cli::one_line(name), times(shape), attn::name(type),
                         bytes_text(static_cast<double>(size)));
 }
 

@@ -153,9 +153,9 @@ Json item_json(const Inventory::Entry& entry) {
 
 std::string listing(const io::InputBundle& bundle,
                     const std::vector<io::AttributeValue>& attributes, const Inventory& inventory) {
-  std::string text = bundle.description() + "\n" + attribute_lines(attributes, "  ") +
-                     history_lines(attributes) + inventory.table() +
-                     result_lines(inventory.entries());
+  std::string text = cli::one_line(bundle.description()) + "\n" +
+                     attribute_lines(attributes, "  ") + history_lines(attributes) +
+                     inventory.table() + result_lines(inventory.entries());
   for (const Inventory::Entry& entry : inventory.entries()) {
     const std::string lines = attribute_lines(entry.item.attributes, "  ");
     if (!lines.empty()) text += cli::one_line(entry.item.path) + "\n" + lines;
