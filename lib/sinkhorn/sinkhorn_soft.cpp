@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "pass/pass.hpp"
+#include "sinkhorn/column_potentials.hpp"
 #include "sinkhorn/iteration_range.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/soft_marginals.hpp"
