@@ -267,6 +267,7 @@ class ClaimCheck(ClaimTest):
                 (("expected = 0", "expected = 0\nline = 1"), ["value", "text file"]),
                 (("value = \"status\"", "value = \"stdout\""), [":7:", "stdout needs"]),
                 (("value = \"status\"", "value = \"t\"\npattern = \"(\""), [":8:", "no regular expression"]),
+                (("expected = 0", "expected = \"0.09\""), [":9:", "expected", "without quotes"]),
                 (("expected = 0", "expected = 0\ntest = \"welch\""), [":10:", "test", "p<"]),
                 (("relation = \"=\"", "relation = \"p<\""), ["test", "is missing"]),
                 (("relation = \"=\"", "relation = \"p<\"\ntest = \"sign\"\nalternative = \"less\"\nagainst = 0"),

@@ -55,6 +55,40 @@ TEST_CASE("relations at the edges of their bounds") {
   CHECK_FALSE(holds(Relation::at_least, 0.5, 1, 0.25));
 }
 
+TEST_CASE("numbers on the edge are judged as the decimals that they read back from") {
+  const double edges[][3] = {{0.4, 0.3, 0.1},    {1.1, 1.0, 0.1},      {0.8, 0.7, 0.1},
+                             {0.6, 0.5, 0.1},    {2.35, 2.3, 0.05},    {0.095, 0.09, 0.005},
+                             {0.15, 0.1, 0.05},  {-0.4, -0.3, 0.1},    {4e-300, 3e-300, 1e-300},
+                             {4e22, 3e22, 1e22}, {1e308, 9e307, 1e307}};
+  for (const auto& [measured, expected, tolerance] : edges) {
+    CAPTURE(measured);
+    CHECK(judge_one(Relation::within, measured, expected, tolerance).margin == 0);
+    CHECK(judge_one(Relation::within, -measured, -expected, tolerance).margin == 0);
+    // Beyond the edge by a digit that doubles can tell apart.
+    for (const double beyond : {1 + 1e-12, 1 + 1e-15}) {
+      CHECK_FALSE(holds(Relation::within, measured * beyond, expected, tolerance));
+      CHECK_FALSE(holds(Relation::equal, measured, expected, tolerance / beyond));
+      CHECK(holds(Relation::within, measured, expected, tolerance * beyond));
+    }
+  }
+  CHECK(holds(Relation::at_most, 0.4, 0.3, 0.1));
+  CHECK_FALSE(holds(Relation::less, 0.4, 0.3, 0.1));
+  CHECK_FALSE(holds(Relation::less, 0.6, 0.5, 0.1));  // 0.5 + 0.1 > 0.6 in doubles
+  CHECK(holds(Relation::at_least, 0.2, 0.3, 0.1));
+  CHECK_FALSE(holds(Relation::greater, 0.2, 0.3, 0.1));
+  CHECK(judge_one(Relation::within, 1.1, 1, 0, 0.1).margin == 0);
+  CHECK(judge_one(Relation::within, 0.33, 0.3, 0, 0.1).margin == 0);
+  CHECK(judge_one(Relation::within, 0.36, 0.3, 0.03, 0.1).margin == 0);
+  CHECK_FALSE(judge_all(Relation::increasing, {0.4, 0.3}, {}, 0.1).holds);
+  CHECK(judge_all(Relation::increasing, {0.4, 0.3}, {}, 0.1 * (1 + 1e-15)).holds);
+  CHECK_FALSE(judge_all(Relation::decreasing, {0.5, 0.6}, {}, 0.1).holds);
+  // A slope is computed, and judged as every other number.
+  const double slope = judge_all(Relation::slope, {1, 3}, {1}, 9, {1, 2}).measured;
+  CHECK(judge_all(Relation::slope, {1, 3}, {slope}, 1e-300, {1, 2}).holds);
+  CHECK(holds(Relation::equal, 5e-324, 0, 5e-324));
+  CHECK_FALSE(holds(Relation::equal, 1e-323, 0, 5e-324));
+}
+
 TEST_CASE("NaN never holds, infinities hold where they should") {
   for (const Relation relation : {Relation::equal, Relation::within, Relation::less,
                                   Relation::at_most, Relation::greater, Relation::at_least}) {

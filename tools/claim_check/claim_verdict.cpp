@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "claim_check/decimal_value.hpp"
 #include "cli/words.hpp"
 
 namespace attn::tools {
@@ -23,28 +24,72 @@ struct Slack {
 };
 
 // Infinities of the same sign differ by 0.
-double difference(double x, double y) { return x == y ? 0 : x - y; }
+template <class Number>
+Number difference(const Number& x, const Number& y) {
+  return x == y ? Number(0) : Number(x - y);
+}
 
-Slack slack(const Criterion& criterion, double measured, double expected) {
-  const double room = tolerance_at(criterion, expected);
-  switch (criterion.relation) {
+template <class Number>
+Number margin_of(Relation relation, const Number& measured, const Number& expected,
+                 const Number& room) {
+  using std::abs;
+  switch (relation) {
     case Relation::less:
     case Relation::significant:
-      return {difference(expected, measured) + room, false};
     case Relation::at_most:
-      return {difference(expected, measured) + room, true};
+    case Relation::decreasing:
+      return difference(expected, measured) + room;
     case Relation::greater:
-      return {difference(measured, expected) + room, false};
     case Relation::at_least:
-      return {difference(measured, expected) + room, true};
+    case Relation::increasing:
+      return difference(measured, expected) + room;
     case Relation::equal:
     case Relation::within:
     case Relation::slope:
-    case Relation::increasing:
-    case Relation::decreasing:
       break;
   }
-  return {room - std::abs(difference(measured, expected)), true};
+  return room - abs(difference(measured, expected));
+}
+
+bool is_closed(Relation relation) {
+  switch (relation) {
+    case Relation::less:
+    case Relation::significant:
+    case Relation::greater:
+    case Relation::increasing:
+    case Relation::decreasing:
+      return false;
+    case Relation::equal:
+    case Relation::within:
+    case Relation::slope:
+    case Relation::at_most:
+    case Relation::at_least:
+      break;
+  }
+  return true;
+}
+
+// Whether rounding may have turned the sign of the margin, which was computed in double.
+bool is_within_rounding(double margin, double measured, double expected, double room) {
+  constexpr double unit = std::numeric_limits<double>::epsilon();
+  constexpr double least = std::numeric_limits<double>::denorm_min();
+  const double size = std::abs(measured) + std::abs(expected) + room;
+  return std::isfinite(measured) && std::isfinite(expected) &&
+         std::abs(margin) <= 8 * (unit * size + least);
+}
+
+Slack slack(const Criterion& criterion, double measured, double expected) {
+  const Relation relation = criterion.relation;
+  const double room = tolerance_at(criterion, expected);
+  double margin = margin_of(relation, measured, expected, room);
+  if (is_within_rounding(margin, measured, expected, room)) {
+    const Decimal m = shortest_decimal(measured);
+    const Decimal e = shortest_decimal(expected);
+    const Decimal t = shortest_decimal(criterion.tolerance) +
+                      shortest_decimal(criterion.relative_tolerance) * abs(e);
+    margin = static_cast<double>(margin_of<Decimal>(relation, m, e, t));
+  }
+  return {margin, is_closed(relation)};
 }
 
 // The number with the least margin, or with the largest if one is enough; NaN is decisive.
@@ -81,11 +126,9 @@ Verdict steps(const Criterion& criterion, std::span<const double> measured) {
     throw Error(Failure::input, fmt::format("{} number, expected at least 2 for {}",
                                             measured.size(), name(criterion.relation)));
   }
-  const double sign = criterion.relation == Relation::increasing ? 1 : -1;
   Decisive decisive(false);
   for (std::size_t k = 1; k < measured.size(); ++k) {
-    const double margin = sign * difference(measured[k], measured[k - 1]) + criterion.tolerance;
-    decisive.take({margin, false}, measured[k], measured[k - 1]);
+    decisive.take(slack(criterion, measured[k], measured[k - 1]), measured[k], measured[k - 1]);
   }
   return decisive.verdict();
 }

@@ -8,7 +8,10 @@
 namespace attn::tools {
 
 /// The relation claimed between measured numbers m and expected numbers e, with the tolerance t =
-/// tolerance + relative_tolerance |e|:
+/// tolerance + relative_tolerance |e|. Each number stands for the shortest decimal that reads back
+/// as it, and the relation of these decimals is exact: 0.4 is within 0.1 of 0.3. This moves a
+/// number by less than half a unit of its last binary place, so it decides only between margins
+/// that are smaller than the rounding of a computed number.
 enum class Relation {
   equal,        ///< |m − e| <= t
   within,       ///< the same; requires t > 0

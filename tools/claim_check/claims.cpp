@@ -12,6 +12,7 @@
 
 #include "attnkit/error.hpp"
 #include "claim_check/claim_table.hpp"
+#include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/toml_file.hpp"
 
@@ -153,6 +154,11 @@ void read_value(const ClaimTable& table, Claim& claim) {
   for (const char* key : {"value", "over", "expected", "against"}) {
     if (table.is_text(key) && table.needed_text(key).find("../") != std::string::npos) {
       table.refuse(key, "leaves the claim's directory");
+    }
+  }
+  for (const char* key : {"expected", "against"}) {
+    if (table.is_text(key) && cli::to_number(table.needed_text(key))) {
+      table.refuse(key, "is a text, expected a number without quotes, or the place of numbers");
     }
   }
   if (claim.over.has_value() != (claim.criterion.relation == Relation::slope)) {
