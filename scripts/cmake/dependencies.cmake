@@ -43,6 +43,8 @@ if(PKG_CONFIG_FOUND)
   attn_need(TOMLPLUSPLUS_FOUND "toml++")
   pkg_check_modules(PUGIXML QUIET IMPORTED_TARGET pugixml)
   attn_need(PUGIXML_FOUND "pugixml")
+  pkg_check_modules(RE2 QUIET IMPORTED_TARGET re2)
+  attn_need(RE2_FOUND "RE2")
 endif()
 
 if(ATTN_MPI)

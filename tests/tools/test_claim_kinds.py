@@ -1,6 +1,7 @@
 """claim-check: claims that can fail, and values that are texts, patterns and tests over seeds."""
 
 import json
+import time
 
 import numpy as np
 
@@ -141,6 +142,21 @@ class ClaimKinds(ClaimTest):
                            ("no-column", "scheme, min_c, n"), ("word", 't.tsv:2: "unas"'), ("long", "longer than"),
                            ("fifo", "not a regular file")):
             self.assertIn(says, results[name]["error"])
+
+    def test_patterns_that_match_in_many_ways(self):
+        """Each takes a time that grows with the text, not with the number of ways."""
+        line = f"printf '{'a' * 40}b\\n'"
+        self.claims(*(claim(f"x{n}", line, "stdout", 0, f"pattern = '{pattern}'")
+                      for n, pattern in enumerate(("(a+)+$", "(a|aa)+$", "(.*a){20}$", "(a?){40}a{41}"))),
+                    claim("groups", "printf 'ä=1, ä=-2.5e1 b\\n'", "stdout", "[1, -25]", "pattern = 'ä=([-.e\\d]+)'"),
+                    claim("starts", "printf '12\\n'", "stdout", 1, "pattern = '^\\d'"),
+                    claim("empty", "printf 'a1\\n'", "stdout", 1, "pattern = 'b*'"))
+        start = time.monotonic()
+        results = self.check("-j", 2, status=1)
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual([c["id"] for c in results.values() if c["verdict"] == "holds"], ["groups", "starts"], self.text)
+        self.assertIn("no number is there", results["x0"]["error"])
+        self.assertIn("expected a number", results["empty"]["error"])
 
     def test_significance(self):
         make = """echo '{"a":[1,2,3,4.5],"b":[3,4,5,6],"wins":[1,1,1,1,1,1,1,0],"same":[2,2]}' > r.json"""

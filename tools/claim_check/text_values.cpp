@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
@@ -17,10 +17,17 @@ namespace {
 
 constexpr std::size_t most_text = std::size_t{1} << 26;
 
-// std::regex needs stack for each character of a line.
+// To find all matches in a line may take the square of its length.
 constexpr std::size_t longest_line = 4096;
 
 const char* const any_number = R"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)";
+
+// Errors are not written to standard error, but shown by require_pattern.
+RE2::Options quiet() {
+  RE2::Options options;
+  options.set_log_errors(false);
+  return options;
+}
 
 [[noreturn]] void refuse(const std::string& file, std::size_t line, const std::string& what) {
   throw Error(Failure::input,
@@ -102,18 +109,23 @@ void keep_line(std::vector<Line>& lines, Index wanted, const std::string& file) 
   lines = {lines[static_cast<std::size_t>(at)]};
 }
 
-bool matches(const std::regex& pattern, const Line& line, const std::string& file) {
+bool matches(const RE2& pattern, const Line& line, const std::string& file) {
   if (line.text.size() > longest_line) {
     refuse(file, line.number, fmt::format("is longer than {} characters", longest_line));
   }
-  return std::regex_search(line.text, pattern);
+  return RE2::PartialMatch(line.text, pattern);
 }
 
-void add_matches(const std::regex& pattern, const Line& line, const std::string& file,
+void add_matches(const RE2& pattern, const Line& line, const std::string& file,
                  std::vector<double>& numbers) {
   if (!matches(pattern, line, file)) return;
-  for (std::sregex_iterator at(line.text.begin(), line.text.end(), pattern), end; at != end; ++at) {
-    numbers.push_back(number_in(at->size() > 1 ? at->str(1) : at->str(), file, line.number));
+  const int groups = std::min(pattern.NumberOfCapturingGroups(), 1);
+  re2::StringPiece found[2];
+  for (std::size_t at = 0;
+       pattern.Match(line.text, at, line.text.size(), RE2::UNANCHORED, found, groups + 1);) {
+    numbers.push_back(number_in(found[groups].as_string(), file, line.number));
+    // Not empty, or there would be no number.
+    at = static_cast<std::size_t>(found[0].end() - line.text.data());
   }
 }
 
@@ -126,7 +138,7 @@ std::vector<double> of_table(const TextPlace& place, std::vector<Line> lines,
   lines.erase(lines.begin());
   std::erase_if(lines, [](const Line& line) { return line.text.empty(); });
   if (place.pattern) {
-    const std::regex pattern(*place.pattern);
+    const RE2 pattern(*place.pattern, quiet());
     std::erase_if(lines, [&](const Line& line) { return !matches(pattern, line, file); });
   }
   if (place.line) keep_line(lines, *place.line, file);
@@ -142,7 +154,7 @@ std::vector<double> of_table(const TextPlace& place, std::vector<Line> lines,
 std::vector<double> of_lines(const TextPlace& place, std::vector<Line> lines,
                              const std::string& file) {
   if (place.line) keep_line(lines, *place.line, file);
-  const std::regex pattern(place.pattern.value_or(any_number));
+  const RE2 pattern(place.pattern.value_or(any_number), quiet());
   std::vector<double> numbers;
   for (const Line& line : lines) add_matches(pattern, line, file, numbers);
   return numbers;
@@ -152,23 +164,17 @@ std::vector<double> of_lines(const TextPlace& place, std::vector<Line> lines,
 
 void require_pattern(const TextPlace& place) {
   if (!place.pattern) return;
-  try {
-    const std::regex pattern(*place.pattern);
-  } catch (const std::regex_error& error) {
-    throw Error(Failure::input, std::string("is no regular expression: ") + error.what());
-  }
+  const RE2 pattern(*place.pattern, quiet());
+  if (pattern.ok()) return;
+  throw Error(Failure::input, "is no regular expression: " + cli::one_line(pattern.error()));
 }
 
 Values text_values(const TextPlace& place, const std::string& file, const std::string& folder) {
   require_regular(folder + "/" + file, file);
   const std::string text = read_text(folder + "/" + file, most_text, "text with numbers");
   Values values;
-  try {
-    values.numbers = place.column ? of_table(place, lines_of(text), file)
-                                  : of_lines(place, lines_of(text), file);
-  } catch (const std::regex_error& error) {
-    refuse(file, 0, std::string("pattern: ") + error.what());
-  }
+  values.numbers =
+      place.column ? of_table(place, lines_of(text), file) : of_lines(place, lines_of(text), file);
   if (values.numbers.empty()) refuse(file, 0, "no number is there");
   return values;
 }
