@@ -48,24 +48,29 @@ bool is_regular_or_new(const std::string& file) {
   return stat(file.c_str(), &status) != 0 || S_ISREG(status.st_mode);
 }
 
+// The permissions of the file, or of a new one.
+mode_t mode_of(const std::string& target) {
+  struct stat status = {};
+  if (stat(target.c_str(), &status) == 0) return status.st_mode & 07777U;
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666U & ~mask;
+}
+
+void fill(Replacement& temporary, const std::string& text, const std::string& target,
+          const std::string& subject) {
+  if (temporary.descriptor() < 0) fail(subject, errno);
+  write_all(temporary.descriptor(), text, subject);
+  if (fchmod(temporary.descriptor(), mode_of(target)) != 0 || fsync(temporary.descriptor()) != 0) {
+    fail(subject, errno);
+  }
+}
+
 void replace_file(const std::string& text, const std::string& file, const std::string& subject,
                   const std::function<void()>& before_end) {
   const std::string target = behind_links(file);
   Replacement temporary(target);
-  if (temporary.descriptor() < 0) fail(subject, errno);
-  struct stat status = {};
-  mode_t mode = 0;
-  if (stat(target.c_str(), &status) == 0) {
-    mode = status.st_mode & 07777U;
-  } else {
-    mode = umask(0);
-    umask(mode);
-    mode = 0666U & ~mode;
-  }
-  write_all(temporary.descriptor(), text, subject);
-  if (fchmod(temporary.descriptor(), mode) != 0 || fsync(temporary.descriptor()) != 0) {
-    fail(subject, errno);
-  }
+  fill(temporary, text, target, subject);
   const bool named = before_end ? temporary.take_name_for_now() : temporary.take_name();
   if (!named) fail(subject, errno);
   if (!before_end) return;
@@ -102,6 +107,15 @@ void write_text(const std::string& text, const std::string& destination, const s
   } else {
     write_stream(text, destination, subject);
   }
+}
+
+bool write_new_text(const std::string& text, const std::string& file, const std::string& option) {
+  const std::string subject = "--" + option + "=" + file;
+  Replacement temporary(file);
+  fill(temporary, text, file, subject);
+  if (temporary.take_name(false)) return true;
+  if (errno != EEXIST) fail(subject, errno);
+  return false;
 }
 
 void check_text_destination(const std::string& destination, const std::string& option) {

@@ -83,7 +83,9 @@ Replacement::~Replacement() {
   name_.remove();
 }
 
-bool Replacement::take_name() { return have_a_name() && attn::take_name(name_, target_, true); }
+bool Replacement::take_name(bool replace) {
+  return have_a_name() && attn::take_name(name_, target_, replace);
+}
 
 bool Replacement::take_name_for_now() {
   const Uninterrupted section;

@@ -28,9 +28,9 @@ class Replacement {
 
   int descriptor() const { return descriptor_.get(); }
 
-  /// Replaces the target for good. On failure returns false, with errno set and the target as it
-  /// was.
-  bool take_name();
+  /// Replaces the target for good; without `replace`, an existing target is not touched (EEXIST).
+  /// On failure returns false, with errno set and the target as it was.
+  bool take_name(bool replace = true);
 
   /// Replaces the target provisionally: the destructor and remove_temporaries() restore the old
   /// file unless keep_replacement() was called first. Fails as take_name().

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import time
 
 from attn import BIN
 from claims import claim, ClaimTest
@@ -65,6 +66,23 @@ class ClaimDrift(ClaimTest):
         self.assertRegex(self.text, r"near +1 +0.75 +-0.5\nstays +- +- +-\ngoes +-\n")
         table = self.run_tool("claim-check", "history", "records", "--tsv").out.decode().splitlines()
         self.assertEqual(len(table), 8)
+
+    def test_records_of_one_moment(self):
+        """Many runs that end at once keep a record each."""
+        self.claims(claim("x", "until [ -e $CLAIMS/go ]; do sleep 0.001; done"))
+        for n in range(3):
+            folder = f"records{n}"
+            runs = [subprocess.Popen([BIN / "claim-check", "claims.toml", f"--record={folder}", "--commit=x"],
+                                     cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+                    for _ in range(30)]
+            while len(list(self.tmp.glob("attn-claims-*/x"))) < 30:
+                time.sleep(0.01)
+            (self.folder / "go").touch()
+            self.assertEqual({run.wait() for run in runs}, {0})
+            (self.folder / "go").unlink()
+            self.assertEqual(len(list((self.folder / folder).glob("*.jsonl"))), 30)
+            dates = [r["date"] for r in self.drift("history", folder)["records"]]
+            self.assertEqual(dates, sorted(dates))
 
     def test_records_that_are_none(self):
         (self.folder / "empty").mkdir()

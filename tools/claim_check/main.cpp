@@ -105,8 +105,9 @@ void write_record(const cli::Arguments& arguments, const ClaimResults& all,
   const std::string start = arguments.text("record") + "/" + record_name(stamp);
   // Names of one moment and commit sort in the order in which they were made.
   std::string file = start + record_ending;
-  for (int n = 2; std::filesystem::exists(file); ++n) {
-    file = fmt::format("{}~{}{}", start, n, record_ending);
+  // Names of one moment and commit sort in the order in which they were made.
+  for (int n = 2; !cli::write_new_text(text, file, "record"); ++n) {
+    file = fmt::format("{}~{:03}{}", start, n, record_ending);
   }
   cli::write_text(record_text(all, stamp), file, "record");
 }
