@@ -190,7 +190,26 @@ class ClaimCheck(ClaimTest):
         self.refused("claim-check", "claims.toml", "--skip=zz", status=2, says=["zz"], output=None)
         self.refused("claim-check", "claims.toml", "--select=a,zz", status=2, says=["zz"], output=None)
         done = self.run_tool("claim-check", "claims.toml", "--list")
-        self.assertIn("two  A paper, (1)  [all a b]", done.out.decode())
+        self.assertIn("two  A paper, (1)  [all a b]\n    A number is what it is.\n    > true\n", done.out.decode())
+
+    def test_commands_are_shown_without_a_run(self):
+        hostile = r'''"touch $CLAIMS/ran\nprintf '\u001b[31m\u007f'"'''
+        self.claims(claim("one", "ran", more='perturb = ["ran", "other"]').replace("'''ran'''", hostile),
+                    claim("two", "touch $CLAIMS/ran"), claim("three"))
+        before = sorted(os.listdir(self.folder))
+        where = f"CLAIMS={self.folder.resolve()}\n"
+        one = "    touch $CLAIMS/ran\n    printf '?[31m?'\n"
+        for arguments, shown in (
+                (["--skip=three"], f"one  claims.toml:2  {where}{one}two  claims.toml:12  {where}    touch $CLAIMS/ran\n"
+                                   "\n2 commands, not run\n"),
+                (["--select=one", "--falsify", "--record=records", "--cache=cache"],
+                 f"one  claims.toml:2  {where}{one}one~  claims.toml:2  {where}{one.replace('ran', 'other')}\n"
+                 "2 commands, not run\n")):
+            done = self.run_tool("claim-check", "claims.toml", "--dry-run", *arguments)
+            self.assertEqual(done.out.decode(), shown)
+        report = self.run_tool("claim-check", "claims.toml", "--dry-run", "--json").json()["result"]
+        self.assertEqual([c["command"] for c in report["list"]][1:], ["touch $CLAIMS/ran", "true"])
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_junit_and_markdown(self):
         self.claims(claim("good"), claim("bad", expected=1),
@@ -248,6 +267,7 @@ class ClaimCheck(ClaimTest):
                 (("relation = \"=\"", "relation = \"increasing\""), ["expected", "no meaning"]),
                 (("expected = 0", "expected = nan"), [":9:", "expected", "nan"]),
                 (("expected = 0", "expected = []"), ["expected", "empty"]),
+                (("expected = 0", "expected = \"0.09\""), [":9:", "expected", "without quotes"]),
                 (("expected = 0", "expected = [true]"), ["expected"]),
                 (("expected = 0", "expected = 0\ntolerance = 0.1"), ["why", "is missing"]),
                 (("expected = 0", "expected = 0\ntolerance = -1"), [":10:", "tolerance", ">= 0"]),

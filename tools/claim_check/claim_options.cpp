@@ -22,6 +22,9 @@ cli::Declaration claim_options() {
       "$CLAIMS; time-limit (60 seconds); status, the allowed exit statuses (0); alone = true, if "
       "nothing else may run at the same time.");
   d.about(
+      "A file of claims is a program: run only one that you would run as a script. --dry-run shows "
+      "what it would run.");
+  d.about(
       "value is the address of the measured number: report.json:/result/gap (a JSON pointer, also "
       "to arrays of numbers; * stands for each element), out.h5:/col_sum[0] (a dataset, sliced; "
       "patterns such as layer* may stand for groups), or status. With line (from the end if "
@@ -69,7 +72,10 @@ cli::Declaration claim_options() {
          "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
   d.flag("require-perturb",
          "Refuses files in which a computed claim names no perturb, and no reason for that.");
-  d.flag("list", "Lists the claims without running them.");
+  d.flag("list", "Lists the claims and their commands without running them.");
+  d.flag("dry-run",
+         "Prints the commands that would run, each with its $CLAIMS, and runs none of them. PATH "
+         "begins with the folder of the tools, and each command has a new folder of its own.");
   d.section("Records");
   d.text(
       "cache", "DIR",

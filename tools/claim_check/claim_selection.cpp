@@ -1,11 +1,14 @@
 #include "claim_check/claim_selection.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_json.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 
 namespace attn::tools {
 namespace {
@@ -37,6 +40,14 @@ std::vector<std::string> words_of(const cli::Arguments& arguments, const std::st
   return words;
 }
 
+// The lines of its command, each with a start.
+std::string command_lines(const Claim& claim, const std::string& start) {
+  std::string text;
+  std::istringstream lines(claim.command);
+  for (std::string line; std::getline(lines, line);) text += start + cli::one_line(line) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::vector<Claim> selected(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
@@ -54,11 +65,34 @@ std::vector<Claim> selected(const cli::Arguments& arguments, const std::vector<C
 std::string listing(const std::vector<Claim>& claims) {
   std::string text;
   for (const Claim& claim : claims) {
-    text +=
-        fmt::format("{}  {}  [{}]{}\n    {}\n", claim.id, claim.source, fmt::join(claim.tags, " "),
-                    claim.refuted ? "  refuted" : "", claim.statement);
+    text += fmt::format("{}  {}  [{}]{}\n    {}\n{}", claim.id, cli::one_line(claim.source),
+                        fmt::join(claim.tags, " "), claim.refuted ? "  refuted" : "",
+                        cli::one_line(claim.statement), command_lines(claim, "    > "));
   }
   return text;
+}
+
+std::string commands_text(const std::vector<Claim>& claims) {
+  std::string text;
+  for (const Claim& claim : claims) {
+    text += fmt::format("{}  {}:{}  CLAIMS={}\n{}", claim.id, cli::one_line(claim.file), claim.line,
+                        cli::shell_quoted(folder_of(claim)), command_lines(claim, "    "));
+  }
+  return text + fmt::format("\n{}, not run\n", cli::counted(claims.size(), "command"));
+}
+
+nlohmann::ordered_json commands_json(const std::vector<Claim>& claims) {
+  Json list = Json::array();
+  for (const Claim& claim : claims) {
+    list.push_back({{"id", claim.id},
+                    {"source", claim.source},
+                    {"statement", claim.statement},
+                    {"tags", claim.tags},
+                    {"file", claim.file},
+                    {"line", claim.line},
+                    {"command", claim.command}});
+  }
+  return {{"claims", claims.size()}, {"list", std::move(list)}};
 }
 
 }  // namespace attn::tools

@@ -103,13 +103,12 @@ void write_record(const cli::Arguments& arguments, const ClaimResults& all,
   const RunStamp stamp = stamp_of_run(arguments.version, folder_of(all.claims.front()),
                                       arguments.text("commit"), work_folder);
   const std::string start = arguments.text("record") + "/" + record_name(stamp);
-  // Names of one moment and commit sort in the order in which they were made.
+  const std::string text = record_text(all, stamp);
   std::string file = start + record_ending;
   // Names of one moment and commit sort in the order in which they were made.
   for (int n = 2; !cli::write_new_text(text, file, "record"); ++n) {
     file = fmt::format("{}~{:03}{}", start, n, record_ending);
   }
-  cli::write_text(record_text(all, stamp), file, "record");
 }
 
 void warn_of_drift(const ClaimResults& all, cli::Report& report) {
@@ -142,10 +141,17 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
                     {.writes_bundle = false});
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
   if (arguments.flag("list")) {
+    report.result() = commands_json(claims);
     report.print(listing(claims));
     return {};
   }
   if (arguments.flag("require-perturb")) require_perturbations(claims);
+  if (arguments.flag("dry-run")) {
+    const std::vector<Claim> all = with_perturbed(arguments, claims);
+    report.result() = commands_json(all);
+    report.print(commands_text(all));
+    return {};
+  }
   if (arguments.given("record")) require_folder(arguments.text("record"));
   ClaimChecks checks(arguments);
   std::vector<ClaimResult> results = checks.run(with_perturbed(arguments, claims));
