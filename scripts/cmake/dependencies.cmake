@@ -45,6 +45,8 @@ if(PKG_CONFIG_FOUND)
   attn_need(PUGIXML_FOUND "pugixml")
   pkg_check_modules(RE2 QUIET IMPORTED_TARGET re2)
   attn_need(RE2_FOUND "RE2")
+  pkg_check_modules(LIBCRYPTO QUIET IMPORTED_TARGET libcrypto)
+  attn_need(LIBCRYPTO_FOUND "libcrypto (OpenSSL 3)")
 endif()
 
 if(ATTN_MPI)

@@ -21,7 +21,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3, python3-h5py, python3-matplotlib")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-    "g++, libopenblas-openmp-dev, libhwy-dev, pkgconf, python3-torch, openmpi-bin")
+    "g++, libopenblas-openmp-dev, libhwy-dev, pkgconf, python3-torch, openmpi-bin, strace")
 # The dependencies, and the form that Debian gives to documents.
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/deb_depends.cmake)
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/deb_documents.cmake)

@@ -1,7 +1,6 @@
-"""claim-check: headroom, records of numbers and their differences, the cache."""
+"""claim-check: headroom, records of numbers and their differences."""
 
 import json
-import shutil
 import subprocess
 import time
 
@@ -103,86 +102,3 @@ class ClaimDrift(ClaimTest):
         commits = {json.loads(f.read_text().splitlines()[0])["commit"] for f in (self.folder / "records").iterdir()}
         self.assertIn("feature/x", commits)
         self.assertRegex(" ".join(commits - {"feature/x"}), "^[0-9a-f]{12}$")
-
-    def test_cache(self):
-        (self.folder / "input.txt").write_text("1")
-        (self.folder / "sub").mkdir()
-        (self.folder / "sub/below.txt").write_text("1")
-        (self.folder / "claims").mkdir()
-        show = "echo '{\"x\": '$(cat $CLAIMS/%s)'}' > r.json; echo >> $CLAIMS/../ran.txt"
-        own = claim("own", show % "own.txt", "r.json:/x", 1)
-        (self.folder / "claims/own.txt").write_text("1")
-        texts = [own, claim("far", show % "../input.txt", "r.json:/x", 1),
-                 claim("timed", show % "own.txt", "r.json:/x", 1, "alone = true"),
-                 claim("folder", (show % "own.txt") + "; ls $CLAIMS/../sub", "r.json:/x", 1)]
-
-        def run(*texts, status=0):
-            (self.folder / "claims/claims.toml").write_text("".join(texts))
-            (self.folder / "ran.txt").unlink(missing_ok=True)
-            done = self.run_tool("claim-check", "claims/claims.toml", "--cache=cache", "--json=r.json", status=status)
-            self.text = done.out.decode()
-            report = json.loads((self.folder / "r.json").read_text())["result"]
-            cached = {c["id"] for c in report["list"] if c["cached"]}
-            ran = self.folder / "ran.txt"
-            self.assertEqual(len(ran.read_text()) if ran.exists() else 0, len(texts) - len(cached))
-            return cached
-
-        self.assertEqual(run(*texts), set())
-        # What measures time, and what names a folder, is not kept.
-        self.assertEqual(run(*texts), {"own", "far"})
-        self.assertIn("4 as expected, 0 not, 0 could not run; 2 from the cache", self.text)
-        # Another expectation is judged anew, without a run.
-        self.assertEqual(run(own.replace("expected = 1", "expected = 2"), status=1), {"own"})
-        self.assertIn("measured 1, expected = 2", self.text)
-        self.assertEqual(run(own.replace("expected = 1", "expected = [1, 2]"), status=1), {"own"})
-        self.assertIn("1 number against 2 expected ones", self.text)
-        # A file that the command names, and others.
-        (self.folder / "input.txt").write_text("1.0")
-        self.assertEqual(run(*texts), {"own"})
-        self.assertEqual(run(*texts), {"own", "far"})
-        (self.folder / "claims/other.txt").write_text("")
-        self.assertEqual(run(*texts), {"own", "far"})
-        # A module that the command names, and one that this module names.
-        script = claim("script", "PYTHONPATH=$CLAIMS /usr/bin/python3 -B -c 'import one' > r.json; "
-                                 "echo >> $CLAIMS/../ran.txt", "r.json:/x", 1)
-        (self.folder / "claims/one.py").write_text("from two import x\nprint('{\"x\":', x, '}')\n")
-        (self.folder / "claims/two.py").write_text("x = 1\n")
-        self.assertEqual((run(script), run(script)), (set(), {"script"}))
-        (self.folder / "claims/two.py").write_text("x = 1.0\n")
-        self.assertEqual((run(script), run(script)), (set(), {"script"}))
-        # The text, and a damaged entry.
-        self.assertEqual(run(own.replace("echo >>", "echo  >>")), set())
-        (self.folder / "cache/own.json").write_text("{")
-        self.assertEqual(run(own), set())
-        self.assertEqual(run(own), {"own"})
-        # A failed claim is run again.
-        broken = claim("broken", "echo >> $CLAIMS/../ran.txt; exit 7")
-        self.assertEqual((run(broken, status=1), run(broken, status=1)), (set(), set()))
-        for more in (["--keep=kept", "--cache=cache"], ["--cache="], ["--commit=x"]):
-            self.refused("claim-check", "claims/claims.toml", *more, status=2, output=None)
-        (self.folder / "file").write_text("")
-        for option in ("--cache", "--record"):
-            self.refused("claim-check", "claims/claims.toml", f"{option}=file/x", status=5, says=["file/x"], output=None)
-
-    def test_cache_of_changed_tools(self):
-        tools = self.folder / "tools"
-        tools.mkdir()
-        shutil.copy(BIN / "claim-check", tools)
-        for name in ("one", "two", "three"):
-            (tools / name).write_text("#!/bin/sh\ntrue\n")
-            (tools / name).chmod(0o755)
-        (self.folder / "script.sh").write_text("two\n")
-        self.claims(claim("x", "one"), claim("y", "bash $CLAIMS/script.sh"))
-
-        def run():
-            done = subprocess.run([tools / "claim-check", "claims.toml", "--cache=cache", "--json=r.json"],
-                                  cwd=self.folder, capture_output=True, check=True)
-            self.assertEqual(done.stderr, b"")
-            report = json.loads((self.folder / "r.json").read_text())["result"]
-            return {c["id"] for c in report["list"] if c["cached"]}
-
-        self.assertEqual((run(), run()), (set(), {"x", "y"}))
-        for name, kept in (("one", {"y"}), ("two", {"x"}), ("three", {"x", "y"})):
-            with open(tools / name, "a", encoding="ascii") as file:
-                file.write("true\n")
-            self.assertEqual((name, run(), run()), (name, kept, {"x", "y"}))

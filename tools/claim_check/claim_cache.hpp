@@ -6,35 +6,40 @@
 #include <string>
 
 #include "claim_check/claim_run.hpp"
+#include "claim_check/path_state.hpp"
 
 namespace attn::tools {
 
 /// The numbers of earlier runs of claims, a file each in a folder. They are taken for the same
-/// claim while all of this is the same: what its text says of the command and its numbers; the
-/// model of the CPU; this program; and the files that the command names: tools, absolute paths,
-/// files below the folder of the file of claims, modules of Python there, and what these files name
-/// in turn. Expectations and tolerances may change. Libraries and programs of the system that are
-/// not named by their path are not looked at.
+/// claim while all of this is the same:
 ///
-/// Not kept: claims that measure time (`alone`), that have no verdict, of many or infinite numbers,
-/// or whose command names a folder, as its content is not known.
+/// - what its text says of the command and its numbers; expectations and tolerances may change,
+/// - the environment of the command, the user, the folder of temporaries, the model of the CPU,
+/// - this program and its libraries,
+/// - the state (PathState) of every path that the command looked at outside of its own folder, as
+///   its trace has it (read_trace): programs, libraries, files, folders, and what was not there.
+///
+/// Times of files, clocks, random numbers, and what /proc, /sys and /dev tell are not looked at.
+///
+/// Not kept: claims that measure time (`alone`), without a verdict or of many numbers; commands
+/// whose trace says that there is more (CommandReads::more); and what changed since they started.
 class ClaimCache {
  public:
-  /// Makes the folder if it is missing. `tools` is the folder of the tools, `scratch` one for
-  /// temporaries. Throws Error(output) if the folder cannot be made, and as file_digests.
-  ClaimCache(std::string folder, std::span<const Claim> claims, const std::string& tools,
-             const std::string& scratch);
+  /// Makes the folder if it is missing. Throws Error(output) if that cannot be done.
+  ClaimCache(std::string folder, std::span<const Claim> claims, const ClaimPlace& place);
 
-  std::optional<ClaimResult> find(const Claim& claim) const;
+  std::optional<ClaimResult> find(const Claim& claim);
 
-  /// Throws Error(output) as cli::write_text.
-  void keep(const Claim& claim, const ClaimResult& result) const;
+  /// Sets not_kept if the numbers are not kept although there is a verdict. Throws Error(output) as
+  /// cli::write_text.
+  void keep(const Claim& claim, ClaimResult& result);
 
  private:
-  std::string file_of(const Claim& claim) const { return folder_ + "/" + claim.id + ".json"; }
+  std::string file_of(const Claim& claim) const { return folder_ + "/" + claim.id + ".cbor"; }
 
   std::string folder_;
-  std::map<std::string, std::string> keys_;  ///< by id; without those that are not kept
+  std::map<std::string, std::string> keys_;  ///< by id; without those that measure time
+  PathStates states_;
 };
 
 }  // namespace attn::tools

@@ -7,6 +7,7 @@
 #include "attnkit/error.hpp"
 #include "claim_check/claim_cache.hpp"
 #include "cli/progress.hpp"
+#include "cli/words.hpp"
 #include "kernel/parallel.hpp"
 
 namespace attn::tools {
@@ -54,12 +55,10 @@ void ClaimChecks::run_together(std::span<const Claim> claims, const std::vector<
   }
 }
 
-std::vector<ClaimResult> ClaimChecks::run(std::span<const Claim> claims) {
+std::vector<ClaimResult> ClaimChecks::run(std::span<const Claim> claims, cli::Report& report) {
   std::vector<ClaimResult> results(claims.size());
   std::optional<ClaimCache> cache;
-  if (arguments_.given("cache")) {
-    cache.emplace(arguments_.text("cache"), claims, place_.tools, work_folder());
-  }
+  if (arguments_.given("cache")) cache.emplace(arguments_.text("cache"), claims, place_);
   std::vector<std::size_t> unknown;
   for (std::size_t n = 0; n < claims.size(); ++n) {
     auto known = cache ? cache->find(claims[n]) : std::nullopt;
@@ -69,9 +68,22 @@ std::vector<ClaimResult> ClaimChecks::run(std::span<const Claim> claims) {
       unknown.push_back(n);
     }
   }
+  if (cache && !unknown.empty()) {
+    const std::string problem = tracing_problem(work_folder());
+    if (problem.empty()) {
+      place_.traces = work_folder();
+    } else {
+      report.warn("--cache keeps no claim, as strace cannot tell what a command reads: " + problem);
+    }
+  }
   run_together(claims, unknown, results);
   for (const std::size_t n : unknown) {
-    if (cache) cache->keep(claims[n], results[n]);
+    if (!cache) continue;
+    cache->keep(claims[n], results[n]);
+    const std::string& why = results[n].not_kept;
+    if (arguments_.verbose && !why.empty()) {
+      report.note(claims[n].id + " is not kept in the cache: " + cli::one_line(why));
+    }
   }
   return results;
 }

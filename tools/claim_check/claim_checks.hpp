@@ -20,8 +20,9 @@ class ClaimChecks {
  public:
   explicit ClaimChecks(const cli::Arguments& arguments);
 
-  /// Results in the order of the claims. Throws as run_claim and ClaimCache.
-  std::vector<ClaimResult> run(std::span<const Claim> claims);
+  /// Results in the order of the claims. Warns if --cache cannot keep any. Throws as run_claim and
+  /// ClaimCache.
+  std::vector<ClaimResult> run(std::span<const Claim> claims, cli::Report& report);
 
   /// A folder for temporaries, which is removed at the end.
   std::string work_folder() const;

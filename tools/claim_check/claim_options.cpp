@@ -79,8 +79,10 @@ cli::Declaration claim_options() {
   d.section("Records");
   d.text(
       "cache", "DIR",
-      "Takes the numbers of claims from DIR if their text, the files and tools that it names and "
-      "the model of the CPU are the same, and keeps the others there.");
+      "Takes the numbers of claims from DIR if their text, the environment, the model of the CPU, "
+      "and all that their commands looked at are the same, and keeps the others there. strace "
+      "tells what a command looks at, so that nothing is missed: files, programs, libraries, names "
+      "in folders, and what was not there.");
   d.text("record", "DIR", "Writes the numbers into a new file DIR/DATE-COMMIT.jsonl.");
   d.text("commit", "NAME", "The commit in the record.")
       .default_words("that of the repository with the first FILE, by git");
@@ -97,8 +99,7 @@ cli::Declaration claim_options() {
           "an array of id, source, statement, tags, relation, tolerance, "
           "relative_tolerance, why, expect, verdict (holds, refuted or error), as_expected, "
           "measured, expected, margin, headroom, seconds and cached of each claim; right, if it is "
-          "refuted; error, "
-          "if it could not run")
+          "refuted; error, if it could not run; not_kept, why --cache does not keep it")
       .report_member("falsify",
                      "with --falsify: computed, computed_can_fail, excused, printed, "
                      "printed_can_fail, share (of computed claims that can fail), list (id, kind, "

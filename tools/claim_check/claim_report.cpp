@@ -67,11 +67,18 @@ std::string failure_text(const Claim& claim, const ClaimResult& result, const st
 
 std::string summary(const ClaimResults& all) {
   const ClaimResults::Counts counts = all.counts();
-  const auto known = std::count_if(all.results.begin(), all.results.end(),
-                                   [](const ClaimResult& result) { return result.cached; });
+  std::size_t known = 0;
+  std::size_t unkept = 0;
+  for (const ClaimResult& result : all.results) {
+    known += result.cached ? 1 : 0;
+    unkept += result.not_kept.empty() ? 0 : 1;
+  }
+  std::string cache;
+  if (known > 0) cache += fmt::format("; {} from the cache", known);
+  if (unkept > 0) cache += fmt::format("; {} not kept in the cache (-v says why)", unkept);
   return fmt::format("{}: {} as expected, {} not, {} could not run{}\n",
                      cli::counted(all.claims.size(), "claim"), counts.as_expected, counts.otherwise,
-                     counts.errors, known == 0 ? "" : fmt::format("; {} from the cache", known));
+                     counts.errors, cache);
 }
 
 template <class Body>
@@ -310,6 +317,7 @@ nlohmann::ordered_json claims_json(const ClaimResults& all) {
     }
     entry["seconds"] = result.seconds;
     entry["cached"] = result.cached;
+    if (!result.not_kept.empty()) entry["not_kept"] = result.not_kept;
     json["list"].push_back(std::move(entry));
   });
   return json;

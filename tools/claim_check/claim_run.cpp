@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "claim_check/path_state.hpp"
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
@@ -93,7 +94,8 @@ Measurement measurement_of(const Claim& claim, const Folder& folder, int status)
   found.measured = claim.text.is_set() ? text_values(claim.text, claim.value, folder.path())
                                        : values_at(claim.value, folder.path(), status);
   if (claim.reduction) {
-    found.measured = {{reduce(*claim.reduction, found.measured.numbers)}, {}};
+    found.measured.numbers = {reduce(*claim.reduction, found.measured.numbers)};
+    found.measured.shape.reset();
     if (std::isnan(found.measured.numbers.front())) {
       throw Error(Failure::input, claim.value + ": no numbers to reduce");
     }
@@ -136,19 +138,63 @@ std::vector<std::string> files_left(const Folder& folder) {
   return files;
 }
 
-ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
+// PATH, $CLAIMS, and that Python leaves no files beside those that it reads.
+std::map<std::string, std::string> environment_of(const Claim& claim, const ClaimPlace& place) {
   const char* path = std::getenv("PATH");
+  return {{"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
+          {"CLAIMS", folder_of(claim)},
+          {"PYTHONDONTWRITEBYTECODE", "1"}};
+}
+
+// What strace writes of one command, removed when it was read.
+class Trace {
+ public:
+  Trace(const Claim& claim, const ClaimPlace& place) {
+    if (place.traces.empty() || claim.alone) return;
+    folder_ = place.traces + "/" + claim.id;
+    fs::create_directory(folder_);
+  }
+  ~Trace() {
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  std::vector<std::string> words() const {
+    return folder_.empty() ? std::vector<std::string>() : tracing_words(prefix());
+  }
+  std::optional<CommandReads> reads(const std::string& folder, const ClaimPlace& place) const {
+    if (folder_.empty()) return std::nullopt;
+    return read_trace(prefix(), folder, fs::absolute(place.folder).string());
+  }
+
+ private:
+  std::string prefix() const { return folder_ + "/trace"; }
+
+  std::string folder_;
+};
+
+// Files behind the numbers were read by this process.
+void add_sources(const Measurement& found, CommandReads& reads) {
+  for (const Values* values : {&found.measured, &found.expected, &found.over, &found.against}) {
+    for (const std::string& file : values->sources) {
+      reads.looks[file] = {.opened = true, .found = true};
+    }
+  }
+}
+
+ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
   ShellCommand command;
   command.command = claim.command;
   command.directory = folder.path();
   command.errors = folder.file(log_file);
   if (claim.value == stdout_file) command.output = folder.file(stdout_file);
   command.time_limit = claim.time_limit;
-  command.environment = {{"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
-                         {"CLAIMS", folder_of(claim)},
-                         {"ATTN_NUM_THREADS", std::to_string(place.threads)},
-                         {"HOME", folder.path()},
-                         {"TMPDIR", folder.path()}};
+  command.environment = environment_of(claim, place);
+  command.environment["ATTN_NUM_THREADS"] = std::to_string(place.threads);
+  command.environment["HOME"] = folder.path();
+  command.environment["TMPDIR"] = folder.path();
   return command;
 }
 
@@ -192,16 +238,34 @@ ClaimResult known_result(const Claim& claim, Measurement found, double seconds) 
   return result;
 }
 
+std::vector<std::string> known_environment(const Claim& claim, const ClaimPlace& place) {
+  std::vector<std::string> all = shell_environment(environment_of(claim, place));
+  std::erase_if(all, [](const std::string& line) {
+    return line.starts_with("HOME=") || line.starts_with("TMPDIR=") ||
+           line.starts_with("ATTN_NUM_THREADS=");
+  });
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 ClaimResult run_claim(const Claim& claim, const ClaimPlace& place) {
   const Folder folder(claim, place);
+  const Trace trace(claim, place);
   ClaimResult result;
-  const ShellCommand command = command_of(claim, place, folder);
+  ShellCommand command = command_of(claim, place, folder);
+  command.before = trace.words();
+  const std::int64_t start = file_time_now();
   const ShellOutcome outcome = run_shell(command);
   result.seconds = outcome.seconds;
   result.log = log_of(command.errors);
   try {
     require_run(claim, outcome);
-    judge_into(claim, measurement_of(claim, folder, outcome.status), result);
+    Measurement found = measurement_of(claim, folder, outcome.status);
+    if ((result.reads = trace.reads(folder.path(), place))) {
+      result.reads->start = start;
+      add_sources(found, *result.reads);
+    }
+    judge_into(claim, std::move(found), result);
   } catch (const Error& error) {
     result.error = cli::one_line(error.what());
   }

@@ -6,6 +6,7 @@
 
 #include "claim_check/claim_measurement.hpp"
 #include "claim_check/claims.hpp"
+#include "claim_check/command_trace.hpp"
 
 namespace attn::tools {
 
@@ -24,6 +25,9 @@ struct ClaimResult {
   bool cached = false;  ///< the command did not run: its numbers were known
   /// What was compared, for a cache; absent without a verdict, and of many numbers.
   std::optional<Measurement> found = {};
+  /// What the command looked at, if it was traced.
+  std::optional<CommandReads> reads = {};
+  std::string not_kept = {};  ///< why a cache does not keep the numbers; "" if it does
 
   bool ran() const { return error.empty(); }
 };
@@ -43,11 +47,16 @@ ClaimResult known_result(const Claim& claim, Measurement found, double seconds);
 std::string again_text(const Claim& claim, const std::string& tools);
 
 struct ClaimPlace {
-  std::string folder;  ///< a directory of the claim's own, named after it, is created here
-  bool keeps = false;  ///< keeps that directory
-  std::string tools;   ///< directory of the tools, first on PATH
-  int threads = 1;     ///< ATTN_NUM_THREADS of the command
+  std::string folder;       ///< a directory of the claim's own, named after it, is created here
+  bool keeps = false;       ///< keeps that directory
+  std::string tools;        ///< directory of the tools, first on PATH
+  int threads = 1;          ///< ATTN_NUM_THREADS of the command
+  std::string traces = {};  ///< a scratch folder for traces of the commands; empty: not traced
 };
+
+/// The environment of a claim's command but for HOME and TMPDIR, which are a new folder each time,
+/// and ATTN_NUM_THREADS, on which no result of a tool depends.
+std::vector<std::string> known_environment(const Claim& claim, const ClaimPlace& place);
 
 /// Runs the command of one claim in a new directory and judges the numbers at its addresses
 /// (values_at). $CLAIMS is the directory of the file of claims. Throws Error(output) if the

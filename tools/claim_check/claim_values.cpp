@@ -70,11 +70,18 @@ Values of_json(const std::string& file, const std::string& pointer, const std::s
   }
 }
 
+template <class Item>
+void add(const std::vector<Item>& items, std::vector<Item>& all) {
+  all.insert(all.end(), items.begin(), items.end());
+}
+
 Values of_dataset(const std::string& address, const std::string& place) {
   require_regular(io::parse_address(address).file, place);
   try {
+    Values found;
     io::InputBundle::Options options;
     options.named = {{"value", address}};
+    options.on_source = [&](const io::FollowedSource& source) { add(source.files, found.sources); };
     const io::InputBundle bundle(options);
     const io::InputDataset dataset = bundle.dataset("value");
     const Index count = element_count(dataset.shape());
@@ -82,9 +89,10 @@ Values of_dataset(const std::string& address, const std::string& place) {
       throw Error(Failure::input,
                   fmt::format("{} numbers, expected {} at most", count, most_values));
     }
-    std::vector<double> values(static_cast<std::size_t>(count));
-    dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), values.data());
-    return {std::move(values), dataset.shape()};
+    found.numbers.resize(static_cast<std::size_t>(count));
+    dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), found.numbers.data());
+    found.shape = dataset.shape();
+    return found;
   } catch (const Error& error) {
     throw Error(Failure::input, place + ": " + error.what());
   }
@@ -101,18 +109,20 @@ Values of_groups(const io::Address& address, const std::string& place) {
   }
   const std::size_t bracket = address.text.find('[', address.file.size());
   const std::string selection = bracket == std::string::npos ? "" : address.text.substr(bracket);
+  Values all;
   std::vector<std::string> found;
   try {
     io::InputBundle::Options options;
     options.input = address.file;
+    options.on_source = [&](const io::FollowedSource& source) { add(source.files, all.sources); };
     found = io::InputBundle(options).groups_like(groups);
   } catch (const Error& error) {
     throw Error(Failure::input, place + ": " + error.what());
   }
-  Values all;
   for (const std::string& group : found) {
     const Values one = of_dataset(address.file + ":/" + group + "/" + name + selection, place);
-    all.numbers.insert(all.numbers.end(), one.numbers.begin(), one.numbers.end());
+    add(one.numbers, all.numbers);
+    add(one.sources, all.sources);
   }
   return all;
 }

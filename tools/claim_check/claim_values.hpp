@@ -12,6 +12,8 @@ namespace attn::tools {
 struct Values {
   std::vector<double> numbers = {};
   std::optional<Shape> shape = {};  ///< set for a dataset
+  /// Files that the named one refers to, and that hold some of the numbers.
+  std::vector<std::string> sources = {};
 };
 
 /// Throws Error(input) unless the file is a regular one: a device or FIFO could be read forever.

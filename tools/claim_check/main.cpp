@@ -154,7 +154,7 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   }
   if (arguments.given("record")) require_folder(arguments.text("record"));
   ClaimChecks checks(arguments);
-  std::vector<ClaimResult> results = checks.run(with_perturbed(arguments, claims));
+  std::vector<ClaimResult> results = checks.run(with_perturbed(arguments, claims), report);
   const std::vector<Falsification> falsifications = take_falsifications(claims, results);
   const ClaimResults all{claims, results, tool_folder()};
   if (arguments.given("record")) write_record(arguments, all, checks.work_folder());

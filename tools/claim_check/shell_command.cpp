@@ -10,14 +10,13 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
@@ -28,10 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// $1 is the command. It runs beside the shell that waits for it, which can therefore handle a
-// signal at once: it signals the group, whose members have no other handler. Orphaned processes of
-// any group become this shell's children; children that remain at the end are killed, from the N-th
-// hundredth of a second on.
+// $1 is the command, behind it are words of a program that runs it. It runs beside the shell that
+// waits for it, which can therefore handle a signal at once: it signals the group, whose members
+// have no other handler. Orphaned processes of any group become this shell's children; children
+// that remain at the end are killed, from the N-th hundredth of a second on.
 constexpr const char* wrapper = R"(
 left() {
   children=()
@@ -46,33 +45,23 @@ end_after() {
   done
 }
 trap 'trap "" TERM; kill -TERM 0; end_after 100; exit 143' TERM
-(trap - INT QUIT; exec /bin/bash -e -o pipefail -c "$1") &
+(trap - INT QUIT; exec "${@:2}" /bin/bash -e -o pipefail -c "$1") &
 wait $!
 status=$?
-end_after 0
+end_after $(($# > 1 ? 100 : 0))
 exit $status
 )";
 
 // The time that the shell has to end all processes when asked to.
 constexpr auto grace = std::chrono::seconds(10);
 
-// Whether the variable would change the behaviour of bash, or define a function that hides a tool.
-bool is_of_bash(const std::string& name) {
-  static constexpr std::array<std::string_view, 5> options = {"BASH_ENV", "ENV", "SHELLOPTS",
-                                                              "BASHOPTS", "POSIXLY_CORRECT"};
-  return name.rfind("BASH_FUNC_", 0) == 0 ||
-         std::find(options.begin(), options.end(), name) != options.end();
-}
-
-std::vector<std::string> environment_of(const ShellCommand& command) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string line = *entry;
-    const std::string name = line.substr(0, line.find('='));
-    if (!is_of_bash(name) && command.environment.count(name) == 0) all.push_back(line);
-  }
-  for (const auto& [name, value] : command.environment) all.push_back(name + "=" + value);
-  return all;
+// Whether the variable would change the behaviour of bash, define a function that hides a tool, or
+// tell the terminal or the run.
+bool is_hidden(const std::string& name) {
+  static const RE2 hidden(
+      "BASH_FUNC_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|POSIXLY_CORRECT|PWD|OLDPWD|SHLVL|_|"
+      "TERM|LINES|COLUMNS|MAKEFLAGS|MFLAGS|MAKELEVEL|(SLURM|GITHUB|RUNNER|SSH|XDG_SESSION)_.*");
+  return RE2::FullMatch(name, hidden);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -135,9 +124,21 @@ bool wait_until(pid_t child, Clock::time_point end) {
 
 }  // namespace
 
+std::vector<std::string> shell_environment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string line = *entry;
+    const std::string name = line.substr(0, line.find('='));
+    if (!is_hidden(name) && added.count(name) == 0) all.push_back(line);
+  }
+  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  return all;
+}
+
 ShellOutcome run_shell(const ShellCommand& command) {
   std::vector<std::string> words = {"bash", "-c", wrapper, "claim", command.command};
-  std::vector<std::string> environment = environment_of(command);
+  words.insert(words.end(), command.before.begin(), command.before.end());
+  std::vector<std::string> environment = shell_environment(command.environment);
   std::vector<char*> word_list = pointers(words);
   std::vector<char*> environment_list = pointers(environment);
   const auto start = Clock::now();

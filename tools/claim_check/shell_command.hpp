@@ -2,13 +2,15 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace attn::tools {
 
 struct ShellCommand {
   std::string command;                             ///< for bash, with -e and pipefail
   std::string directory;                           ///< working directory
-  std::map<std::string, std::string> environment;  ///< added to this process's environment
+  std::map<std::string, std::string> environment;  ///< added to shell_environment
+  std::vector<std::string> before = {};            ///< words of a program that runs bash: strace
   std::string errors;                              ///< file for its stderr and unused stdout
   std::string output = {};                         ///< file for its stdout; empty: errors
   double time_limit = 0;                           ///< seconds; > 0
@@ -20,12 +22,19 @@ struct ShellOutcome {
   double seconds = 0;      ///< elapsed time
 };
 
+/// The environment of this process, as "NAME=VALUE", without what tells a terminal or a run from
+/// another (PWD, OLDPWD, SHLVL, _, TERM, LINES, COLUMNS, MAKEFLAGS, MFLAGS, MAKELEVEL, and SLURM_*,
+/// GITHUB_*, RUNNER_*, SSH_*, XDG_SESSION_*), what changes bash, and the variables `added`, which
+/// come behind.
+std::vector<std::string> shell_environment(const std::map<std::string, std::string>& added);
+
 /// Runs the command to its end with an empty stdin. Processes that it leaves running are then
-/// killed, even in another process group or session. At the limit, or if this process ends first,
-/// its processes are sent SIGTERM, and SIGKILL after a second; only a command that kills (SIGKILL)
-/// its own process group may leave others. Functions and options of a shell around this process are
-/// not visible. SIGCHLD must not be ignored. May be called by several threads. Throws Error(output)
-/// if no process can be created.
+/// killed, even in another process group or session;
+/// with `before`, after a second, so that a program that watches them ends by itself. At the limit,
+/// or if this process ends first, its processes are sent SIGTERM, and SIGKILL after a second; only
+/// a command that kills (SIGKILL) its own process group may leave others. Functions and options of
+/// a shell around this process are not visible. SIGCHLD must not be ignored. May be called by
+/// several threads. Throws Error(output) if no process can be created.
 ShellOutcome run_shell(const ShellCommand& command);
 
 }  // namespace attn::tools
