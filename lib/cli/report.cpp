@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
@@ -70,15 +72,19 @@ void Report::compute(const std::function<void()>& body) {
   add_compute_seconds(spent.count());
 }
 
-void Report::warn(const std::string& line) {
-  const std::string added = impl_->add_warning(line);
-  std::vector<std::string>& own = impl_->own_warnings;
-  if (std::find(own.begin(), own.end(), added) == own.end()) own.push_back(added);
+void Report::warn(const std::string& line) { impl_->add_own({line}); }
+
+void Report::warn_of_problem(Index problem, const std::string& line) {
+  impl_->add_own({line, problem});
+}
+
+void Report::warn_of_largest(const std::string& kind, double figure, const std::string& line) {
+  impl_->add_own({line, std::nullopt, kind, figure});
 }
 
 void Report::warn_of_whole(const std::string& line) { impl_->add_warning(line); }
 
-const std::vector<std::string>& Report::own_warnings() const { return impl_->own_warnings; }
+const std::vector<Report::OwnWarning>& Report::own_warnings() const { return impl_->own_warnings; }
 
 void Report::note(const std::string& line) { impl_->say("note", line); }
 
@@ -89,6 +95,14 @@ std::string Report::Impl::add_warning(const std::string& line) {
     say("warning", squashed);
   }
   return squashed;
+}
+
+void Report::Impl::add_own(OwnWarning warning) {
+  warning.line = add_warning(warning.line);
+  const auto same = [&](const OwnWarning& other) { return other.line == warning.line; };
+  if (std::none_of(own_warnings.begin(), own_warnings.end(), same)) {
+    own_warnings.push_back(std::move(warning));
+  }
 }
 
 void Report::Impl::note_sources() const {

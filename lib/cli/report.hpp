@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,29 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
+  /// The same for one problem of a section: a part of the run that has it says the same. Those of a
+  /// section follow its other warnings, in the order of the problems.
+  void warn_of_problem(Index problem, const std::string& line);
+
+  /// The same for the largest `figure` over the problems of a section, which `line` shows: a part
+  /// of the run has a smaller one. Only the line with the largest figure of a `kind` is one of the
+  /// whole run. These follow those of problems.
+  void warn_of_largest(const std::string& kind, double figure, const std::string& line);
+
   /// The same for what follows from the whole of a run, of which a part would say something else:
   /// it is not among own_warnings().
   void warn_of_whole(const std::string& line);
 
-  /// The lines of warn(), in order.
-  const std::vector<std::string>& own_warnings() const;
+  /// What was warned of, but for warn_of_whole, in order.
+  struct OwnWarning {
+    std::string line;
+    std::optional<Index> problem = {};  ///< of warn_of_problem
+    std::string kind = {};              ///< of warn_of_largest; else ""
+    double figure = 0;
+
+    bool operator==(const OwnWarning&) const = default;
+  };
+  const std::vector<OwnWarning>& own_warnings() const;
 
   /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
   void note(const std::string& line);

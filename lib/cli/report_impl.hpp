@@ -23,7 +23,7 @@ struct Report::Impl {
   nlohmann::ordered_json params = nlohmann::ordered_json::object();
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
-  std::vector<std::string> own_warnings;
+  std::vector<OwnWarning> own_warnings;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   std::string status;
   std::string text;
@@ -33,6 +33,9 @@ struct Report::Impl {
 
   /// Adds a warning and prints it, unless it was there before. Returns its line.
   std::string add_warning(const std::string& line);
+
+  /// The same for a warning of the run's own.
+  void add_own(OwnWarning warning);
 
   /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
   void say(const std::string& kind, const std::string& line) const;

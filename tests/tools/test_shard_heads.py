@@ -152,8 +152,8 @@ class Heads(ShardTest):
         check(shorter, f"changed.h5:/out has shape ({shape[0] - 1}, 20, 5), expected ({shape[0]}, 20, 5)")
         check(notes(f'"own":"{own}"', f'"own":"{first}:{last - 1}"'), "the shards have only 11 of the 12 problems")
         check(notes(f'"own":"{own}"', f'"own":"{first - 1}:{last}"'), f"changed.h5 both have problem {first - 1}")
-        check(notes(f'"own":"{own}"', f'"own":"{first}:13"'), f"'{first}:13' is no list of ranges")
-        check(notes('"own"', '"none"'), "changed.h5 is no shard")
+        check(notes(f'"own":"{own}"', f'"own":"{first}:13"'), f'own is "{first}:13", expected ranges of at most 12 numbers below 12')
+        check(notes('"own"', '"none"'), "changed.h5:/attn_shard/divided is damaged: own is missing")
         check(notes(f'"blocks":"{own}"', f'"blocks":"{first + 1}:{last + 1}"'), f"both hold block {last} of ")
         other = self.shards("attn-compute", "in.h5", "-q", "--emit", "out", count=3, output="other.h5")
         self.refused("tensor-join", files[0], other[1], files[2], status=3, says=[other[1], "emit"],

@@ -229,9 +229,7 @@ class Reports(ShardTest):
 
         check(lambda group: group.__delitem__("unas_modes"))
         check(shorten)
-        check(lambda group: change_figures(group, '"sets":2', '"sets":0'))
         check(lambda group: change_figures(group, '"steps":4', '"steps":3'))
-        check(lambda group: change_figures(group, '"sets":2', '"sets":1'))
         check(lambda group: change_figures(group, '"status":', '"status":7'))
         check(lambda group: change_figures(group, '"verb":', '"word":'))
 

@@ -1,8 +1,10 @@
-// tools/common/shard: which part of a run a job computes.
+// tools/common/shard: which part of a run a job computes, and what its bundle says of itself.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -10,7 +12,12 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "common/shard.hpp"
+#include "common/shard_marks.hpp"
+#include "io_fixture.hpp"
+#include "long_run.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
@@ -28,7 +35,277 @@ Shard parsed(const std::string& words, const Variables& variables) {
   });
 }
 
+using Json = nlohmann::ordered_json;
+
+ShardMarks common_marks() {
+  ShardMarks marks;
+  marks.shard = {2, 3};
+  marks.run = "{}";
+  marks.warnings.own = {{"w"}, {"of a problem", Index{1}}, {"largest", std::nullopt, "kind", 0.5}};
+  marks.warnings.unused = {"-i x"};
+  marks.warnings.outdated = {{"tool", "out"}};
+  return marks;
+}
+
+ShardMarks marks_of_groups() {
+  ShardMarks marks = common_marks();
+  marks.groups = {"a", "b/c", "d"};
+  marks.own = {"b/c", "d"};
+  marks.left_out = {"b/c/out"};
+  marks.removed = {"d/attn_scale"};
+  marks.report = {{.group = "b/c", .figures = "{}", .params = "{}", .warnings = 1},
+                  {.group = "d", .figures = "{}", .params = "{}", .warnings = 3}};
+  return marks;
+}
+
+ShardMarks marks_of_problems() {
+  ShardMarks marks = common_marks();
+  ProblemShare share(6, {1, 2, 4});
+  share.add({{"out", {2, 3, 5}, {0, 1}, {"", "head", "x"}, {1, 1, 5}, true}, {1, 2, 4}});
+  share.add({{"step", {}}, {0}});
+  share.rank({{"attn_status"}, {1, 0.5}});
+  marks.divided = ShardMarks::Divided{"", share};
+  marks.report = {{.group = "",
+                   .figures = R"({"common":{}})",
+                   .params = "{}",
+                   .numbers = {{"list", {1, 2}}},
+                   .names = {"key"}}};
+  return marks;
+}
+
+// The bundle of a shard, some of whose marks are replaced.
+class StoredMarks {
+ public:
+  explicit StoredMarks(const ShardMarks& marks) : path_(folder_ / "shard.h5") {
+    io::OutputBundle bundle = open_output(path_);
+    write_shard_marks(marks, bundle);
+    bundle.commit();
+  }
+
+  ShardMarks read() const { return read_shard_marks(testing::open_input(path_)); }
+
+  std::vector<std::string> texts(const std::string& name) const {
+    return testing::open_input(path_).group("attn_shard").dataset(name).read_strings();
+  }
+
+  // The marks with other texts in dataset `name`.
+  void replace(const std::string& name, const std::vector<std::string>& texts) {
+    change([&](io::OutputBundle& group) { group.write_strings(name, texts); });
+  }
+
+  // The marks with that change of their group.
+  void change(const std::function<void(io::OutputBundle&)>& by,
+              const std::vector<std::string>& without = {}) {
+    const std::string changed = folder_ / "changed.h5";
+    io::OutputBundle bundle = open_output(changed, true);
+    {
+      io::OutputBundle group = bundle.group("attn_shard");
+      by(group);
+    }
+    bundle.copy_from(testing::open_input(path_), without);
+    bundle.commit();
+    path_ = changed;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string path_;
+};
+
+// What every reader of marks relies on.
+void require_invariants(const ShardMarks& marks) {
+  CHECK(marks.shard.number >= 1);
+  CHECK(marks.shard.number <= marks.shard.count);
+  const auto is_in = [](const std::vector<std::string>& all, const std::string& one) {
+    return std::count(all.begin(), all.end(), one) == 1;
+  };
+  for (const std::string& group : marks.own) CHECK(is_in(marks.groups, group));
+  for (const ReportNotes& notes : marks.report) {
+    CHECK((marks.divided ? notes.group == marks.divided->group : is_in(marks.own, notes.group)));
+    CHECK(notes.warnings <= marks.warnings.own.size());
+  }
+  if (!marks.divided) return;
+  const ProblemShare& share = marks.divided->problems;
+  for (const Index problem : share.own()) CHECK((problem >= 0 && problem < share.problems()));
+  for (const ProblemShare::Piece& piece : share.pieces()) {
+    const BlockLayout& layout = piece.layout;
+    CHECK(element_count(layout.shape) >= 0);
+    for (const std::size_t axis : layout.axes) REQUIRE(axis < layout.shape.size());
+    CHECK(layout.own_axes().size() + layout.axes.size() == layout.shape.size());
+    CHECK(layout.labels.size() <= layout.shape.size());
+    CHECK((layout.chunk.empty() || layout.chunk.size() == layout.shape.size()));
+    CHECK(static_cast<Index>(piece.blocks.size()) <= share.problems());
+    for (const Index block : piece.blocks) CHECK(block < element_count(layout.positions()));
+  }
+}
+
+// Whether the marks are refused, with the file's name, or else are sound.
+bool refused(const StoredMarks& stored) {
+  try {
+    require_invariants(stored.read());
+    return false;
+  } catch (const Error& error) {
+    CHECK(error.failure() == Failure::input);
+    CHECK(contains(error.what(), ".h5"));
+    return true;
+  }
+}
+
+// Other values in the place of one.
+std::vector<Json> instead_of(const Json& value) {
+  std::vector<Json> others = {nullptr,
+                              true,
+                              -1,
+                              2.5,
+                              1'000'000'000'000'000'000,
+                              1e300,
+                              "",
+                              "0:1000000000000000000",
+                              Json::array(),
+                              Json::object(),
+                              {1, 2, 3},
+                              {{"a", 1}},
+                              {"x"}};
+  Json deep = 1;
+  for (int n = 0; n < 100; ++n) deep = Json::array({deep});
+  others.push_back(deep);
+  if (value.is_array() && !value.empty()) {
+    Json more = value;
+    more.push_back(value.front());
+    others.push_back(more);
+    Json less = value;
+    less.erase(less.size() - 1);
+    others.push_back(less);
+  }
+  return others;
+}
+
+// All texts of JSON in which one value of `json` is another one, or missing.
+std::vector<std::string> changed_texts(const Json& json) {
+  std::vector<std::string> texts;
+  std::vector<Json::json_pointer> places;
+  const std::function<void(const Json&, const Json::json_pointer&)> visit =
+      [&](const Json& at, const Json::json_pointer& place) {
+        places.push_back(place);
+        for (const auto& item : at.items()) {
+          if (at.is_object()) visit(item.value(), place / item.key());
+          if (at.is_array()) visit(item.value(), place / std::stoul(item.key()));
+        }
+      };
+  visit(json, Json::json_pointer());
+  const std::size_t step = long_run() ? 1 : 5;
+  for (std::size_t n = 0; n < places.size(); n += step) {
+    const Json::json_pointer& place = places[n];
+    for (const Json& other : instead_of(json.at(place))) {
+      Json changed = json;
+      changed[place] = other;
+      texts.push_back(changed.dump());
+    }
+    if (place.empty()) continue;
+    Json changed = json;
+    Json& above = changed[place.parent_pointer()];
+    above.is_object() ? void(above.erase(place.back())) : above.erase(std::stoul(place.back()));
+    texts.push_back(changed.dump());
+  }
+  for (const char* const wrong : {"", "{", "NaN", "[1", "1e999", "\xff"}) texts.emplace_back(wrong);
+  return texts;
+}
+
 }  // namespace
+
+TEST_CASE("marks that were written are read as they were") {
+  for (const ShardMarks& marks : {marks_of_groups(), marks_of_problems()}) {
+    const ShardMarks found = StoredMarks(marks).read();
+    CHECK(found.shard.number == 2);
+    CHECK(found.run == marks.run);
+    CHECK(found.groups == marks.groups);
+    CHECK(found.own == marks.own);
+    CHECK(found.left_out == marks.left_out);
+    CHECK(found.removed == marks.removed);
+    CHECK(found.warnings.own == marks.warnings.own);
+    CHECK(found.warnings.unused == marks.warnings.unused);
+    CHECK(found.warnings.outdated == marks.warnings.outdated);
+    REQUIRE(found.report.size() == marks.report.size());
+    for (std::size_t n = 0; n < found.report.size(); ++n) {
+      CHECK(found.report[n].figures == marks.report[n].figures);
+      CHECK(found.report[n].numbers == marks.report[n].numbers);
+      CHECK(found.report[n].names == marks.report[n].names);
+      CHECK(found.report[n].warnings == marks.report[n].warnings);
+    }
+    REQUIRE(found.divided.has_value() == marks.divided.has_value());
+    if (!found.divided) continue;
+    CHECK(found.divided->problems.own() == marks.divided->problems.own());
+    for (std::size_t n = 0; n < 2; ++n) {
+      CHECK(found.divided->problems.pieces()[n].layout ==
+            marks.divided->problems.pieces()[n].layout);
+      CHECK(found.divided->problems.pieces()[n].blocks ==
+            marks.divided->problems.pieces()[n].blocks);
+    }
+    CHECK(found.divided->problems.ranked()[0].key == std::vector<double>{1, 0.5});
+  }
+}
+
+TEST_CASE("marks whose JSON was changed are refused or sound") {
+  for (const ShardMarks& marks : {marks_of_groups(), marks_of_problems()}) {
+    for (const std::string name : {"warnings", "divided"}) {
+      if (name == "divided" && !marks.divided) continue;
+      StoredMarks stored(marks);
+      const Json json = Json::parse(stored.texts(name).front());
+      std::size_t count = 0;
+      for (const std::string& text : changed_texts(json)) {
+        CAPTURE(text);
+        stored.replace(name, {text});
+        count += refused(stored) ? 1 : 0;
+      }
+      CHECK(count > 20);
+    }
+  }
+}
+
+TEST_CASE("marks whose lists or attributes were changed are refused or sound") {
+  for (const ShardMarks& marks : {marks_of_groups(), marks_of_problems()}) {
+    std::vector<std::string> names = {"groups",         "own",
+                                      "left_out",       "removed",
+                                      "warnings",       "report/0/figures",
+                                      "report/0/group", "report/0/params",
+                                      "report/0/names"};
+    if (marks.divided) names.insert(names.end(), {"divided", "report/0/list"});
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const std::vector<std::vector<std::string>> lists = {
+          {}, {"a", "a"}, {"zz"}, {""}, {"attn_shard"}, {"b/c", "b/c"}, {"1", "2"}};
+      for (const std::vector<std::string>& list : lists) {
+        StoredMarks stored(marks);
+        stored.replace(name, list);
+        static_cast<void>(refused(stored));
+      }
+      StoredMarks without(marks);
+      without.change([](io::OutputBundle&) {}, {"attn_shard/" + name});
+      CHECK(refused(without) == (name != "report/0/list"));
+      for (const Shape& shape : {Shape{}, Shape{0}, Shape{3}, Shape{1, 2}}) {
+        StoredMarks numbers(marks);
+        numbers.change([&](io::OutputBundle& group) {
+          const std::vector<double> values(static_cast<std::size_t>(element_count(shape)), 7);
+          group.create(name, DType::f64, shape).write(Shape(shape.size(), 0), shape, values.data());
+        });
+        CHECK((refused(numbers) || name == "report/0/list"));
+      }
+    }
+    for (const std::string name : {"number", "count", "problems", "format"}) {
+      for (const double value :
+           {-3.0, 0.0, 2.5, 1e18, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
+        CAPTURE(name);
+        CAPTURE(value);
+        StoredMarks stored(marks);
+        stored.change([&](io::OutputBundle& group) { group.attribute(name, value); });
+        CHECK(refused(stored));
+      }
+      StoredMarks text(marks);
+      text.change([&](io::OutputBundle& group) { group.attribute(name, std::string("x")); });
+      CHECK(refused(text));
+    }
+  }
+}
 
 TEST_CASE("an array comes before ranks") {
   Variables variables = {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "5"}};

@@ -141,8 +141,8 @@ std::string step_weights(NetworkRun& run) {
     add_network(found, all);
     networks.push_back(network_json(unravel(problem, task.input.leading), found));
     if (found.singular.empty()) return;
-    run.report.warn(singular_network_text(task, problem, found) + ": " +
-                    fate_text(task.step, found));
+    run.report.warn_of_problem(
+        problem, singular_network_text(task, problem, found) + ": " + fate_text(task.step, found));
   });
   Json& result = run.report.result();
   result["optimizer"] = optimizer_name(task.step.optimizer);
@@ -153,10 +153,12 @@ std::string step_weights(NetworkRun& run) {
   result["inconsistency"] = all.inconsistency;
   result["networks"] = std::move(networks);
   if (all.inconsistency > (task.f64 ? inconsistent<double> : inconsistent<float>)) {
-    run.report.warn(fmt::format(
-        "the gradients are not those of a loss of the output: the sums of gradient times "
-        "weight into and out of a hidden node differ by {:.2g} of their size",
-        all.inconsistency));
+    run.report.warn_of_largest(
+        "inconsistency", all.inconsistency,
+        fmt::format(
+            "the gradients are not those of a loss of the output: the sums of gradient times "
+            "weight into and out of a hidden node differ by {:.2g} of their size",
+            all.inconsistency));
   }
   return step_text(task.step, all, "nodes");
 }

@@ -254,12 +254,13 @@ std::string step_weights(PathRun& run) {
       report_step(task, all, heads, run.report);
       throw Error(Failure::numerical, text, singular_hint(task.rule));
     }
-    run.report.warn(text + ": " + fate_text(task.step, found));
+    run.report.warn_of_problem(problem, text + ": " + fate_text(task.step, found));
   });
   report_step(task, all, heads, run.report);
   const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
   if (all.inconsistency > limit) {
-    run.report.warn(
+    run.report.warn_of_largest(
+        "inconsistency", all.inconsistency,
         fmt::format("the gradients are not those of a loss that depends only on the scores: sums "
                     "of grad_wq wq and of grad_wk wk differ by {:.2g} of their size",
                     all.inconsistency));

@@ -57,7 +57,7 @@ std::string ranges_text(const std::vector<Index>& numbers) {
   return text;
 }
 
-std::vector<Index> parse_ranges(const std::string& text, Index limit) {
+std::vector<Index> parse_ranges(const std::string& text, Index limit, Index most) {
   std::vector<Index> numbers;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -77,6 +77,7 @@ std::vector<Index> parse_ranges(const std::string& text, Index limit) {
     const Index last = number();
     const Index least = numbers.empty() ? 0 : numbers.back() + 1;
     if (first < least || last <= first || last > limit) throw refuse();
+    if (last - first > most - static_cast<Index>(numbers.size())) throw refuse();
     for (Index n = first; n < last; ++n) numbers.push_back(n);
     if (at != end && (*at++ != ',' || at == end)) throw refuse();
   }

@@ -9,6 +9,9 @@
 
 namespace attn::tools {
 
+/// A run of more problems is not divided.
+inline constexpr Index most_problems = 100'000'000;
+
 /// Which problems of an input can be computed apart: those that add into one result belong to the
 /// same unit.
 class ProblemUnits {

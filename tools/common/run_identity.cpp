@@ -15,6 +15,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/parse.hpp"
+#include "common/checked_notes.hpp"
 #include "common/json_text.hpp"
 #include "io/address.hpp"
 #include "io/arrays/array_file.hpp"
@@ -140,23 +141,16 @@ std::string run_of(const cli::Arguments& arguments) {
   return json_text(run);
 }
 
-std::vector<RunInput> inputs_of(const std::string& run) {
-  std::vector<RunInput> inputs;
-  try {
-    const Json files = Json::parse(run).at("files");
-    for (const Json& json : files) {
-      RunInput input;
-      json.at("name").get_to(input.name);
-      json.at("address").get_to(input.address);
-      json.at("inside").get_to(input.inside);
-      if (json.contains("size")) input.size = json.at("size").get<std::int64_t>();
-      if (json.contains("changed")) input.changed = json.at("changed").get<double>();
-      inputs.push_back(std::move(input));
-    }
-  } catch (const Json::exception&) {
-    throw Error(Failure::input, "the description of the run is damaged");
+RunDescription described_run(const std::string& run, const std::string& place) {
+  const CheckedJson json(run, place);
+  RunDescription described{json.at("tool").text(), {}};
+  for (const CheckedJson& file : json.at("files").list()) {
+    RunInput input{file.at("name").text(), file.at("address").text(), file.at("inside").text()};
+    if (file.has("size")) input.size = file.at("size").count();
+    if (file.has("changed")) input.changed = file.at("changed").number();
+    described.inputs.push_back(std::move(input));
   }
-  return inputs;
+  return described;
 }
 
 std::string input_difference(const RunInput& input, const std::string& address) {

@@ -24,8 +24,13 @@ struct RunInput {
   std::optional<double> changed = {};  ///< the time, in seconds
 };
 
-/// The inputs in the result of run_of. Throws Error(input) if it is damaged.
-std::vector<RunInput> inputs_of(const std::string& run);
+/// What the result of run_of says. Throws Error(input) that names `place`, where it stands, if it
+/// is damaged.
+struct RunDescription {
+  std::string tool;
+  std::vector<RunInput> inputs;
+};
+RunDescription described_run(const std::string& run, const std::string& place);
 
 /// Where `address` is another input than that of the run: "its size is 5, not 7". Empty if nothing
 /// differs; the name of the file may.
@@ -34,7 +39,7 @@ std::string input_difference(const RunInput& input, const std::string& address);
 /// JSON of a report's `params`, without those of which no result depends.
 std::string params_text(cli::Report& report);
 
-/// Where one run differs from another, both as run_of describes them: "scheme is "dnas", not
+/// Where one run differs from another, both as described_run accepts them: "scheme is "dnas", not
 /// "unas"". Empty if they agree.
 std::string run_difference(const std::string& one, const std::string& other);
 

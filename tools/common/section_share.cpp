@@ -32,6 +32,10 @@ void SectionShare::divide(const ProblemUnits& units, const std::vector<double>& 
                 arguments_.declared("ranks") ? "without --shard, MPI ranks can share one problem"
                                              : "one run without --shard computes it");
   }
+  if (units.problems() > most_problems) {
+    throw Error(Failure::usage, fmt::format("--shard divides at most {} problems, but there are {}",
+                                            most_problems, units.problems()));
+  }
   problems_ = std::make_shared<ProblemShare>(units.problems(), own_problems(units, work, shard_));
 }
 
@@ -57,7 +61,7 @@ void SectionShare::mark(io::OutputBundle& output, const cli::Report& report) con
     for (const Section& section : sections_) marks.groups.push_back(section.group);
   }
   marks.report = notes_;
-  marks.warnings.lines = report.own_warnings();
+  marks.warnings.own = report.own_warnings();
   marks.warnings.unused = unused_;
   write_shard_marks(marks, output);
 }

@@ -71,6 +71,7 @@ class SectionTool {
   bool divides_problems() const { return share_ && share_->problems() != nullptr; }
   void keep_for_join(ReportNotes notes) {
     notes.params = params_text(report_);
+    notes.warnings = report_.own_warnings().size();
     share_->keep(std::move(notes));
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/report.hpp"
 #include "common/problem_share.hpp"
 #include "common/report_notes.hpp"
 #include "common/sections.hpp"
@@ -34,7 +35,7 @@ struct ShardMarks {
   std::vector<ReportNotes> report;   ///< by section, for tools with a report
   /// What an undivided run would warn of, as far as the shard knows.
   struct Warnings {
-    std::vector<std::string> lines;
+    std::vector<cli::Report::OwnWarning> own;
     std::vector<std::string> unused;                         ///< unused_options
     std::set<std::pair<std::string, std::string>> outdated;  ///< ResultPlan::left_out
   };
@@ -48,7 +49,10 @@ bool is_of_shard_marks(const std::string& group);
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
 
-/// Throws Error(input) if the bundle is no shard.
+/// Throws Error(input) if the bundle is no shard, or if its marks are not those that a tool writes:
+/// its own groups are among those of the run, each once; pieces have names of their own, and blocks
+/// that lie in the whole dataset; and the report has notes of each own section. Whether the results
+/// agree with them is not checked.
 ShardMarks read_shard_marks(const io::InputBundle& bundle);
 
 /// The path GROUP/NAME of a dataset or an attribute; NAME if the group is "", the root.

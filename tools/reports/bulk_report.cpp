@@ -1,14 +1,15 @@
 #include "reports/bulk_report.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
 #include "common/json_text.hpp"
+#include "common/problem_share.hpp"
 
 namespace attn::tools {
 namespace {
@@ -21,9 +22,9 @@ Json gain_json(const ChainGain& gain) {
           {"column_sum", gain.largest_column}};
 }
 
-ChainGain gain_of(const Json& json) {
-  return {json.at("spectral").get<double>(), json.at("row_sum").get<double>(),
-          json.at("column_sum").get<double>()};
+ChainGain gain_of(const CheckedJson& json) {
+  return {json.at("spectral").number(), json.at("row_sum").number(),
+          json.at("column_sum").number()};
 }
 
 }  // namespace
@@ -45,13 +46,14 @@ void BulkFigures::add_chain(const ChainGain& gain) {
 
 ReportNotes notes_of(const BulkNotes& bulk) {
   const BulkFigures& figures = bulk.figures;
-  Json json = {{"label", bulk.section.label},
-               {"file", bulk.section.file},
-               {"several", bulk.several},
-               {"queries", bulk.queries},
-               {"keys", bulk.keys},
-               {"f64", bulk.f64},
-               {"iterations", bulk.iterations},
+  Json json = {{"common",
+                {{"label", bulk.section.label},
+                 {"file", bulk.section.file},
+                 {"several", bulk.several},
+                 {"queries", bulk.queries},
+                 {"keys", bulk.keys},
+                 {"f64", bulk.f64},
+                 {"iterations", bulk.iterations}}},
                {"problems", figures.problems},
                {"scaled", figures.scaled},
                {"largest_error", figures.largest_error},
@@ -60,27 +62,31 @@ ReportNotes notes_of(const BulkNotes& bulk) {
   return {.group = bulk.section.group, .figures = json_text(json)};
 }
 
-BulkNotes bulk_of(const ReportNotes& notes) {
-  const Json json = Json::parse(notes.figures);
+BulkNotes bulk_of(const ReportNotes& notes, const std::optional<HeadShare>& share) {
+  const CheckedJson json = figures_of(notes);
+  const CheckedJson common = json.at("common");
   BulkNotes bulk;
   bulk.section.group = notes.group;
-  json.at("label").get_to(bulk.section.label);
-  json.at("file").get_to(bulk.section.file);
-  json.at("several").get_to(bulk.several);
-  json.at("queries").get_to(bulk.queries);
-  json.at("keys").get_to(bulk.keys);
-  json.at("f64").get_to(bulk.f64);
-  json.at("iterations").get_to(bulk.iterations);
+  bulk.section.label = common.at("label").text();
+  bulk.section.file = common.at("file").text();
+  bulk.several = common.at("several").flag();
+  bulk.queries = common.at("queries").count();
+  bulk.keys = common.at("keys").count();
+  bulk.f64 = common.at("f64").flag();
+  bulk.iterations = common.at("iterations").count();
   BulkFigures& figures = bulk.figures;
-  json.at("problems").get_to(figures.problems);
-  json.at("scaled").get_to(figures.scaled);
-  json.at("largest_error").get_to(figures.largest_error);
-  const auto digits = json.at("errors").get<ExactSum::Digits>();
-  for (const std::uint64_t digit : digits) {
-    if (digit > std::numeric_limits<std::uint32_t>::max()) throw std::out_of_range("errors");
+  figures.problems = share ? json.at("problems").count(share->own, share->own)
+                           : json.at("problems").count(most_problems);
+  figures.scaled = json.at("scaled").count(figures.problems);
+  figures.largest_error = json.at("largest_error").number();
+  ExactSum::Digits digits{};
+  const std::vector<CheckedJson> found = json.at("errors").list(digits.size());
+  for (std::size_t n = 0; n < digits.size(); ++n) {
+    digits[n] =
+        static_cast<std::uint64_t>(found[n].count(std::numeric_limits<std::uint32_t>::max()));
   }
   figures.errors = ExactSum(digits);
-  if (json.contains("largest_gain")) figures.largest = gain_of(json.at("largest_gain"));
+  if (json.has("largest_gain")) figures.largest = gain_of(json.at("largest_gain"));
   return bulk;
 }
 

@@ -36,9 +36,10 @@ struct BulkNotes {
   BulkFigures figures;
 };
 
-/// What a shard keeps of them, and the inverse.
+/// What a shard keeps of them, and the inverse: `share` is absent if it has all problems. Throws
+/// Error(input) naming notes that do not fit.
 ReportNotes notes_of(const BulkNotes& bulk);
-BulkNotes bulk_of(const ReportNotes& notes);
+BulkNotes bulk_of(const ReportNotes& notes, const std::optional<HeadShare>& share);
 
 /// "7 problems of 4 x 4 in float64, 20 iterations"
 std::string bulk_words(Index problems, Index queries, Index keys, bool f64, Index iterations);

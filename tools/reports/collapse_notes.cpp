@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <limits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "common/json_text.hpp"
+#include "common/problem_share.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/json_values.hpp"
 
@@ -32,42 +33,35 @@ constexpr std::pair<const char*, std::vector<double> EmRuns::*> lists_of_em[] = 
 Json json_of(const PointHeading& heading, const std::string& verb) {
   return {{"verb", verb},
           {"text", heading.text},
-          {"sets", heading.sets},
           {"points", heading.points},
           {"dimension", heading.dimension},
           {"steps", heading.steps}};
 }
 
-PointHeading heading_of(const Json& json, const std::string& verb) {
-  if (json.at("verb") != verb) throw std::out_of_range("verb");
+PointHeading heading_of(const CheckedJson& json, Index sets) {
   PointHeading heading;
-  json.at("text").get_to(heading.text);
-  json.at("sets").get_to(heading.sets);
-  json.at("points").get_to(heading.points);
-  json.at("dimension").get_to(heading.dimension);
-  json.at("steps").get_to(heading.steps);
-  if (heading.sets < 1 || heading.steps < 0) throw std::out_of_range("sets");
+  heading.text = json.at("text").text();
+  heading.sets = sets;
+  heading.points = json.at("points").count();
+  heading.dimension = json.at("dimension").count();
+  // The number of figures of a list must fit.
+  heading.steps = json.at("steps").count(std::numeric_limits<Index>::max() / most_problems - 1);
   return heading;
 }
 
-// The numbers (sets, T + 1) of a list. Throws std::out_of_range if there are not as many.
+// The numbers (sets, T + 1) of a list.
 std::vector<double> list_of(const ReportNotes& notes, const std::string& name,
                             const PointHeading& heading) {
-  const std::vector<double>& numbers = notes.numbers.at(name);
-  const auto count = static_cast<Index>(numbers.size());
-  if (count % heading.sets != 0 || count / heading.sets != heading.steps + 1) {
-    throw std::out_of_range(name);
-  }
-  return numbers;
+  return numbers_of(notes, name, heading.sets * (heading.steps + 1));
 }
 
-SolveStatus status_of(int number) {
-  constexpr SolveStatus all[] = {SolveStatus::done, SolveStatus::converged,
-                                 SolveStatus::not_converged};
-  for (const SolveStatus status : all) {
-    if (static_cast<int>(status) == number) return status;
+SolveStatus status_of(const CheckedJson& json) {
+  const Index number = json.integer();
+  for (const SolveStatus status :
+       {SolveStatus::done, SolveStatus::converged, SolveStatus::not_converged}) {
+    if (static_cast<Index>(status) == number) return status;
   }
-  throw std::out_of_range("status");
+  throw json.refused("0, 1 or 2");
 }
 
 void place(const std::vector<double>& from, const std::vector<Index>& sets, Index times,
@@ -78,29 +72,24 @@ void place(const std::vector<double>& from, const std::vector<Index>& sets, Inde
   }
 }
 
-void require_sets(const PointHeading& part, const PointHeading& whole,
-                  const std::vector<Index>& sets) {
-  if (part.sets != static_cast<Index>(sets.size())) throw std::out_of_range("sets");
-  if (part.steps != whole.steps) throw std::out_of_range("steps");
-}
-
 }  // namespace
 
 std::string verb_of(const ReportNotes& notes) {
-  return Json::parse(notes.figures).at("verb").get<std::string>();
+  return figures_of(notes).at("common").at("verb").text();
 }
 
 ReportNotes notes_of(const SimulationFigures& figures) {
-  Json json = json_of(figures.heading, "simulate");
-  json["clusters"] = figures.clusters;
-  json["labels"] = figures.labels;
-  json["merged"] = figures.merged;
+  Json common = json_of(figures.heading, "simulate");
+  common["clusters"] = figures.clusters;
+  common["labels"] = figures.labels;
+  common["merged"] = figures.merged;
+  common["schemes"] = figures.names;
+  Json json = {{"common", common}};
   ReportNotes notes{.group = "", .figures = ""};
   for (std::size_t k = 0; k < figures.names.size(); ++k) {
     const SchemeRuns& runs = figures.runs[k];
     const SchemeSummary& worst = runs.totals.worst;
-    json["schemes"].push_back({{"name", figures.names[k]},
-                               {"status", static_cast<int>(worst.status)},
+    json["schemes"].push_back({{"status", static_cast<int>(worst.status)},
                                {"iterations", worst.iterations},
                                {"convergence", convergence_json(worst.convergence)}});
     for (const auto& [name, list] : lists_of_scheme)
@@ -110,22 +99,25 @@ ReportNotes notes_of(const SimulationFigures& figures) {
   return notes;
 }
 
-SimulationFigures simulation_of(const ReportNotes& notes) {
-  const Json json = Json::parse(notes.figures);
+SimulationFigures simulation_of(const ReportNotes& notes, Index sets) {
+  const CheckedJson json = figures_of(notes);
+  const CheckedJson common = json.at("common");
   SimulationFigures figures;
-  figures.heading = heading_of(json, "simulate");
-  json.at("clusters").get_to(figures.clusters);
-  json.at("labels").get_to(figures.labels);
-  json.at("merged").get_to(figures.merged);
-  for (const Json& scheme : json.at("schemes")) {
-    figures.names.push_back(scheme.at("name").get<std::string>());
+  figures.heading = heading_of(common, sets);
+  figures.clusters = common.at("clusters").count();
+  for (const CheckedJson& label : common.at("labels").list()) {
+    figures.labels.push_back(label.integer());
+  }
+  figures.merged = common.at("merged").number();
+  figures.names = common.at("schemes").texts();
+  for (const CheckedJson& scheme : json.at("schemes").list(figures.names.size())) {
     SchemeRuns runs;
     SchemeSummary& worst = runs.totals.worst;
-    worst.status = status_of(scheme.at("status").get<int>());
-    scheme.at("iterations").get_to(worst.iterations);
+    worst.status = status_of(scheme.at("status"));
+    worst.iterations = scheme.at("iterations").count();
     worst.convergence = convergence_of(scheme.at("convergence"));
     for (const auto& [name, list] : lists_of_scheme) {
-      runs.*list = list_of(notes, figures.names.back() + name, figures.heading);
+      runs.*list = list_of(notes, figures.names[figures.runs.size()] + name, figures.heading);
     }
     figures.runs.push_back(std::move(runs));
   }
@@ -145,9 +137,8 @@ SimulationFigures whole_of(const SimulationFigures& part, Index sets) {
 
 void place_sets(const SimulationFigures& part, const std::vector<Index>& sets,
                 SimulationFigures& whole) {
-  require_sets(part.heading, whole.heading, sets);
   for (std::size_t k = 0; k < whole.runs.size(); ++k) {
-    const SchemeRuns& from = part.runs.at(k);
+    const SchemeRuns& from = part.runs[k];
     whole.runs[k].totals.add(from.totals);
     for (const auto& [name, list] : lists_of_scheme) {
       place(from.*list, sets, whole.heading.steps + 1, whole.runs[k].*list);
@@ -162,10 +153,12 @@ void EmRuns::add(Index more_floored, Index more_empty, double more_dnas_error) {
 }
 
 ReportNotes notes_of(const EmFigures& figures) {
-  Json json = json_of(figures.heading, "em");
-  json["components"] = figures.components;
-  json["priors"] = figures.priors;
-  json["proven"] = figures.proven;
+  Json common = json_of(figures.heading, "em");
+  common["components"] = figures.components;
+  common["priors"] = figures.priors;
+  common["proven"] = figures.proven;
+  common["variances"] = figures.runs.largest_variance.empty() ? "one" : "each";
+  Json json = {{"common", common}};
   json["floored"] = figures.runs.floored;
   json["empty"] = figures.runs.empty;
   json["dnas_error"] = figures.runs.dnas_error;
@@ -176,18 +169,20 @@ ReportNotes notes_of(const EmFigures& figures) {
   return notes;
 }
 
-EmFigures em_of(const ReportNotes& notes) {
-  const Json json = Json::parse(notes.figures);
+EmFigures em_of(const ReportNotes& notes, Index sets) {
+  const CheckedJson json = figures_of(notes);
+  const CheckedJson common = json.at("common");
   EmFigures figures;
-  figures.heading = heading_of(json, "em");
-  json.at("components").get_to(figures.components);
-  json.at("priors").get_to(figures.priors);
-  json.at("proven").get_to(figures.proven);
-  json.at("floored").get_to(figures.runs.floored);
-  json.at("empty").get_to(figures.runs.empty);
-  figures.runs.dnas_error = number_or_nan(json.at("dnas_error"));
+  figures.heading = heading_of(common, sets);
+  figures.components = common.at("components").count();
+  figures.priors = common.at("priors").text();
+  figures.proven = common.at("proven").flag();
+  figures.runs.floored = json.at("floored").count(sets);
+  figures.runs.empty = json.at("empty").count(figures.components);
+  figures.runs.dnas_error = json.at("dnas_error").number_or_nan();
+  const bool has_largest = common.at("variances").text() == "each";
   for (const auto& [name, list] : lists_of_em) {
-    if (list == &EmRuns::largest_variance && notes.numbers.count(name) == 0) continue;
+    if (list == &EmRuns::largest_variance && !has_largest) continue;
     figures.runs.*list = list_of(notes, name, figures.heading);
   }
   return figures;
@@ -205,12 +200,10 @@ EmFigures whole_of(const EmFigures& part, Index sets) {
 }
 
 void place_sets(const EmFigures& part, const std::vector<Index>& sets, EmFigures& whole) {
-  require_sets(part.heading, whole.heading, sets);
   const Index times = whole.heading.steps + 1;
   for (const auto& [name, list] : lists_of_em) {
     const std::vector<double>& from = part.runs.*list;
     std::vector<double>& to = whole.runs.*list;
-    if (from.empty() != to.empty()) throw std::out_of_range(name);
     if (!from.empty()) place(from, sets, times, to);
   }
   whole.runs.add(part.runs.floored, part.runs.empty, part.runs.dnas_error);

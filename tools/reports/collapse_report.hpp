@@ -70,11 +70,12 @@ struct EmFigures {
 cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& report);
 cli::Outcome report_em(const EmFigures& figures, cli::Report& report);
 
-/// What a shard keeps of them, and the inverse.
+/// What a shard keeps of them, and the inverse, for notes of `sets` sets. It throws Error(input)
+/// naming notes that do not fit.
 ReportNotes notes_of(const SimulationFigures& figures);
 ReportNotes notes_of(const EmFigures& figures);
-SimulationFigures simulation_of(const ReportNotes& notes);
-EmFigures em_of(const ReportNotes& notes);
+SimulationFigures simulation_of(const ReportNotes& notes, Index sets);
+EmFigures em_of(const ReportNotes& notes, Index sets);
 
 /// The verb of the run that kept the notes: "simulate" or "em".
 std::string verb_of(const ReportNotes& notes);

@@ -4,8 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/json_text.hpp"
 #include "reports/json_values.hpp"
 #include "tensor/error_fall.hpp"
@@ -24,20 +26,25 @@ Json json_of(const ColumnSummaryOptions& wanted) {
           {"concentration", wanted.concentration}};
 }
 
-ColumnSummaryOptions wanted_of(const Json& json) {
+ColumnSummaryOptions wanted_of(const CheckedJson& json) {
+  constexpr Index most_bins = 10000;
   ColumnSummaryOptions wanted;
-  json.at("epsilons").get_to(wanted.sums.epsilons);
-  json.at("top").get_to(wanted.sums.top);
-  wanted.sums.bins = optional_of<Index>(json.at("bins"));
-  wanted.min_queries = optional_of<Index>(json.at("min_queries"));
-  json.at("most").get_to(wanted.most);
-  json.at("concentration").get_to(wanted.concentration);
+  wanted.sums.epsilons.clear();  // of the default
+  for (const CheckedJson& one : json.at("epsilons").list()) {
+    wanted.sums.epsilons.push_back(one.number());
+  }
+  if (wanted.sums.epsilons.empty()) throw json.at("epsilons").refused("at least one number");
+  wanted.sums.top = json.at("top").count();
+  const CheckedJson bins = json.at("bins");
+  if (!bins.is_null()) wanted.sums.bins = bins.count(most_bins, 1);
+  wanted.min_queries = count_or_none(json.at("min_queries"));
+  for (const CheckedJson& one : json.at("most").list()) wanted.most.push_back(one.count());
+  wanted.concentration = json.at("concentration").number();
   return wanted;
 }
 
 Json json_of(const SchemeColumns& scheme) {
-  Json json = {{"name", scheme.name},
-               {"mean_entropies", scheme.mean_entropies},
+  Json json = {{"mean_entropies", scheme.mean_entropies},
                {"on_sink", scheme.on_sink},
                {"converged", scheme.converged}};
   for (const auto& bound : scheme.bounds) json["bounds"].push_back(or_null(bound));
@@ -45,25 +52,64 @@ Json json_of(const SchemeColumns& scheme) {
   return json;
 }
 
-SchemeColumns scheme_of_json(const Json& json) {
+std::vector<Index> counts_of(const CheckedJson& json, std::size_t heads, Index most) {
+  std::vector<Index> counts;
+  for (const CheckedJson& one : json.list(heads)) counts.push_back(one.count(most));
+  return counts;
+}
+
+SchemeColumns scheme_of_json(const CheckedJson& json, std::size_t heads) {
   SchemeColumns scheme;
-  json.at("name").get_to(scheme.name);
-  for (const Json& one : json.at("mean_entropies")) {
-    scheme.mean_entropies.push_back(number_or_nan(one));
+  for (const CheckedJson& one : json.at("mean_entropies").list(heads)) {
+    scheme.mean_entropies.push_back(one.number_or_nan());
   }
-  json.at("on_sink").get_to(scheme.on_sink);
-  json.at("converged").get_to(scheme.converged);
-  for (const Json& one : json.at("bounds")) scheme.bounds.push_back(optional_of<double>(one));
+  for (const CheckedJson& one : json.at("on_sink").list(heads)) {
+    scheme.on_sink.push_back(one.number());
+  }
+  for (const CheckedJson& one : json.at("bounds").list(heads)) {
+    scheme.bounds.push_back(number_or_none(one));
+  }
+  scheme.converged = json.at("converged").flag();
   scheme.convergence = convergence_of(json.at("convergence"));
   return scheme;
 }
 
+// The elements (heads, keys) of a result, each from 0 to `most`.
 template <class T>
-std::vector<T> read_all(const io::InputBundle& bundle, const std::string& name) {
+std::vector<T> read_all(const io::InputBundle& bundle, const std::string& name, Index heads,
+                        Index keys, T most) {
   const io::InputDataset dataset = bundle.dataset(name);
-  std::vector<T> values(static_cast<std::size_t>(element_count(dataset.shape())));
+  const Index count = element_count(dataset.shape());
+  const bool fits =
+      keys == 0 || heads == 0 ? count == 0 : count % keys == 0 && count / keys == heads;
+  if (!fits) {
+    throw Error(Failure::input,
+                fmt::format("{} has shape {}, but the notes of its shard have {} heads of {} keys",
+                            dataset.address(), to_string(dataset.shape()), heads, keys));
+  }
+  std::vector<T> values(static_cast<std::size_t>(count));
   dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), values.data());
+  for (const T value : values) {
+    if (value >= 0 && value <= most) continue;
+    throw Error(Failure::input, fmt::format("{} has {}, expected numbers from 0 to {}",
+                                            dataset.address(), value, most));
+  }
   return values;
+}
+
+// Names of keys, by head as ColumnStatistics has them.
+void take_names(const ReportNotes& notes, const CheckedJson& json, ColumnStatistics& statistics) {
+  statistics.names = notes.names;
+  const Index heads = element_count(statistics.leading);
+  statistics.heads_per_name = json.count();
+  if (statistics.names.empty() || heads == 0) return;
+  const auto names = static_cast<Index>(statistics.names.size());
+  const Index blocks = statistics.keys > 0 ? names / statistics.keys : 0;
+  if (blocks * statistics.keys == names && statistics.heads_per_name > 0 &&
+      (heads - 1) / statistics.heads_per_name < blocks) {
+    return;
+  }
+  throw json.refused(fmt::format("heads that fit {} names of keys", names));
 }
 
 // Copies `width` elements of the n-th head to those of head `head`.
@@ -78,53 +124,65 @@ void place(const std::vector<T>& from, std::size_t n, Index head, Index width, s
 
 ReportNotes notes_of(const ColumnNotes& columns) {
   const ColumnStatistics& statistics = columns.statistics;
-  Json json = {{"label", columns.section.label},
-               {"file", columns.section.file},
-               {"input", columns.input},
-               {"several", columns.several},
-               {"heading", columns.heading},
-               {"wanted", json_of(columns.wanted)},
-               {"leading", statistics.leading},
-               {"queries", statistics.queries},
-               {"keys", statistics.keys},
-               {"slack", statistics.slack},
-               {"empty_queries", statistics.empty_queries},
+  Json common = {{"label", columns.section.label},
+                 {"file", columns.section.file},
+                 {"input", columns.input},
+                 {"several", columns.several},
+                 {"heading", columns.heading},
+                 {"wanted", json_of(columns.wanted)},
+                 {"leading", statistics.leading},
+                 {"queries", statistics.queries},
+                 {"keys", statistics.keys},
+                 {"slack", statistics.slack},
+                 {"heads_per_name", statistics.heads_per_name}};
+  Json json = {{"empty_queries", statistics.empty_queries},
                {"padded_queries", statistics.padded_queries},
-               {"padded_keys", statistics.padded_keys},
-               {"heads_per_name", statistics.heads_per_name}};
-  for (const SchemeColumns& scheme : statistics.schemes) json["schemes"].push_back(json_of(scheme));
+               {"padded_keys", statistics.padded_keys}};
+  for (const SchemeColumns& scheme : statistics.schemes) {
+    common["schemes"].push_back(scheme.name);
+    json["schemes"].push_back(json_of(scheme));
+  }
+  json["common"] = std::move(common);
   return {.group = columns.section.group, .figures = json_text(json), .names = statistics.names};
 }
 
-ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results) {
-  const Json json = Json::parse(notes.figures);
+ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results,
+                       const std::optional<HeadShare>& share) {
+  const CheckedJson json = figures_of(notes);
+  const CheckedJson common = json.at("common");
   ColumnNotes columns;
   columns.section.group = notes.group;
-  json.at("label").get_to(columns.section.label);
-  json.at("file").get_to(columns.section.file);
-  json.at("input").get_to(columns.input);
-  json.at("several").get_to(columns.several);
-  json.at("heading").get_to(columns.heading);
-  columns.wanted = wanted_of(json.at("wanted"));
+  columns.section.label = common.at("label").text();
+  columns.section.file = common.at("file").text();
+  columns.input = common.at("input").text();
+  columns.several = common.at("several").flag();
+  columns.heading = common.at("heading").text();
+  columns.wanted = wanted_of(common.at("wanted"));
   ColumnStatistics& statistics = columns.statistics;
-  json.at("leading").get_to(statistics.leading);
-  json.at("queries").get_to(statistics.queries);
-  json.at("keys").get_to(statistics.keys);
-  json.at("slack").get_to(statistics.slack);
-  json.at("empty_queries").get_to(statistics.empty_queries);
-  json.at("padded_queries").get_to(statistics.padded_queries);
-  json.at("padded_keys").get_to(statistics.padded_keys);
-  json.at("heads_per_name").get_to(statistics.heads_per_name);
-  statistics.names = notes.names;
-  const auto queries = read_all<std::int64_t>(results, "queries_of_key");
+  statistics.leading = common.at("leading").shape();
+  statistics.queries = common.at("queries").count();
+  statistics.keys = common.at("keys").count();
+  statistics.slack = common.at("slack").number();
+  take_names(notes, common.at("heads_per_name"), statistics);
+  const Index own = own_heads(common.at("leading"), share);
+  const auto heads = static_cast<std::size_t>(own);
+  statistics.empty_queries = counts_of(json.at("empty_queries"), heads, statistics.queries);
+  statistics.padded_queries = counts_of(json.at("padded_queries"), heads, statistics.queries);
+  statistics.padded_keys = counts_of(json.at("padded_keys"), heads, statistics.keys);
+  const auto queries =
+      read_all<std::int64_t>(results, "queries_of_key", own, statistics.keys, statistics.queries);
   statistics.queries_of_key.assign(queries.begin(), queries.end());
   for (const Index count : statistics.queries_of_key) {
     statistics.masked.push_back(count == 0 ? 1 : 0);
   }
-  for (const Json& scheme : json.at("schemes")) {
-    statistics.schemes.push_back(scheme_of_json(scheme));
-    SchemeColumns& own = statistics.schemes.back();
-    own.sums = read_all<double>(results, own.name + "_col_sum");
+  const std::vector<std::string> names = common.at("schemes").texts();
+  if (names.empty()) throw common.at("schemes").refused("at least one scheme");
+  for (const CheckedJson& scheme : json.at("schemes").list(names.size())) {
+    SchemeColumns found = scheme_of_json(scheme, heads);
+    found.name = names[statistics.schemes.size()];
+    found.sums = read_all<double>(results, found.name + "_col_sum", own, statistics.keys,
+                                  std::numeric_limits<double>::max());
+    statistics.schemes.push_back(std::move(found));
   }
   return columns;
 }

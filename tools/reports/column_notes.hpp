@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,10 @@ struct ColumnNotes {
 ReportNotes notes_of(const ColumnNotes& columns);
 
 /// The inverse. `results` is the bundle of the shard, whose results (heads, Lk) belong to the
-/// section. Throws Error(input) naming a result that is missing.
-ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results);
+/// section; `share` is absent if it has all heads. Throws Error(input) naming notes or a result
+/// that do not fit.
+ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results,
+                       const std::optional<HeadShare>& share);
 
 /// Puts the heads of `part` into their places among those of a whole section: its n-th head is head
 /// `heads[n]`. `whole` has places for as many heads as its leading axes have.

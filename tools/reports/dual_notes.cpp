@@ -1,11 +1,9 @@
 // What a shard of lambda-solve keeps of its report.
 
-#include <limits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "attnkit/error.hpp"
 #include "common/json_text.hpp"
 #include "reports/dual_reporter.hpp"
 #include "reports/json_values.hpp"
@@ -39,40 +37,61 @@ Json json_of(const DualHead& head) {
   return json;
 }
 
-DualHead head_of(const Json& json) {
+DualHead head_of(const CheckedJson& json, const DualHeading& heading) {
   DualHead head;
-  json.at("queries").get_to(head.queries);
-  json.at("converged").get_to(head.converged);
-  json.at("empty").get_to(head.empty);
-  json.at("padded_queries").get_to(head.padding.queries);
-  json.at("padded_keys").get_to(head.padding.keys);
-  head.max_gap = number_or_nan(json.at("max_gap"));
-  head.max_relative_gap = number_or_nan(json.at("max_relative_gap"));
-  head.max_gradient_norm = number_or_nan(json.at("max_gradient_norm"));
-  head.max_certificate_error = number_or_nan(json.at("max_certificate_error"));
-  json.at("max_iterations").get_to(head.max_iterations);
-  json.at("iterations").get_to(head.iterations);
+  head.queries = json.at("queries").count(heading.queries);
+  head.empty = json.at("empty").count(head.queries);
+  head.converged = json.at("converged").count(head.problems());
+  head.padding.queries = json.at("padded_queries").count(heading.queries);
+  head.padding.keys = json.at("padded_keys").count(heading.keys);
+  head.max_gap = json.at("max_gap").number_or_nan();
+  head.max_relative_gap = json.at("max_relative_gap").number_or_nan();
+  head.max_gradient_norm = json.at("max_gradient_norm").number_or_nan();
+  head.max_certificate_error = json.at("max_certificate_error").number_or_nan();
+  // Far below a number whose sum over all heads would not fit.
+  constexpr Index most_iterations = Index{1} << 40;
+  head.max_iterations = json.at("max_iterations").count(most_iterations);
+  head.iterations = json.at("iterations").count(most_iterations);
   head.convergence = convergence_of(json.at("convergence"));
   return head;
+}
+
+// Divides the lists of all heads among these.
+void take_lists(const ReportNotes& notes, const std::vector<CheckedJson>& json, DualNotes& dual) {
+  for (const auto& [name, list] : lists) {
+    Index all = 0;
+    std::vector<Index> counts;
+    for (std::size_t n = 0; n < json.size(); ++n) {
+      counts.push_back(json[n].at(name).count(dual.heads[n].queries));
+      if (__builtin_add_overflow(all, counts.back(), &all)) throw json[n].refused("fewer queries");
+    }
+    if (json.empty()) continue;
+    auto next = numbers_of(notes, name, all).begin();
+    for (std::size_t n = 0; n < json.size(); ++n) {
+      (dual.heads[n].*list).assign(next, next + counts[n]);
+      next += counts[n];
+    }
+  }
 }
 
 }  // namespace
 
 ReportNotes notes_of(const DualNotes& dual) {
   const DualHeading& heading = dual.heading;
-  Json json = {{"label", dual.section.label},
-               {"file", dual.section.file},
-               {"input", dual.input},
-               {"several", dual.several},
-               {"averages", dual.averages},
-               {"leading", heading.leading},
-               {"queries", heading.queries},
-               {"keys", heading.keys},
-               {"axes", heading.axes},
-               {"alpha", heading.alpha},
-               {"radius", heading.radius ? Json(*heading.radius) : Json(nullptr)},
-               {"template_scale", heading.template_scale},
-               {"evidence_scale", heading.evidence_scale}};
+  Json json = {{"common",
+                {{"label", dual.section.label},
+                 {"file", dual.section.file},
+                 {"input", dual.input},
+                 {"several", dual.several},
+                 {"averages", dual.averages},
+                 {"leading", heading.leading},
+                 {"queries", heading.queries},
+                 {"keys", heading.keys},
+                 {"axes", heading.axes},
+                 {"alpha", heading.alpha},
+                 {"radius", heading.radius ? Json(*heading.radius) : Json(nullptr)},
+                 {"template_scale", heading.template_scale},
+                 {"evidence_scale", heading.evidence_scale}}}};
   ReportNotes notes{.group = dual.section.group, .figures = ""};
   for (const DualHead& head : dual.heads) {
     json["heads"].push_back(json_of(head));
@@ -85,41 +104,30 @@ ReportNotes notes_of(const DualNotes& dual) {
   return notes;
 }
 
-DualNotes dual_of(const ReportNotes& notes) {
-  const Json json = Json::parse(notes.figures);
+DualNotes dual_of(const ReportNotes& notes, const std::optional<HeadShare>& share) {
+  const CheckedJson json = figures_of(notes);
+  const CheckedJson common = json.at("common");
   DualNotes dual;
   dual.section.group = notes.group;
-  json.at("label").get_to(dual.section.label);
-  json.at("file").get_to(dual.section.file);
-  json.at("input").get_to(dual.input);
-  json.at("several").get_to(dual.several);
-  json.at("averages").get_to(dual.averages);
+  dual.section.label = common.at("label").text();
+  dual.section.file = common.at("file").text();
+  dual.input = common.at("input").text();
+  dual.several = common.at("several").flag();
+  dual.averages = common.at("averages").flag();
   DualHeading& heading = dual.heading;
-  json.at("leading").get_to(heading.leading);
-  json.at("queries").get_to(heading.queries);
-  json.at("keys").get_to(heading.keys);
-  json.at("axes").get_to(heading.axes);
-  json.at("alpha").get_to(heading.alpha);
-  if (!json.at("radius").is_null()) heading.radius = json.at("radius").get<double>();
-  json.at("template_scale").get_to(heading.template_scale);
-  json.at("evidence_scale").get_to(heading.evidence_scale);
-  std::size_t next[std::size(lists)] = {};
-  for (const Json& one : json.at("heads")) {
-    DualHead head = head_of(one);
-    for (std::size_t n = 0; n < std::size(lists); ++n) {
-      const auto& [name, list] = lists[n];
-      const std::vector<double>& all = notes.numbers.at(name);
-      const auto count = one.at(name).get<std::size_t>();
-      if (count > all.size() - next[n]) {
-        throw Error(Failure::input,
-                    std::string("the notes of a shard have too few numbers ") + name);
-      }
-      const auto first = all.begin() + static_cast<std::ptrdiff_t>(next[n]);
-      (head.*list).assign(first, first + static_cast<std::ptrdiff_t>(count));
-      next[n] += count;
-    }
-    dual.heads.push_back(std::move(head));
-  }
+  heading.leading = common.at("leading").shape();
+  heading.queries = common.at("queries").count();
+  heading.keys = common.at("keys").count();
+  heading.axes = common.at("axes").count();
+  heading.alpha = common.at("alpha").number();
+  heading.radius = number_or_none(common.at("radius"));
+  heading.template_scale = common.at("template_scale").number();
+  heading.evidence_scale = common.at("evidence_scale").number();
+  const Index heads = own_heads(common.at("leading"), share);
+  if (heads == 0) return dual;
+  const std::vector<CheckedJson> found = json.at("heads").list(static_cast<std::size_t>(heads));
+  for (const CheckedJson& one : found) dual.heads.push_back(head_of(one, heading));
+  take_lists(notes, found, dual);
   return dual;
 }
 

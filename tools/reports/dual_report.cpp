@@ -13,6 +13,7 @@
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
 #include "common/table_options.hpp"
+#include "reports/sorted_numbers.hpp"
 #include "stats/summary.hpp"
 #include "tensor/error_fall.hpp"
 
@@ -24,7 +25,7 @@ using Json = nlohmann::ordered_json;
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
 Json distribution(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  sort_numbers(values);
   Json json;
   json["mean"] = mean_of(values);
   json["median"] = quantile(values, 0.5);
@@ -82,7 +83,7 @@ double mean_of(const std::vector<double>& values) {
 }
 
 double quantile_of(std::vector<double> values, double probability) {
-  std::sort(values.begin(), values.end());
+  sort_numbers(values);
   return quantile(values, probability);
 }
 
@@ -91,7 +92,7 @@ std::string deviation_headings() {
 }
 
 std::string quantiles_text(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  sort_numbers(values);
   std::string text;
   for (const double value : {mean_of(values), quantile(values, 0.05), quantile(values, 0.5),
                              quantile(values, 0.95), quantile(values, 1)}) {
@@ -127,8 +128,9 @@ std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Sh
       double sum = 0;
       Index count = 0;
       for (std::size_t head = first; head < first + together; ++head) {
-        const double value = heads[head].by_query[query];
-        if (std::isnan(value)) continue;
+        const std::vector<double>& values = heads[head].by_query;
+        if (query >= values.size() || std::isnan(values[query])) continue;
+        const double value = values[query];
         sum += value;
         ++count;
       }
@@ -219,7 +221,7 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
     row.push_back(heading.radius ? Cell(*heading.radius) : Cell());
     row.emplace_back(heading.template_scale);
     row.insert(row.end(), counts.begin(), counts.end());
-    std::sort(deviations.begin(), deviations.end());
+    sort_numbers(deviations);
     row.emplace_back(mean_of(deviations));
     for (const double probability : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0}) {
       row.emplace_back(quantile(deviations, probability));
@@ -232,7 +234,7 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
         place_cells(section.file, section.group, unravel(static_cast<Index>(n), heading.leading)),
         {head.problems(), head.converged, head.empty}, head.relative_deviation);
     std::vector<double> of_outputs = head.out_deviation;
-    std::sort(of_outputs.begin(), of_outputs.end());  // in the order of the JSON's mean
+    sort_numbers(of_outputs);  // in the order of the JSON's mean
     row.emplace_back(mean_of(of_outputs));
     row.emplace_back(head.max_gap);
     row.emplace_back(head.max_relative_gap);

@@ -22,9 +22,10 @@ struct DualNotes {
   std::vector<DualHead> heads;
 };
 
-/// What a shard keeps of them, and the inverse.
+/// What a shard keeps of them, and the inverse: `share` is absent if it has all heads. Throws
+/// Error(input) naming notes that do not fit.
 ReportNotes notes_of(const DualNotes& dual);
-DualNotes dual_of(const ReportNotes& notes);
+DualNotes dual_of(const ReportNotes& notes, const std::optional<HeadShare>& share);
 
 /// The report of lambda-solve: of sections one after the other, then of all together.
 class DualReporter {

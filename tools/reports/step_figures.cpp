@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/sorted_numbers.hpp"
 #include "stats/summary.hpp"
 
 namespace attn::tools {
@@ -15,7 +16,7 @@ StepFigures::StepFigures(const std::vector<double>& numbers, Index times, Index 
        n += static_cast<std::size_t>(times)) {
     sorted.push_back(numbers[n]);
   }
-  std::sort(sorted.begin(), sorted.end());
+  sort_numbers(sorted);
   min = quantile(sorted, 0);
   median = quantile(sorted, 0.5);
   max = quantile(sorted, 1);

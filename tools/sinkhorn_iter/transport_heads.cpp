@@ -277,9 +277,11 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
 void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
                       cli::Report& report) {
   if (result.rescaled == 0) return;
-  report.warn(fmt::format(
-      "{}: the sums of {} and {} differ by {:.2g}: the latter is rescaled to the sum of the former",
-      task.input.place(result.problem), task.row_address(), task.col_address(), result.rescaled));
+  report.warn_of_problem(result.problem,
+                         fmt::format("{}: the sums of {} and {} differ by {:.2g}: the latter is "
+                                     "rescaled to the sum of the former",
+                                     task.input.place(result.problem), task.row_address(),
+                                     task.col_address(), result.rescaled));
 }
 
 template <class T>
@@ -302,7 +304,6 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
       },
       [&](Index problem, HeadResult<T>& found) {
         results.problems.push_back(found.result);
-        warn_of_rescaled(task, found.result, report);
         if (found.result.infeasible()) return;
         Potentials& potentials = found.solution.potentials;
         const TileRange& own = input.part(problem).range;
@@ -342,6 +343,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
   if (!results.worst().infeasible()) {
     warn_of_leak({Scheme::sinkhorn}, task.input, report);
   }
+  for (const TransportResult& result : results.problems) warn_of_rescaled(task, result, report);
   return results;
 }
 

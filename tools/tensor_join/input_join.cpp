@@ -23,7 +23,7 @@ std::string option_of(const RunInput& input) {
 InputJoin::InputJoin(const cli::Arguments& arguments, const ShardSet& shards, cli::Report& report)
     : arguments_(arguments), shards_(shards) {
   if (!arguments.given("with") && arguments.named_inputs.empty()) return;
-  require_all(inputs_of(shards.run()));
+  require_all(shards.inputs());
   io::InputBundle::Options options = input_options(arguments, report);
   if (arguments.given("with")) options.input = arguments.text("with");
   options.named = arguments.named_inputs;

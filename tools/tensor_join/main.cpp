@@ -87,14 +87,13 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const InputJoin inputs(arguments, shards, report);
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};
+  const ShardSet::Warnings warnings = shards.warnings();
   cli::Outcome outcome;
   const std::string parts = cli::counted(shards.size(), "shard");
   std::string words = fmt::format("{} of {}", shards.units_text(), parts);
   if (!arguments.dry_run) {
-    const ShardMarks::Warnings warnings = shards.warnings();
     warn_of_unused(warnings.unused, !inputs.empty(), report);
-    for (const std::string& line : warnings.lines) report.warn(line);
-    if (const auto reported = join_report(arguments, shards, report)) {
+    if (const auto reported = join_report(arguments, shards, warnings.lines, report)) {
       if (!reported->summary.empty()) words = reported->summary + ", from " + parts;
       outcome = *reported;
     } else if (const std::string stopped = shards.not_converged(); !stopped.empty()) {
@@ -109,7 +108,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   shards.write(output, inputs.replaced());
   if (!inputs.empty()) {
     inputs.write(output);
-    warn_of_left_out(shards.warnings().outdated, report);
+    warn_of_left_out(warnings.outdated, report);
   }
   output.add_history(arguments.command_line, arguments.version);
   if (shards.refers_outside()) {

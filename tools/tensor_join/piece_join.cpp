@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/shard_marks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
@@ -22,7 +23,7 @@ BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
   for (const PieceJoin::Part& part : parts) {
     const Shape& shape = part.piece.layout.shape;
     if (!whole.padded || shape.size() != whole.shape.size()) continue;
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    for (const std::size_t axis : whole.own_axes()) {
       whole.shape[axis] = std::max(whole.shape[axis], shape[axis]);
     }
   }
@@ -44,9 +45,15 @@ Index run_length(const BlockLayout& layout, const std::vector<Index>& blocks, st
 
 void fill_with_nan(const BlockLayout& layout, Index block, io::OutputDataset& whole) {
   const BlockBox box = box_of(layout, block);
-  const std::vector<double> nothing(static_cast<std::size_t>(element_count(layout.own())),
-                                    std::numeric_limits<double>::quiet_NaN());
-  whole.write(box.start, box.count, nothing.data());
+  const Index limit = piece_elements(sizeof(double));
+  const std::vector<double> nothing(
+      static_cast<std::size_t>(std::min(limit, element_count(layout.own()))),
+      std::numeric_limits<double>::quiet_NaN());
+  for_each_piece(box.count, limit, [&](const Piece& piece) {
+    Shape start = box.start;
+    for (std::size_t axis = 0; axis < start.size(); ++axis) start[axis] += piece.start[axis];
+    whole.write(start, piece.count, nothing.data());
+  });
 }
 
 }  // namespace
@@ -62,7 +69,9 @@ PieceJoin::PieceJoin(std::string group, std::vector<Part> parts)
 
 void PieceJoin::require_part(const Part& part) const {
   BlockLayout like = part.piece.layout;
-  if (layout_.padded) like.shape = layout_.shape;
+  if (layout_.padded && like.shape.size() == layout_.shape.size()) {
+    for (const std::size_t axis : layout_.own_axes()) like.shape[axis] = layout_.shape[axis];
+  }
   if (like != layout_) {
     refuse_part(fmt::format("{} is part of a {} {}, but {} of a {} {}", part.file, layout_.name,
                             to_string(part.piece.layout.shape), parts_.front().file, layout_.name,
@@ -78,6 +87,11 @@ void PieceJoin::require_part(const Part& part) const {
     refuse_part(fmt::format("{} has shape {}, expected {} as its marks say", found.address(),
                             to_string(found.shape()), to_string(expected)));
   }
+  if (size_of(found.dtype()) == 0 || found.dtype() == DType::bf16 ||
+      (layout_.padded && !is_floating(found.dtype()))) {
+    refuse_part(
+        fmt::format("{} has type {}, expected numbers", found.address(), name(found.dtype())));
+  }
   const io::InputDataset first = parts_.front().bundle->dataset(path_);
   if (found.dtype() == first.dtype()) return;
   refuse_part(fmt::format("{} has type {}, but {} has {}", found.address(), name(found.dtype()),
@@ -86,6 +100,12 @@ void PieceJoin::require_part(const Part& part) const {
 
 void PieceJoin::require_each_block_once() const {
   const auto count = static_cast<std::size_t>(element_count(layout_.positions()));
+  std::size_t found = 0;
+  for (const Part& part : parts_) found += part.piece.blocks.size();
+  if (found < count) {
+    refuse_part(fmt::format("the shards have only {} of the {} of {}", found,
+                            cli::counted(count, "block"), path_));
+  }
   std::vector<const Part*> holder(count, nullptr);
   for (const Part& part : parts_) {
     for (const Index block : part.piece.blocks) {
@@ -97,22 +117,18 @@ void PieceJoin::require_each_block_once() const {
       held = &part;
     }
   }
-  const auto missing = std::find(holder.begin(), holder.end(), nullptr);
-  if (missing == holder.end()) return;
-  refuse_part(fmt::format("no shard holds block {} of {}", missing - holder.begin(), path_));
 }
 
-bool can_be_virtual(const io::InputDataset& dataset) {
-  const DType type = dataset.dtype();
+bool can_be_virtual(DType type, const Shape& shape) {
   const bool numbers = type == DType::f32 || type == DType::f64 || type == DType::i64;
-  return numbers && !dataset.shape().empty() && element_count(dataset.shape()) > 0;
+  return numbers && !shape.empty() && element_count(shape) > 0;
 }
 
 void PieceJoin::write(io::OutputBundle& output) const {
   const Part& first = parts_.front();
   io::OutputBundle group = output.group(group_);
   const io::InputDataset dataset = first.bundle->dataset(path_);
-  if (!first.source.empty() && can_be_virtual(dataset)) {
+  if (!first.source.empty() && can_be_virtual(dataset.dtype(), layout_.shape)) {
     std::vector<io::VirtualBlock> all;
     for (const Part& part : parts_) {
       for (io::VirtualBlock& block : blocks(part)) all.push_back(std::move(block));

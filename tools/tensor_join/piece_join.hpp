@@ -44,8 +44,8 @@ class PieceJoin {
   std::string path_;
 };
 
-/// Whether a dataset of a shard can become a virtual one: if it has axes, elements, and numbers of
-/// results.
-bool can_be_virtual(const io::InputDataset& dataset);
+/// Whether a dataset of results can be a virtual one: if it has axes, elements, and numbers of such
+/// a type. Others are copied.
+bool can_be_virtual(DType type, const Shape& shape);
 
 }  // namespace attn::tools

@@ -1,7 +1,5 @@
 #include "tensor_join/report_join.hpp"
 
-#include <functional>
-#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,60 +21,56 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Parts = std::vector<ShardSet::ReportPart>;  // of one section
 
-// Runs `read` on a shard's notes, whose damage shows as JSON that does not fit.
-template <class Read>
-auto of_part(const ShardSet::ReportPart& part, const Read& read) {
-  try {
-    return read();
-  } catch (const Json::exception&) {
-  } catch (const std::out_of_range&) {
-  }
-  throw Error(Failure::input, part.file + ": the notes of its report are damaged");
+// What `part` has of a section whose heads are divided.
+std::optional<HeadShare> share_of(const ShardSet::ReportPart& part, Index all) {
+  if (part.heads == nullptr) return std::nullopt;
+  return HeadShare{static_cast<Index>(part.heads->size()), all};
 }
 
-ColumnNotes columns_of(const Parts& parts) {
+// Refuses parts of a section that differ in what they have in common.
+void require_alike(const Parts& parts) {
+  std::optional<CheckedJson> first;
+  for (const ShardSet::ReportPart& part : parts) {
+    const CheckedJson own = figures_of(*part.notes).at("common");
+    if (!first) first = own;
+    if (own.json() == first->json()) continue;
+    throw Error(Failure::input, fmt::format("{} and {} have notes of different reports",
+                                            parts.front().file, part.file));
+  }
+}
+
+ColumnNotes columns_of(const Parts& parts, Index all) {
   std::optional<ColumnNotes> whole;
   for (const ShardSet::ReportPart& part : parts) {
-    of_part(part, [&] {
-      ColumnNotes own = columns_of(*part.notes, part.bundle->group(part.notes->group));
-      if (!part.heads) {
-        whole = std::move(own);
-        return true;
-      }
-      if (!whole) whole = whole_of(own);
-      place_heads(own, *part.heads, *whole);
-      return true;
-    });
+    ColumnNotes own =
+        columns_of(*part.notes, part.bundle->group(part.notes->group), share_of(part, all));
+    if (part.heads == nullptr) return own;
+    if (!whole) whole = whole_of(own);
+    place_heads(own, *part.heads, *whole);
   }
   return *std::move(whole);
 }
 
-DualNotes dual_of(const Parts& parts) {
+DualNotes dual_of(const Parts& parts, Index all) {
   std::optional<DualNotes> whole;
   for (const ShardSet::ReportPart& part : parts) {
-    of_part(part, [&] {
-      DualNotes own = dual_of(*part.notes);
-      if (!part.heads) {
-        whole = std::move(own);
-        return true;
-      }
-      if (!whole) {
-        whole = own;
-        whole->heads.assign(static_cast<std::size_t>(element_count(own.heading.leading)), {});
-      }
-      for (std::size_t n = 0; n < part.heads->size(); ++n) {
-        whole->heads.at(static_cast<std::size_t>((*part.heads)[n])) = own.heads.at(n);
-      }
-      return true;
-    });
+    DualNotes own = dual_of(*part.notes, share_of(part, all));
+    if (part.heads == nullptr) return own;
+    if (!whole) {
+      whole = own;
+      whole->heads.assign(static_cast<std::size_t>(all), {});
+    }
+    for (std::size_t n = 0; n < part.heads->size(); ++n) {
+      whole->heads[static_cast<std::size_t>((*part.heads)[n])] = own.heads[n];
+    }
   }
   return *std::move(whole);
 }
 
-BulkNotes bulk_of(const Parts& parts) {
+BulkNotes bulk_of(const Parts& parts, Index all) {
   std::optional<BulkNotes> whole;
   for (const ShardSet::ReportPart& part : parts) {
-    const BulkNotes own = of_part(part, [&] { return bulk_of(*part.notes); });
+    const BulkNotes own = bulk_of(*part.notes, share_of(part, all));
     if (whole) {
       whole->figures.add(own.figures);
     } else {
@@ -88,15 +82,12 @@ BulkNotes bulk_of(const Parts& parts) {
 
 // The figures of all sets, of shards that divide them.
 template <class Figures>
-Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const ReportNotes&)) {
+Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const ReportNotes&, Index)) {
   std::optional<Figures> whole;
   for (const ShardSet::ReportPart& part : parts) {
-    of_part(part, [&] {
-      const Figures own = read(*part.notes);
-      if (!whole) whole = whole_of(own, sets);
-      place_sets(own, *part.heads, *whole);
-      return true;
-    });
+    const Figures own = read(*part.notes, static_cast<Index>(part.heads->size()));
+    if (!whole) whole = whole_of(own, sets);
+    place_sets(own, *part.heads, *whole);
   }
   return *std::move(whole);
 }
@@ -104,13 +95,19 @@ Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const Report
 // Makes the report of all sections, of one tool.
 class ReportJoin {
  public:
-  ReportJoin(const cli::Arguments& arguments, const ShardSet& shards, cli::Report& report)
-      : arguments_(arguments), shards_(shards), sections_(shards.report_parts()), report_(report) {}
+  ReportJoin(const cli::Arguments& arguments, const ShardSet& shards,
+             const std::vector<std::vector<std::string>>& warnings, cli::Report& report)
+      : arguments_(arguments),
+        shards_(shards),
+        sections_(shards.report_parts()),
+        warnings_(warnings),
+        report_(report) {}
 
   bool empty() const { return sections_.empty(); }
 
   cli::Outcome run() {
-    const std::string tool = shards_.tool();
+    for (const Parts& parts : sections_) require_alike(parts);
+    const std::string& tool = shards_.tool();
     if (tool == "explain-away-stats") return report_columns();
     if (tool == "lambda-solve") return report_duals();
     if (tool == "mode-collapse-sim") return report_collapse();
@@ -133,19 +130,30 @@ class ReportJoin {
   void add_sections(const Add& add) {
     for (const Parts& parts : sections_) {
       take_params(parts.front());
+      warn_of_next();
       add(parts);
     }
+    while (warned_ < warnings_.size()) warn_of_next();
+  }
+
+  // Of what one run warned before its report on the next section.
+  void warn_of_next() {
+    if (warned_ == warnings_.size()) return;
+    for (const std::string& line : warnings_[warned_]) report_.warn(line);
+    ++warned_;
   }
 
   void take_params(const ShardSet::ReportPart& part) {
-    report_.params() = of_part(part, [&] { return Json::parse(part.notes->params); });
+    const CheckedJson params(part.notes->params, part.notes->place + "/params");
+    if (!params.json().is_object()) throw params.refused("an object");
+    report_.params() = params.json();
   }
 
   cli::Outcome report_columns() {
     std::optional<ColumnReporter> reporter;
     std::string name;
     add_sections([&](const Parts& parts) {
-      ColumnNotes section = columns_of(parts);
+      ColumnNotes section = columns_of(parts, all_heads());
       if (!reporter) {
         table_.emplace(arguments_, column_table_columns(section.wanted, false));
         reporter.emplace(section.wanted, wishes(section.several));
@@ -176,7 +184,7 @@ class ReportJoin {
     std::string name;
     table_.emplace(arguments_, dual_table_columns());
     add_sections([&](const Parts& parts) {
-      const DualNotes section = dual_of(parts);
+      const DualNotes section = dual_of(parts, all_heads());
       if (!reporter) reporter.emplace(wishes(section.several));
       name = section.input;
       groups_.add(section.section, report_, [&] {
@@ -194,22 +202,28 @@ class ReportJoin {
     const Parts& parts = sections_.front();
     const ShardSet::ReportPart& first = parts.front();
     take_params(first);
-    const auto sets = static_cast<Index>(shards_.units());
-    report_.result() = Json::object();
-    if (of_part(first, [&] { return verb_of(*first.notes); }) == "em") {
-      return report_em(collapse_of(parts, sets, em_of), report_);
+    if (first.heads == nullptr || sections_.size() != 1) {
+      throw Error(Failure::input, first.file + ": the notes of its report are not those of sets");
     }
-    return report_simulation(collapse_of(parts, sets, simulation_of), report_);
+    warn_of_next();
+    report_.result() = Json::object();
+    if (verb_of(*first.notes) == "em") {
+      return report_em(collapse_of(parts, all_heads(), em_of), report_);
+    }
+    return report_simulation(collapse_of(parts, all_heads(), simulation_of), report_);
   }
 
   cli::Outcome report_bulk() {
     BulkReporter reporter;
     add_sections([&](const Parts& parts) {
-      const BulkNotes section = bulk_of(parts);
+      const BulkNotes section = bulk_of(parts, all_heads());
       groups_.add(section.section, report_, [&] { reporter.add(section, report_); });
     });
     return reporter.conclude(groups_, report_);
   }
+
+  // Of the section whose heads are divided.
+  Index all_heads() const { return static_cast<Index>(shards_.units()); }
 
   void add_rows(std::vector<std::vector<Cell>> rows) {
     for (std::vector<Cell>& row : rows) table_->add(std::move(row));
@@ -218,6 +232,8 @@ class ReportJoin {
   const cli::Arguments& arguments_;
   const ShardSet& shards_;
   const std::vector<Parts> sections_;
+  const std::vector<std::vector<std::string>>& warnings_;
+  std::size_t warned_ = 0;  // lists of these
   cli::Report& report_;
   GroupReport groups_;
   std::optional<TableOutput> table_;
@@ -241,9 +257,15 @@ void require_table(const cli::Arguments& arguments, const ShardSet& shards) {
 }
 
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
+                                        const std::vector<std::vector<std::string>>& warnings,
                                         cli::Report& report) {
-  ReportJoin join(arguments, shards, report);
-  if (join.empty()) return std::nullopt;
+  ReportJoin join(arguments, shards, warnings, report);
+  if (join.empty()) {
+    for (const std::vector<std::string>& lines : warnings) {
+      for (const std::string& line : lines) report.warn(line);
+    }
+    return std::nullopt;
+  }
   const Json own_params = report.params();
   Json own_result = report.result();
   cli::Outcome outcome = join.run();

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "tensor_join/shard_set.hpp"
@@ -13,9 +15,11 @@ void require_table(const cli::Arguments& arguments, const ShardSet& shards);
 /// Makes the report that the run would have made undivided, from what its shards keep: prints it,
 /// or the table that --tsv and the like ask for, and adds `report` to the result of the JSON, with
 /// the tool, its params and its result. Returns the summary line, the exit status and the commit of
-/// the table; nothing if the tool makes no report. Throws Error(input) naming the shard whose notes
-/// are damaged.
+/// the table; nothing if the tool makes no report. Warns of `warnings`, as in ShardSet::Warnings,
+/// before the report on the section that they precede. Throws Error(input) naming the shard whose
+/// notes are damaged.
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
+                                        const std::vector<std::vector<std::string>>& warnings,
                                         cli::Report& report);
 
 }  // namespace attn::tools

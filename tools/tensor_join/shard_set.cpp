@@ -10,18 +10,15 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
-#include "common/run_identity.hpp"
 #include "system/paths.hpp"
+#include "tensor_join/warning_join.hpp"
 
 namespace attn::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(const std::string& why, const std::string& hint = "") {
   throw Error(Failure::input, why, hint);
@@ -85,6 +82,7 @@ ShardSet::ShardSet(const cli::Arguments& arguments, cli::Report& report,
     options.input = file;
     io::InputBundle bundle(options);
     ShardMarks marks = read_shard_marks(bundle);
+    run_ = described_run(marks.run, bundle.description() + ": the description of its run");
     const std::string source =
         arguments.flag("virtual") ? virtual_source(file, *arguments.output) : "";
     shards_.push_back({file, source, std::move(bundle), std::move(marks)});
@@ -154,18 +152,22 @@ void ShardSet::require_all_groups() const {
 }
 
 void ShardSet::require_all_problems() const {
-  std::map<Index, const Part*> holder;
+  const Index count = shards_.front().marks.divided->problems.problems();
+  Index found = 0;
+  for (const Part& one : shards_) found += one.marks.divided->problems.size();
+  if (found < count) {
+    refuse(fmt::format("the shards have only {} of the {}", found, cli::counted(count, "problem")));
+  }
+  std::vector<const Part*> holder(static_cast<std::size_t>(count), nullptr);
   for (const Part& one : shards_) {
     for (const Index problem : one.marks.divided->problems.own()) {
-      const auto [held, is_new] = holder.emplace(problem, &one);
-      if (is_new) continue;
-      refuse(fmt::format("{} and {} both have problem {}", held->second->file, one.file, problem));
+      const Part*& held = holder[static_cast<std::size_t>(problem)];
+      if (held != nullptr) {
+        refuse(fmt::format("{} and {} both have problem {}", held->file, one.file, problem));
+      }
+      held = &one;
     }
   }
-  const Index count = shards_.front().marks.divided->problems.problems();
-  if (static_cast<Index>(holder.size()) == count) return;
-  refuse(fmt::format("the shards have only {} of the {}", holder.size(),
-                     cli::counted(count, "problem")));
 }
 
 void ShardSet::take_pieces() {
@@ -219,7 +221,8 @@ void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart
       if (is_of_shard_marks(group)) continue;
       for (const std::string& name : one.bundle.group(group).names()) {
         const std::string path = path_in(group, name);
-        if (has(apart, path) || !can_be_virtual(one.bundle.dataset(path))) continue;
+        const io::InputDataset dataset = one.bundle.dataset(path);
+        if (has(apart, path) || !can_be_virtual(dataset.dtype(), dataset.shape())) continue;
         referred.push_back(path);
       }
     }
@@ -305,20 +308,30 @@ std::vector<std::string> ShardSet::groups() const {
   return marks.divided ? std::vector<std::string>{marks.divided->group} : marks.groups;
 }
 
-ShardMarks::Warnings ShardSet::warnings() const {
-  ShardMarks::Warnings all;
+ShardSet::Warnings ShardSet::warnings() const {
+  Warnings all;
+  std::vector<std::vector<cli::Report::OwnWarning>> own;
   for (const Part& one : shards_) {
-    const ShardMarks::Warnings& own = one.marks.warnings;
-    all.lines.insert(all.lines.end(), own.lines.begin(), own.lines.end());
-    all.outdated.insert(own.outdated.begin(), own.outdated.end());
+    own.push_back(one.marks.warnings.own);
+    all.outdated.insert(one.marks.warnings.outdated.begin(), one.marks.warnings.outdated.end());
   }
   all.unused = shards_.front().marks.warnings.unused;
+  if (divides_problems()) {
+    all.lines = {joined_warnings(own)};
+    return all;
+  }
+  all.lines.emplace_back();
+  for (const Part& one : shards_) {
+    const auto& warnings = one.marks.warnings.own;
+    auto next = one.marks.report.begin();
+    for (std::size_t n = 0; n <= warnings.size(); ++n) {
+      // The report on a section follows: what comes next belongs to another one.
+      for (; next != one.marks.report.end() && next->warnings == n; ++next)
+        all.lines.emplace_back();
+      if (n < warnings.size()) all.lines.back().push_back(warnings[n].line);
+    }
+  }
   return all;
-}
-
-std::string ShardSet::tool() const {
-  const Json run = Json::parse(shards_.front().marks.run, nullptr, false);
-  return run.is_object() ? run.value("tool", "") : "";
 }
 
 std::vector<std::vector<ShardSet::ReportPart>> ShardSet::report_parts() const {
@@ -327,9 +340,8 @@ std::vector<std::vector<ShardSet::ReportPart>> ShardSet::report_parts() const {
   if (std::none_of(shards_.begin(), shards_.end(), reports)) return sections;
   for (const Part& one : shards_) {
     const auto& divided = one.marks.divided;
-    const std::size_t expected =
-        divided ? (divided->problems.size() > 0 ? 1 : 0) : one.marks.own.size();
-    if (one.marks.report.size() != expected) refuse(one.file + " lacks notes of its report");
+    const bool has_results = divided ? divided->problems.size() > 0 : !one.marks.own.empty();
+    if (has_results && one.marks.report.empty()) refuse(one.file + " lacks notes of its report");
     for (const ReportNotes& notes : one.marks.report) {
       if (!divided || sections.empty()) sections.emplace_back();
       sections.back().push_back(

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "common/run_identity.hpp"
 #include "common/shard_marks.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
@@ -39,15 +42,21 @@ class ShardSet {
   /// wrote: "a.h5, b.h5 and 3 more". Empty if there are none, and if the tool writes none.
   std::string not_converged() const;
 
-  /// The run, as run_of describes it, and the tool that wrote the shards.
-  const std::string& run() const { return shards_.front().marks.run; }
-  std::string tool() const;
+  /// The tool that wrote the shards, and the inputs that it read.
+  const std::string& tool() const { return run_.tool; }
+  const std::vector<RunInput>& inputs() const { return run_.inputs; }
 
   /// The groups of the run, "" for INPUT itself.
   std::vector<std::string> groups() const;
 
   /// What an undivided run warns of, apart from what the report on all shards does.
-  ShardMarks::Warnings warnings() const;
+  struct Warnings {
+    /// Those before the report on each section, then the others. One list if there is no report.
+    std::vector<std::vector<std::string>> lines;
+    std::vector<std::string> unused;                         ///< as in ShardMarks
+    std::set<std::pair<std::string, std::string>> outdated;  ///< as in ShardMarks
+  };
+  Warnings warnings() const;
 
   /// What a shard keeps of the report on a section.
   struct ReportPart {
@@ -86,6 +95,7 @@ class ShardSet {
   std::vector<std::string> all(std::vector<std::string> ShardMarks::*list) const;
 
   std::vector<Part> shards_;
+  RunDescription run_;
   std::vector<PieceJoin> pieces_;  // of divided problems
 };
 
