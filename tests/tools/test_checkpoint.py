@@ -1,5 +1,6 @@
 """--checkpoint: runs that are killed or stopped go on, to the bytes of a run that nobody stopped."""
 
+import fcntl
 import json
 import os
 import random
@@ -66,6 +67,17 @@ class GoesOn(DumpTest):
                 if run[0] in ("structured-attention", "hard-attention"):
                     self.add_sequences()
                 self.check_kills(run, "dump.h5", 1000 // len(self.RUNS) if LONG else 3, moments)
+
+    def test_each_tool_sees_another_writer(self):
+        """Whose lock is held before there is a checkpoint to look at."""
+        with open(self.folder / ".ck.lock.tmp", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for run in self.RUNS:
+                with self.subTest(tool=run[0]):
+                    if run[0] in ("structured-attention", "hard-attention"):
+                        self.add_sequences()
+                    done = self.run_tool(*run, "--checkpoint", "ck", status=5)
+                    self.assertEqual(done.err, f"{run[0]}: error: ck is being written by another process\n")
 
     def test_each_signal(self):
         command = ["attn-compute", "dump.h5", "--each", "/layer*", "-o", "out.h5", "--checkpoint", "ck"]
@@ -354,6 +366,48 @@ class Refused(DumpTest):
             process.communicate(timeout=TIMEOUT)
         self.run_tool(*self.COMMAND, "-o", "b.h5")
         self.assertEqual([name for name in os.listdir(self.folder) if "ck" in name], [])
+
+    def test_second_writer_at_any_moment(self):
+        """Also just after a write, and while the other one reads what it has written."""
+        command = ["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-q", "--checkpoint", "ck",
+                   "--checkpoint-every", 0]
+        moments = random.Random(5)
+        with self.start([*command, "-o", "a.h5"]) as process:
+            try:
+                while process.poll() is None and not (self.folder / "ck").exists():
+                    time.sleep(0.001)
+                for _ in range(300 if LONG else 40):
+                    time.sleep(moments.uniform(0, 0.02))
+                    process.send_signal(signal.SIGSTOP)
+                    done = self.run_tool(*command, "-o", "b.h5", status=None)
+                    self.assertEqual((done.status, done.err),
+                                     (5, "attn-compute: error: ck is being written by another process\n"))
+                    process.send_signal(signal.SIGCONT)
+                self.assertIsNone(process.poll())
+            finally:
+                process.kill()
+                process.communicate(timeout=TIMEOUT)
+
+    def test_many_starts_at_once(self):
+        """One run does the work, whichever it is; the others say so, even where the first has just finished."""
+        command = ["attn-compute", "dump.h5", "-q", "--checkpoint", "ck", "--checkpoint-every", 0, "--force",
+                   "-o", "out.h5"]
+        self.run_tool(*command)
+        whole = (self.folder / "out.h5").read_bytes()
+        moments = random.Random(6)
+        for _ in range(30 if LONG else 3):
+            runs = []
+            for _ in range(6):
+                runs.append(self.start(command))
+                time.sleep(moments.uniform(0, 0.01))
+            ends = [(run.communicate(timeout=TIMEOUT)[1].decode(), run.returncode) for run in runs]
+            self.assertIn(("", 0), ends)
+            for end in ends:
+                self.assertIn(end, [("", 0)] + [
+                    (f"attn-compute: error: {file} is being written by another process\n", 5)
+                    for file in ("ck", "out.h5")])
+            self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+            self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "out.h5"])
 
     def test_wrong_use(self):
         compute = ["attn-compute", "dump.h5", "-q"]

@@ -77,6 +77,29 @@ class Interrupted(TrainTest):
                 self.assertIn("goes on from step", done.err)
                 self.assertEqual(self.outcome(), self.whole)
 
+    def test_second_writer(self):
+        """While a run trains, the same command does not train, too, and it leaves the files alone."""
+        words = (*self.COMMAND[1:-1], "run.steps=100000")
+        with self.begin(*words) as process:
+            try:
+                while process.poll() is None and not self.log_has_lines():
+                    time.sleep(0.001)
+                process.send_signal(signal.SIGSTOP)
+                before = self.bytes_of("run.h5"), (self.folder / "run.jsonl").read_bytes()
+                for more in ((), ("--force",)):
+                    done = self.run_tool("attn-train", *words, *more, status=5)
+                    self.assertEqual(done.err, "attn-train: error: run.h5 is being written by another process\n")
+                self.assertEqual((self.bytes_of("run.h5"), (self.folder / "run.jsonl").read_bytes()), before)
+            finally:
+                process.kill()
+                process.communicate(timeout=TIMEOUT)
+        self.run_tool(*self.COMMAND, "--force")
+        self.assertEqual(self.outcome(), self.whole)
+
+    def log_has_lines(self):
+        log = self.folder / "run.jsonl"
+        return log.exists() and log.stat().st_size > 0
+
     def test_second_signal(self):
         """It ends a step that takes long; the first checkpoint is whole."""
         words = (*self.COMMAND[1:-1], "run.steps=2", "--set", "run.batch=3000")

@@ -98,6 +98,7 @@ RunFile::RunFile(const cli::Arguments& arguments, cli::Report& report, RunIdenti
                 "tensor-convert makes other formats of it");
   }
   history_ = io::history_line(arguments.command_line, arguments.version);
+  if (!arguments.dry_run && !arguments.drops_output) only_.emplace(path_);
   look_at_existing(arguments, report);
 }
 

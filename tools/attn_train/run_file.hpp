@@ -9,6 +9,7 @@
 #include "attn_train/task.hpp"
 #include "cli/command.hpp"
 #include "io/input.hpp"
+#include "io/target/sole_writer.hpp"
 #include "train/weight_optimizer.hpp"
 
 namespace attn::tools {
@@ -31,12 +32,13 @@ struct RunProgress {
 };
 
 /// The file RUN.h5: a bundle with the model and all that the run needs to go on. It appears whole
-/// or not at all; the one before is kept as RUN.previous.h5.
+/// or not at all; the one before is kept as RUN.previous.h5. One process at a time has it, from its
+/// first look at the file to its end; among ranks that is rank 0.
 class RunFile {
  public:
   /// Looks at an existing file. Throws Error(usage) unless -o names an HDF5 file; Error(output) for
-  /// an existing file that is not a run of this identity, unless --force is given; Error(input) for
-  /// a damaged one.
+  /// an existing file that is not a run of this identity, unless --force is given, and while
+  /// another process has the file; Error(input) for a damaged one.
   RunFile(const cli::Arguments& arguments, cli::Report& report, RunIdentity identity);
 
   /// The steps that an existing run of this identity has done.
@@ -58,6 +60,7 @@ class RunFile {
   void keep_previous() const;
 
   std::string path_;
+  std::optional<io::SoleWriter> only_;  // of the process that writes
   RunIdentity identity_;
   std::string history_;
   std::optional<io::InputBundle> existing_;

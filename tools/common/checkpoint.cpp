@@ -102,7 +102,7 @@ void Checkpoint::begin_writing(const cli::Arguments& arguments, cli::Report& rep
   if (exists && !std::filesystem::is_regular_file(file_, failed)) {
     throw Error(Failure::output, file_ + " is not a regular file");
   }
-  // From here on no other process writes the file.
+  only_.emplace(file_);
   open_next();
   if (std::filesystem::exists(file_, failed)) open_existing(arguments, report);
   journal_.open(file_);

@@ -15,6 +15,7 @@
 #include "common/stored_bytes.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
+#include "io/target/sole_writer.hpp"
 #include "kernel/ranks.hpp"
 
 namespace attn::tools {
@@ -136,7 +137,8 @@ class Checkpoint {
   std::vector<char> state_;                  // or here
   bool state_is_new_ = false;
   bool takes_states_ = false;
-  boost::crc_32_type crc_;  // of all units
+  boost::crc_32_type crc_;              // of all units
+  std::optional<io::SoleWriter> only_;  // of the process that writes
   std::optional<io::OutputBundle> next_;
   Clock::time_point written_;
   double write_seconds_ = 0;

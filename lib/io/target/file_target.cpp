@@ -77,8 +77,9 @@ void FileTarget::finish() {
     discard();
     throw;
   }
-  synchronise_folder(folder_);
+  // Readers of the new file must not find it locked.
   descriptor_.reset();
+  synchronise_folder(folder_);
 }
 
 void FileTarget::discard() noexcept {

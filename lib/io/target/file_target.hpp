@@ -31,8 +31,8 @@ class FileTarget : public Target {
   std::string folder_;
   std::optional<unsigned> mode_;
   bool replace_;
-  TemporaryName name_;
   Descriptor descriptor_;
+  TemporaryName name_;  // removed before the descriptor gives up the lock
 };
 
 /// Throws Error(output): "out.h5 exists", with the hint --force.
