@@ -90,7 +90,8 @@ class InputBundle {
   /// Opens everything read-only; standard input and files that are not regular (a FIFO, a process
   /// substitution) are spooled to their end. Throws Error(input) for a missing file, a file that is
   /// not HDF5 or is truncated, an empty stream (with the hint that the command before it failed), a
-  /// refused lock (with the hint HDF5_USE_FILE_LOCKING), a missing dataset (listing those present);
+  /// refused lock (with the hint HDF5_USE_FILE_LOCKING), a file that a writer has not closed, a
+  /// missing dataset (listing those present);
   /// Error(usage) for a terminal as the stream, more than one "-", a selection on INPUT;
   /// Error(output) if the spool cannot be written.
   explicit InputBundle(const Options& options);

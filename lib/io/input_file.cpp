@@ -38,6 +38,14 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
                 "another program has it open for writing; on file systems without locks set "
                 "HDF5_USE_FILE_LOCKING=FALSE");
   }
+  if (why.unclosed) {
+    throw Error(Failure::input,
+                label +
+                    " is being written by another process, or one that was killed has left it "
+                    "open",
+                "wait until it is closed; if nobody writes it any more, h5clear -s FILE marks it "
+                "as closed");
+  }
   if (why.truncated) {
     throw Error(Failure::input, label + " is truncated: it is shorter than its header says");
   }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -36,13 +35,6 @@ bool lies_in(const std::string& path, const std::string& folder) {
   throw Error(Failure::input, description_of(reference) + ": " + why, hint);
 }
 
-/// HDF5 would search the folders in these variables before the folder of the file.
-void forget_prefix_variables() {
-  for (const char* name : {"HDF5_VDS_PREFIX", "HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX"}) {
-    unsetenv(name);
-  }
-}
-
 }  // namespace
 
 std::string description_of(const SourceReference& reference) {
@@ -61,9 +53,7 @@ InputFiles::InputFiles(std::string tmpdir, bool allow_external,
                        std::function<void(const FollowedSource&)> on_source)
     : tmpdir_(std::move(tmpdir)),
       allow_external_(allow_external),
-      on_source_(std::move(on_source)) {
-  [[maybe_unused]] static const bool once = (forget_prefix_variables(), true);
-}
+      on_source_(std::move(on_source)) {}
 
 std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
   std::weak_ptr<const InputFile>& slot = open_[file];

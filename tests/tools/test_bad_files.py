@@ -182,6 +182,26 @@ class BadFiles(ToolTest):
         os.chmod(self.folder / "secret.h5", 0)
         self.refused("attn-compute", "secret.h5", status=3, says=["secret.h5", "ermission denied"])
 
+    def assert_is_being_written(self, name):
+        for tool, *arguments in (["attn-compute"], ["tensor-convert"], ["tensor-compare", "good.h5"], ["tensor-info"]):
+            done = self.run_tool(tool, *arguments, name, *(["-o", "x.h5"] if tool[0] != "t" else []), status=3)
+            self.assertEqual(done.err, f"{tool}: error: {name} is being written by another process, or one that was "
+                                       f"killed has left it open\n{tool}: hint: wait until it is closed; if nobody "
+                                       "writes it any more, h5clear -s FILE marks it as closed\n")
+
+    def test_still_written(self):
+        """A file that a writer has marked as open is not damaged, whether or not the writer still lives."""
+        with h5py.File(self.folder / "live.h5", "w", libver="latest") as file:
+            for name, values in good().items():
+                file[name] = values
+            file.swmr_mode = True
+            file.flush()
+            self.assert_is_being_written("live.h5")
+            content = (self.folder / "live.h5").read_bytes()
+        self.run_tool("attn-compute", "live.h5", "-o", "/dev/null")
+        (self.folder / "killed.h5").write_bytes(content)
+        self.assert_is_being_written("killed.h5")
+
     def test_locked(self):
         with h5py.File(self.folder / "good.h5", "r+"):
             self.refused("attn-compute", "good.h5", status=3, says=["good.h5 is locked"],

@@ -134,6 +134,27 @@ class Sources(ToolTest):
                                  says=[f"{path}:/q ", f"parts/{source}", "there is no such file"])
                 self.assert_refused(f"data/{name}", source, "there is no such file")
 
+    def test_prefixes_have_no_effect(self):
+        """HDF5 would read other values, in the folders of its variables, under the names that were checked."""
+        shutil.copytree(self.data, self.away / "decoys")
+        self.away = self.away / "decoys"
+        for part in (self.away / "parts").iterdir():
+            if part.suffix == ".raw":
+                part.write_bytes(bytes(part.stat().st_size))
+            else:
+                with h5py.File(part, "r+") as file:
+                    values = file["inner/q"] if "inner" in file else file["x"]
+                    values[...] = 0
+        for variable in ("HDF5_VDS_PREFIX", "HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX"):
+            for name in self.FILES:
+                with self.subTest(variable=variable, name=name):
+                    more = {"environment": {variable: str(self.away)}}
+                    self.run_tool("tensor-compare", f"data/{name}", "plain.h5", **more)
+                    self.run_tool("tensor-convert", f"data/{name}", "--force", "-o", "copy.h5", **more)
+                    np.testing.assert_array_equal(self.read("copy.h5")["q"], Q)
+                    found = self.run_tool("attn-compute", f"data/{name}", "--force", "-o", "out.h5", **more)
+                    np.testing.assert_array_equal(self.read("out.h5")["out"], self.expected)
+
     def test_streams_have_no_folder(self):
         for name in self.FILES:
             with self.subTest(name=name):

@@ -34,8 +34,18 @@ void keep_locks_from_outputs() {
   unsetenv("HDF5_USE_FILE_LOCKING");
 }
 
+// HDF5 would search the folders in these variables before the folder of the file that names another
+// one, though only the latter's have been looked at (io/input_files.hpp). It reads two of them as
+// soon as it begins.
+void forget_prefixes() {
+  for (const char* const name : {"HDF5_VDS_PREFIX", "HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX"}) {
+    unsetenv(name);
+  }
+}
+
 bool begin() {
   keep_locks_from_outputs();
+  forget_prefixes();
   // HDF5 must not close files at exit by itself: it would write to files that failed before.
   return H5dont_atexit() >= 0;
 }
@@ -135,6 +145,8 @@ herr_t look_at(unsigned, const H5E_error2_t* error, void* data) {
   found.writing |= error->min_num == H5E_WRITEERROR && error->maj_num == H5E_IO;
   found.locking |= error->min_num == H5E_CANTLOCKFILE;
   found.truncated |= error->min_num == H5E_TRUNCATED;
+  // HDF5 has no code of its own for this.
+  found.unclosed |= std::strstr(description, "already open for write") != nullptr;
   return 0;
 }
 

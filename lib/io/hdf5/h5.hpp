@@ -78,6 +78,7 @@ struct Reason {
   bool writing = false;    ///< whether writing a file failed (rather than reading)
   bool locking = false;    ///< whether another process has locked the file
   bool truncated = false;  ///< whether the file is shorter than its header says
+  bool unclosed = false;   ///< whether a writer has marked the file and not closed it yet
 };
 
 /// To be called directly after the failure: the next call clears the stack.
