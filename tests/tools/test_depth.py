@@ -71,7 +71,10 @@ class Depth(ToolTest):
         self.assertNotIn("parts", done.err)
 
     def test_endless_loops(self):
-        self.refused("claim-check", "/dev/zero", output=None, status=3, says=["/dev/zero", "64.0 MiB"])
+        self.refused("claim-check", "/dev/zero", output=None, status=3, says=["/dev/zero is a device"])
+        with open(self.folder / "zeros", "wb") as file:
+            file.truncate(2**30)
+        self.refused("claim-check", "zeros", output=None, status=3, says=["zeros", "64.0 MiB"])
 
     def test_words_of_many_signs(self):
         self.write("in.h5", **{n: np.ones((2, 2)) for n in "qkv"})

@@ -1,6 +1,8 @@
-"""Damaged files that make HDF5 loop forever, and reads that are cut into parts."""
+"""What would be read for ever: files on which HDF5 loops, those that declare more than was ever written, and
+texts that are no files. Also reads that are cut into parts."""
 
 import os
+import socket
 import struct
 import subprocess
 import unittest
@@ -8,6 +10,7 @@ import unittest
 import h5py
 import numpy as np
 
+from arrays import safetensors
 from attn import BIN, TIMEOUT, ToolTest, sample
 
 HEADER = 16  # of a global heap, and of an object in it
@@ -112,3 +115,102 @@ class Parts(ToolTest):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Unwritten(ToolTest):
+    """A few kilobytes that declare 256 TiB."""
+
+    SHAPE = (2**15, 2**15, 2**15)  # of float64
+
+    def setUp(self):
+        super().setUp()
+        with h5py.File(self.folder / "parts.h5", "w") as file:
+            for name, more in (("plain", {}), ("packed", {"compression": 1})):
+                made = file.create_dataset(name, self.SHAPE, "f8", chunks=(32, 32, 64), fillvalue=2, **more)
+                made[:2, :3, :4] = 5
+            file.create_dataset("contiguous", self.SHAPE, "f8")
+        self.layout = h5py.VirtualLayout(self.SHAPE, "f8")
+        self.layout[:16] = h5py.VirtualSource("parts.h5", "plain", self.SHAPE)[:16]
+        with h5py.File(self.folder / "virtual.h5", "w") as file:
+            file.create_virtual_dataset("x", self.layout)
+        for name in ("plain", "packed", "contiguous"):
+            with h5py.File(self.folder / f"{name}.h5", "w") as file, h5py.File(self.folder / "parts.h5") as parts:
+                parts.copy(name, file, "x")
+
+    def test_refused(self):
+        for name in ("plain", "packed", "contiguous", "virtual"):
+            with self.subTest(name=name):
+                says = (f"{name}.h5:/x has the shape (32768, 32768, 32768), but nearly all of its values were "
+                        "never written\n")
+                for tool, *words in (["tensor-info"], ["tensor-compare", f"{name}.h5"], ["tensor-convert", "-o", "o.h5"]):
+                    done = self.run_tool(tool, f"{name}.h5", *words, status=3)
+                    self.assertIn(f"{tool}: error: {says}", done.err)
+                brief = self.run_tool("tensor-info", "--brief", f"{name}.h5").out.decode()
+                self.assertRegex(brief, r"(?m)^x +32768 x 32768 x 32768 +float64")
+                found = self.run_tool("tensor-info", "-i", f"x={name}.h5:/x[0:2,0:100,0:100]", "--json").json()
+                lowest = 0 if name == "contiguous" else 2
+                self.assertEqual(found["result"]["datasets"][0]["min"], lowest)
+        self.assertNotIn("o.h5", os.listdir(self.folder))
+
+    def test_read_if_written(self):
+        """Zeros take little room when compressed, and are read nevertheless."""
+        with h5py.File(self.folder / "zeros.h5", "w") as file:
+            file.create_dataset("x", (2**26,), "f8", chunks=(2**22,), compression=1)[:] = 0
+        self.assertLess((self.folder / "zeros.h5").stat().st_size, 2**22)
+        self.run_tool("tensor-info", "zeros.h5")
+
+
+class Special(ToolTest):
+    """A text that is no file is refused before it is opened."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkfifo(self.folder / "pipe")
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.socket.close)
+        here = os.getcwd()
+        os.chdir(self.folder)  # the name of a socket has few characters
+        self.socket.bind("socket")
+        os.chdir(here)
+        self.write("w.h5", weights=np.ones((1, 2, 2)))
+        (self.folder / "text").write_text("a b c d\n" * 100)
+        (self.folder / "r.toml").write_text('[data]\ntext = "text"\n[objective]\nkind = "causal"\n[run]\nsteps = 1\n')
+
+    KINDS = {"pipe": "a pipe", "socket": "a socket", "/dev/zero": "a device", ".": "a folder"}
+
+    def test_texts(self):
+        readers = (["attn-train", "{}", "-o", "o.h5"],
+                   ["attn-train", "r.toml", "--set", "data.text={}", "-o", "o.h5"],
+                   ["claim-check", "{}"],
+                   ["seed-test", "{}", "{}", "--metric=loss"],
+                   ["alignment-attention", "measure", "w.h5", "--gold", "{}"])
+        for tool, *words in readers:
+            for file, kind in self.KINDS.items():
+                with self.subTest(tool=tool, words=words, file=file):
+                    self.refused(tool, *(word.format(file) for word in words), output=None, status=3,
+                                 says=[f"{file} is {kind}, expected "])
+
+    def test_config_of_a_model(self):
+        (self.folder / "config.json").symlink_to("pipe")
+        (self.folder / "m.safetensors").write_bytes(safetensors({
+            f"encoder.layer.0.attention.self.{part}.weight": np.ones((6, 4), np.float32)
+            for part in ("query", "key", "value")}))
+        command = ["tensor-convert", "m.safetensors", "--model", "bert", "--layer", 0]
+        self.refused(*command, status=3, says=["config.json is a pipe, expected a config.json"])
+        self.run_tool(*command, "--heads", 2, "-o", "o.h5")
+
+    def test_descriptors(self):
+        """What a shell has opened, <(…) too, is read as before."""
+        for command in ("attn-train <(cat r.toml) -o o.h5", "cat r.toml | attn-train /dev/stdin -o o.h5"):
+            subprocess.run(["bash", "-c", f"set -o pipefail; {command} --dry-run"], cwd=self.folder,
+                           env=self.environment, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT)
+
+    def test_memory(self):
+        with open(self.folder / "text", "wb") as file:
+            file.truncate(2**30)
+        self.refused("attn-train", "r.toml", "--memory", "1G", status=6, says=["the text text", "2.0 GiB"])
+        command = f"head -c 1G /dev/zero | {BIN}/attn-train r.toml --set data.text=/dev/stdin --memory 1G -o o.h5"
+        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, check=False,
+                              stderr=subprocess.PIPE, timeout=TIMEOUT)
+        self.assertEqual((done.returncode, done.stderr.decode()),
+                         (3, "attn-train: error: /dev/stdin is larger than 512.0 MiB, expected a text\n"))

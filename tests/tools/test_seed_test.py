@@ -185,8 +185,8 @@ class SeedTest(ToolTest):
                     hint="it has loss, step, valid.accuracy, valid.perplexity")
         self.refuse(good, "--metric=valid", status=3, says=["line 3: valid is {"])
         self.refuse(good, status=2, says=["--metric is missing"])
-        self.refuse("none.jsonl", metric, status=3, says=["none.jsonl: no such file"])
-        self.refuse(".", metric, status=3, says=[".: is a folder"])
+        self.refuse("none.jsonl", metric, status=3, says=["no such file: none.jsonl"])
+        self.refuse(".", metric, status=3, says=[". is a folder, expected a log of attn-train"])
         self.refuse(self.log("same.jsonl", [2.0], 1), good, metric, status=3, says=["are runs of one seed, 1"])
         self.refuse(self.log("early.jsonl", [2.0], 2, steps=490), metric, status=3,
                     says=["early.jsonl: the run is at step 50 of 490"])
@@ -240,7 +240,7 @@ class SeedTest(ToolTest):
                 (["--means=1", "--deviations=-1", "--counts=3"], "--deviations lists -1"),
                 (["1", "nan"], None)):
             with self.subTest(words=words):
-                self.refuse(*words, status=2 if says else 3, says=[says or "nan: no such file"])
+                self.refuse(*words, status=2 if says else 3, says=[says or "no such file: nan"])
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ std::optional<WordLink> written_link(std::string_view text) {
 LinkFile::LinkFile(const std::string& file, Index base, const std::string& base_option,
                    std::int64_t memory)
     : file_(file), base_(base), base_option_(base_option) {
-  const std::string text = read_text(file, most_text, "links of words");
+  const std::string text =
+      read_text(file, std::min(most_text, static_cast<std::size_t>(memory)), "links of words");
   bytes_ = bytes_for(text);
   require_memory("the links of " + file, bytes_, memory);
   std::istringstream lines(text);

@@ -139,7 +139,7 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
     // Until the first step there is nothing to keep. But no rank may leave the others waiting.
     if (kernel::Ranks::current() != nullptr) StopRequests::work_begins();
   }
-  SplitTexts texts = read_split_texts(recipe);
+  SplitTexts texts = read_split_texts(recipe, arguments.memory);
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);
   texts.texts = {};
   RunFile file(arguments, report, identity_of(arguments, recipe, texts.print));

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
+#include "common/block_plan.hpp"
 #include "common/text_input.hpp"
 #include "tensor/utf8.hpp"
 
@@ -17,9 +20,16 @@ constexpr std::size_t most_text_bytes = std::size_t{8} << 30;
 
 std::string key_of(Split split) { return "data." + name_of(split); }
 
-// A text without the byte order mark that some editors write in front of it.
-std::string text_of(const std::string& file) {
-  std::string text = read_text(file, most_text_bytes, "a text");
+// A text without the byte order mark that some editors write in front of it. It is held twice while
+// it is divided.
+std::string text_of(const std::string& file, std::int64_t memory) {
+  std::error_code unknown;
+  const std::uintmax_t size = std::filesystem::file_size(file, unknown);
+  if (!unknown && size <= most_text_bytes) {
+    require_memory("the text " + file, 2 * static_cast<std::int64_t>(size), memory);
+  }
+  const auto room = static_cast<std::size_t>(memory) / 2;
+  std::string text = read_text(file, std::min(most_text_bytes, room), "a text");
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   return text;
 }
@@ -53,14 +63,14 @@ bool is_in_lines(const Recipe& recipe) {
   return kind != "causal" && kind != "masked";
 }
 
-void divide(const Recipe& recipe, SplitTexts& made) {
+void divide(const Recipe& recipe, std::int64_t memory, SplitTexts& made) {
   const std::string file = recipe.text("data.text");
   const std::vector<double> shares = recipe.numbers("data.split");
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   if (shares.size() != 3 || !(shares[0] > 0) || !std::isfinite(sum)) {
     throw recipe.refusal("data.split", "needs three shares, the first of which is above 0");
   }
-  const std::string text = text_of(file);
+  const std::string text = text_of(file, memory);
   const bool by_lines = recipe.text("data.tokens") != "characters" || is_in_lines(recipe);
   const auto size = static_cast<double>(text.size());
   const std::size_t first =
@@ -85,7 +95,7 @@ std::string name_of(Split split) {
   return split == Split::train ? "train" : split == Split::valid ? "valid" : "test";
 }
 
-SplitTexts read_split_texts(const Recipe& recipe) {
+SplitTexts read_split_texts(const Recipe& recipe, std::int64_t memory) {
   SplitTexts made;
   const bool one = recipe.given("data.text");
   for (const Split split : all_splits) {
@@ -94,7 +104,7 @@ SplitTexts read_split_texts(const Recipe& recipe) {
     }
   }
   if (one) {
-    divide(recipe, made);
+    divide(recipe, memory, made);
   } else {
     for (const Split split : all_splits) {
       if (!recipe.given(key_of(split))) {
@@ -103,7 +113,7 @@ SplitTexts read_split_texts(const Recipe& recipe) {
       }
       const auto at = static_cast<std::size_t>(split);
       made.names[at] = recipe.text(key_of(split));
-      made.texts[at] = text_of(made.names[at]);
+      made.texts[at] = text_of(made.names[at], memory);
     }
   }
   for (const Split split : all_splits) {

@@ -32,8 +32,9 @@ struct SplitTexts {
 /// between two characters, or where tokens are not characters or examples are lines, at the end of
 /// a line. Throws the errors of
 /// read_text, and those of Recipe::refusal for files that are missing or too many, shares that are
-/// no division, and splits that are empty.
-SplitTexts read_split_texts(const Recipe& recipe);
+/// no division, and splits that are empty. Throws Error(memory) for a text that takes more than
+/// `memory` bytes while it is read and divided.
+SplitTexts read_split_texts(const Recipe& recipe, std::int64_t memory);
 
 /// The lines of a split as `count` columns, with tabs between. Throws Error(input) "FILE:LINE: …"
 /// for a line with another number of columns or with an empty first one.

@@ -1,22 +1,22 @@
 #include "seed_test/logged_run.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "system/system_reason.hpp"
+#include "common/text_input.hpp"
 
 namespace attn::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t most_bytes = std::size_t{4} << 30;
 
 // The value at a name with dots, or nothing.
 const Json* find(const Json& line, const std::string& name) {
@@ -45,20 +45,13 @@ void gather_names(const Json& object, const std::string& before, std::set<std::s
 }  // namespace
 
 LoggedRun::LoggedRun(const std::string& file) : file_(file) {
-  std::error_code none;
-  if (std::filesystem::is_directory(file, none)) {
-    throw Error(Failure::input, file + ": is a folder, expected a log of attn-train");
-  }
-  errno = 0;
-  std::ifstream stream(file);
-  std::string text;
-  while (std::getline(stream, text)) {
-    lines_.push_back(Json::parse(text, nullptr, false));
+  std::istringstream lines(read_text(file, most_bytes, "a log of attn-train"));
+  for (std::string line; std::getline(lines, line);) {
+    lines_.push_back(Json::parse(line, nullptr, false));
     if (lines_.back().is_object()) continue;
     throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, lines_.size()),
                 "expected a log that attn-train --log wrote");
   }
-  if (!stream.eof()) throw Error(Failure::input, file + ": " + system_reason(errno));
   if (lines_.empty()) throw Error(Failure::input, file + ": is empty");
   require_finished();
 }

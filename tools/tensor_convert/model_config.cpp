@@ -1,12 +1,13 @@
 #include "tensor_convert/model_config.hpp"
 
-#include <fstream>
-#include <iterator>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "common/text_input.hpp"
 
 namespace attn::tools {
 namespace {
@@ -32,12 +33,9 @@ std::optional<Index> positive(const nlohmann::json& config, const char* key,
 }  // namespace
 
 ModelConfig read_model_config(const std::string& path, const std::string& model) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  std::string text(most_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > most_bytes) refuse(path, "is larger than 16 MiB, expected a config.json");
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) return {};
+  const std::string text = read_text(path, most_bytes, "a config.json");
   const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth > most_depth) refuse(path, "is nested too deeply");
     return true;

@@ -15,8 +15,9 @@ namespace attn::io {
 /// A dataset of an HDF5 file, or a hyperslab of it.
 class Hdf5Dataset : public InputDataset::Impl {
  public:
-  /// `address_text` is its name in messages. Throws Error(input) if the dataset has no dataspace or
-  /// the selection does not fit.
+  /// `address_text` is its name in messages. Throws Error(input) if the dataset has no dataspace,
+  /// if the selection does not fit, or if it takes more than 64 GiB besides 100 times what can have
+  /// been written.
   Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset dataset, std::string dataset_name,
               std::string address_text, const std::vector<SliceItem>& selection);
   ~Hdf5Dataset() override;

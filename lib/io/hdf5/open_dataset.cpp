@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -137,6 +138,19 @@ OpenDataset::Place place_of(hid_t dataset, hid_t creation, const InputFile& file
   return {file.bytes, static_cast<Index>(first), {extents.begin(), extents.end()}};
 }
 
+/// See OpenDataset::most_written, for what is not virtual. HDF5 itself would count chunks one by
+/// one, also those that are not there.
+double written_at_most(hid_t creation, const Chunks& chunks, const InputFile& file) {
+  // Raw files have all bytes: require_raw_files.
+  if (H5Pget_external_count(creation) > 0) return std::numeric_limits<double>::infinity();
+  hsize_t file_size = 0;
+  h5::require(H5Fget_filesize(file.handle.get(), &file_size), "file");
+  const auto size = static_cast<double>(file_size);
+  // An index has an address for each chunk, which alone may take as little as a byte.
+  constexpr double address = 4;
+  return chunks.filtered ? size / address * static_cast<double>(chunks.bytes) : size;
+}
+
 h5::Handle raw_access(const InputFile& file) {
   h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
   h5::require(H5Pset_efile_prefix(access.get(), file.folder.c_str()), "properties");
@@ -190,11 +204,13 @@ void OpenDataset::complete(const Object& object, int depth) {
   const h5::Handle creation = h5::made(H5Dget_create_plist(handle_.get()), H5Pclose, "properties");
   if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
     parts_ = std::make_unique<VirtualParts>(handle_.get(), object.file, address_, depth);
+    most_written_ = parts_->most_written();
     return;
   }
   place_ = place_of(handle_.get(), creation.get(), *object.file);
   const Chunks chunks = chunks_of(handle_.get());
   chunk_.assign(chunks.shape.begin(), chunks.shape.end());
+  most_written_ = written_at_most(creation.get(), chunks, *object.file);
   if (chunks.filtered) {
     require_stored_chunks(handle_.get(), *object.file, address_);
     packed_chunk_bytes_ = static_cast<std::int64_t>(chunks.bytes);

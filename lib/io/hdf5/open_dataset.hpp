@@ -46,6 +46,10 @@ class OpenDataset {
   /// chunks are not compressed.
   std::int64_t bytes_at_once() const;
 
+  /// No fewer bytes than those of its elements that were ever written, unpacked. All others have
+  /// the fill value and take no room.
+  double most_written() const noexcept { return most_written_; }
+
  private:
   void complete(const Object& object, int depth);
   std::int64_t packed_bytes(hid_t selection) const;
@@ -55,6 +59,7 @@ class OpenDataset {
   Place place_;
   Shape chunk_;
   std::int64_t packed_chunk_bytes_ = 0;  // unpacked; 0 if chunks are not compressed
+  double most_written_ = 0;
   std::unique_ptr<VirtualParts> parts_;  // set for a virtual dataset
 };
 

@@ -153,6 +153,7 @@ void VirtualParts::add(hid_t creation, std::size_t index, std::vector<std::strin
   part.source = h5::made(H5Scopy(source.get()), H5Sclose, "dataspace");
   const std::shared_ptr<const OpenDataset> dataset = open(part);
   bytes_at_once_ = std::max(bytes_at_once_, dataset->bytes_at_once());
+  most_written_ += dataset->most_written();
   check(part, dataset->handle());
   if (*plain_file != ".") {
     const std::string real = file_->files->source_path(*file_, part.reference);

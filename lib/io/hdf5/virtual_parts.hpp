@@ -27,6 +27,9 @@ class VirtualParts {
 
   std::int64_t bytes_at_once() const { return bytes_at_once_; }
 
+  /// As OpenDataset::most_written.
+  double most_written() const noexcept { return most_written_; }
+
  private:
   struct Part;
   void add(hid_t creation, std::size_t index, std::vector<std::string>& files);
@@ -42,6 +45,7 @@ class VirtualParts {
   h5::Handle space_;
   std::vector<Part> parts_;
   std::int64_t bytes_at_once_ = 0;
+  double most_written_ = 0;
   /// The sources used last; a dataset may have more sources than a process can have open files.
   mutable std::vector<std::pair<const Part*, std::shared_ptr<const OpenDataset>>> recent_;
 };
