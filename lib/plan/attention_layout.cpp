@@ -132,7 +132,7 @@ void AttentionLayout::take_vectors(const AttentionShapes& shapes) {
   q.own = vectors("q", q_shape, false);
   k.own = vectors("k", k_shape, true);
   sizes = {q.rows(), k.rows(), q.cols(), k.cols(), 0};
-  if (shapes.v) take_values(*shapes.v);
+  if (shapes.v) take_values(*shapes.v, leading_axes(k_shape, 2));
 }
 
 void AttentionLayout::take_scores(const AttentionShapes& shapes) {
@@ -141,11 +141,12 @@ void AttentionLayout::take_scores(const AttentionShapes& shapes) {
   take_leading(leading_axes(shape, 2), shapes);
   sizes = {shape[shape.size() - 2], shape.back(), 0, 0, 0};
   scores = vectors("scores", shape, false);
-  if (shapes.v) take_values(*shapes.v);
+  if (shapes.v) take_values(*shapes.v, {});
 }
 
-void AttentionLayout::take_values(const Shape& shape) {
+void AttentionLayout::take_values(const Shape& shape, const Shape& k_leading) {
   require_axes("v", shape, "(..., keys, dv)");
+  require_same_heads({{"k", k_leading}, {"v", leading_axes(shape, 2)}});
   v.own = vectors("v", shape, true);
   v_head_dim = v.cols();
   require_keys("v", v.rows(), keys());
@@ -198,9 +199,17 @@ void AttentionLayout::take_projections(const AttentionShapes& shapes) {
   q.projected = projection(q_names, x, *shapes.wq, shapes.bq, false);
   k.projected = projection(k_names, y, *shapes.wk, shapes.bk, true);
   sizes = {q.rows(), k.rows(), q.cols(), k.cols(), 0};
-  if (!shapes.wv) return;
-  v.projected = projection(v_names, y, *shapes.wv, shapes.bv, true);
-  v_head_dim = v.cols();
+  if (shapes.wv) {
+    v.projected = projection(v_names, y, *shapes.wv, shapes.bv, true);
+    v_head_dim = v.cols();
+  }
+  const auto own = [](const std::optional<Shape>& shape, std::size_t trailing) {
+    return shape ? leading_axes(*shape, trailing) : Shape();
+  };
+  require_same_heads({{"wk", own(shapes.wk, 2)},
+                      {"bk", own(shapes.bk, 1)},
+                      {"wv", own(shapes.wv, 2)},
+                      {"bv", own(shapes.bv, 1)}});
 }
 
 void AttentionLayout::take_energy(const AttentionShapes& shapes, const AttentionOptions& options) {

@@ -67,7 +67,7 @@ class AttentionLayout {
   void take_vectors(const AttentionShapes& shapes);
   void take_projections(const AttentionShapes& shapes);
   void take_scores(const AttentionShapes& shapes);
-  void take_values(const Shape& shape);
+  void take_values(const Shape& shape, const Shape& k_leading);
   void take_energy(const AttentionShapes& shapes, const AttentionOptions& options);
   void take_terms(const AttentionShapes& shapes);
   void take_bounds(const AttentionShapes& shapes);

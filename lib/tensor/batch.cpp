@@ -64,4 +64,16 @@ Shape result_axes(const Shape& q_leading, const Shape& k_leading, const std::str
   return result;
 }
 
+void require_same_heads(const std::vector<HeadsOf>& arrays) {
+  const HeadsOf* several = nullptr;  // the first with more heads than one
+  for (const HeadsOf& array : arrays) {
+    if (array.leading.empty() || array.leading.back() == 1) continue;
+    if (several == nullptr) several = &array;
+    if (array.leading.back() == several->leading.back()) continue;
+    throw Error(Failure::input, array.name + " has leading axes " + to_string(array.leading) +
+                                    ", " + several->name + " has " + to_string(several->leading) +
+                                    ": keys and values need as many heads, or one");
+  }
+}
+
 }  // namespace attn

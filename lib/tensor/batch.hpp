@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tensor/shape.hpp"
 
@@ -28,5 +29,16 @@ class LeadingMap {
 /// leading axis may divide q's. Throws Error(input) naming both if they do not broadcast.
 Shape result_axes(const Shape& q_leading, const Shape& k_leading, const std::string& q_name,
                   const std::string& k_name);
+
+/// The leading axes of one of the arrays that keys and values are made of.
+struct HeadsOf {
+  std::string name;
+  Shape leading;
+};
+
+/// Heads of keys and values belong together one by one, and a single one to all of the other.
+/// Throws Error(input) naming two arrays whose last leading axes differ, neither being 1 nor
+/// absent.
+void require_same_heads(const std::vector<HeadsOf>& arrays);
 
 }  // namespace attn

@@ -9,7 +9,7 @@ from attn import ToolTest, sample
 
 ALL = ("out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy")
 
-# Leading axes of q, k and v: equal, absent, broadcast, grouped heads, v grouped otherwise than k.
+# Leading axes of q, k and v: equal, absent, broadcast, grouped heads, one head of k or of v.
 LEADING = [
     ((), (), ()),
     ((3,), (3,), (3,)),
@@ -17,12 +17,12 @@ LEADING = [
     ((), (3,), (3,)),
     ((1,), (3,), ()),
     ((4,), (2,), (2,)),
-    ((4,), (2,), (4,)),
-    ((6,), (3,), (2,)),
+    ((4,), (2,), (1,)),
+    ((6,), (3,), (3,)),
     ((4,), (1,), (2,)),
     ((2, 3), (3,), (2, 1)),
     ((2, 4), (2, 2), (2,)),
-    ((1, 4), (2, 2), (4,)),
+    ((1, 4), (2, 2), (1,)),
     ((2, 1, 4), (3, 2), (2, 3, 1)),
     ((2, 2, 2), (1, 2, 1), (2, 2, 1)),
 ]

@@ -61,6 +61,11 @@ TEST_CASE("shapes that do not fit") {
   with([](auto& s) { s.k = Shape{3, 2, 7, 3}; }, "they do not broadcast");
   with([](auto& s) { s.v = Shape{2, 2, 6, 2}; }, "v has 6 keys, expected 7");
   with([](auto& s) { s.v = Shape{2, 3, 7, 2}; }, "v has leading axes (2, 3)");
+  with(
+      [](auto& s) {
+        s.v = Shape{2, 4, 7, 2};
+      },
+      "v has leading axes (2, 4), k has (2, 2): keys and values need as many heads, or one");
   with([](auto& s) { s.mask = Shape{6}; }, "mask has shape (6), expected it to broadcast to");
   with([](auto& s) { s.mask = Shape{3, 1, 1, 7}; }, "mask has leading axes (3, 1)");
   with([](auto& s) { s.bias = Shape{4, 4, 7}; }, "bias has shape (4, 4, 7)");
@@ -79,6 +84,16 @@ TEST_CASE("shapes of projections, tables and operands of energies") {
   with([](auto& s) { s.y = Shape{2, 8, 7}; }, "wk: the axis before the last is 6, y has 7");
   with([](auto& s) { s.wk = Shape{3, 6, 3}; }, "heads");
   with([](auto& s) { s.bq = Shape{4, 2}; }, "bq has shape (4, 2), expected (..., 3)");
+  with([](auto& s) { s.wv = Shape{4, 6, 3}; }, "wv has leading axes (4), wk has (2): keys and");
+  with([](auto& s) { s.bk = Shape{4, 3}; }, "bk has leading axes (4), wk has (2): keys and");
+  with(
+      [](auto& s) {
+        s.wk = Shape{6, 3};
+        s.bk = Shape{2, 3};
+        s.wv = Shape{1, 6, 3};
+        s.bv = Shape{4, 3};
+      },
+      "bv has leading axes (4), bk has (2): keys and");
   AttentionOptions t5;
   t5.relative = RelativePositions::t5;
   AttentionShapes shapes = usual();
@@ -95,6 +110,15 @@ TEST_CASE("shapes of projections, tables and operands of energies") {
   shapes.energy["w"] = Shape{3, 3};
   shapes.energy["w1"] = Shape{3, 3};
   refuses(shapes, bilinear, Failure::usage, "the energy bilinear has no operand w1");
+}
+
+TEST_CASE("one head of keys or of values serves all of the other") {
+  for (const auto& [k_heads, v_heads] : {std::pair<Index, Index>{1, 4}, {2, 1}, {1, 1}, {4, 4}}) {
+    AttentionShapes shapes = usual();
+    shapes.k = Shape{2, k_heads, 7, 3};
+    shapes.v = Shape{2, v_heads, 7, 2};
+    CHECK_NOTHROW(AttentionPlan<float>(shapes, {}, 1));
+  }
 }
 
 TEST_CASE("options that do not fit together") {

@@ -10,6 +10,7 @@
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
 #include "score/relative_bias.hpp"
+#include "tensor/batch.hpp"
 
 namespace attn::tools {
 namespace {
@@ -79,6 +80,18 @@ Vectors projected(const io::InputBundle& bundle, const std::string& bias_name,
     made.bias = vector_operand(bundle.dataset(bias_name), leading, grouped, made.cols);
   }
   return made;
+}
+
+void require_heads_of_keys(const Vectors& k, const std::optional<Vectors>& v) {
+  std::vector<HeadsOf> arrays;
+  const auto add = [&](const Vectors& made) {
+    const Operand& heads = made.weights ? *made.weights : made.input;
+    arrays.push_back({heads.dataset.address(), heads.leading});
+    if (made.bias) arrays.push_back({made.bias->dataset.address(), made.bias->leading});
+  };
+  add(k);
+  if (v) add(*v);
+  require_same_heads(arrays);
 }
 
 const EnergyDescription& energy_in_use(const ScoreOptions& options, Scheme scheme) {
@@ -169,6 +182,7 @@ void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_value
   const io::InputDataset v_data = bundle.dataset("v");
   require_vectors(v_data, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
   v = as_they_are(v_data, leading, true, options.layout);
+  require_heads_of_keys(*k, v);
   v_head_dim = v->cols;
   if (v->rows == keys) return;
   throw Error(Failure::input, fmt::format("{}: {} keys, {} has {}", v_data.address(), v->rows,
@@ -194,9 +208,11 @@ void AttentionInput::take_projections(const io::InputBundle& bundle, bool with_v
   queries = q->rows;
   keys = k->rows;
   depth = q->cols;
-  if (!with_values || !bundle.has("wv")) return;
-  v = projected(bundle, "bv", y, projection_weights(bundle, "wv", y), leading, true);
-  v_head_dim = v->cols;
+  if (with_values && bundle.has("wv")) {
+    v = projected(bundle, "bv", y, projection_weights(bundle, "wv", y), leading, true);
+    v_head_dim = v->cols;
+  }
+  require_heads_of_keys(*k, v);
 }
 
 void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
