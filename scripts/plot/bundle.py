@@ -130,10 +130,13 @@ class Bundle:
         return self.root[name][place]
 
     def strings(self, name):
-        """A dataset of strings, or None."""
-        if name not in self or not h5py.check_string_dtype(self.root[name].dtype):
+        """A dataset of strings, or of integers such as the ids of tokens as strings, or None."""
+        if name not in self:
             return None
-        return self.root[name].asstr(errors="replace")[()]
+        dataset = self.root[name]
+        if dataset.dtype.kind in "iu":
+            return dataset[()].astype(str)
+        return dataset.asstr(errors="replace")[()] if h5py.check_string_dtype(dataset.dtype) else None
 
     def attribute(self, name, group=""):
         """An attribute of a group or, if missing, of the file; or None."""

@@ -41,6 +41,10 @@ class AttentionMaps(FigureTest):
         self.assertGreater(step, 1)
         self.assertLessEqual(words.index(label), -(-256 // step))
 
+    def test_ids_of_tokens_are_names(self):
+        self.write("w.h5", weights=np.full((3, 4), 0.25), tokens=np.arange(50250, 50254))
+        self.assertTrue({"50250", "50251", "50252", "50253"} <= set(self.words("attention-map", "w.h5")))
+
     MASKED = "the query may not attend to the key"
 
     def test_masked_cells_differ_from_zeros(self):

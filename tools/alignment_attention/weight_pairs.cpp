@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/foreign_names.hpp"
 #include "common/operand.hpp"
 
 namespace attn::tools {
@@ -70,6 +71,7 @@ WeightPairs::WeightPairs(const io::InputBundle& bundle)
   if (const auto start = one_of(bundle, {"query_start", "key_start"})) {
     throw Error(Failure::input, start->address() + ": padding on the left is not supported here");
   }
+  require_no_masks(bundle, {"source_length", "target_length", "key_length", "query_length"});
 }
 
 std::vector<io::InputDataset> WeightPairs::datasets() const {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/foreign_names.hpp"
 #include "common/matrix_operand.hpp"
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
@@ -145,6 +146,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     const bool counts = !mask || operand != &*mask;
     if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
   }
+  require_no_foreign_names(bundle, options);
 }
 
 void AttentionInput::take_ready_made(const io::InputBundle& bundle) {

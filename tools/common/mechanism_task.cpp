@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
+#include "common/foreign_names.hpp"
 #include "common/operand.hpp"
 
 namespace attn::tools {
@@ -113,6 +114,9 @@ void MechanismTask::find() {
     if (tokens[n]) require_integers(*tokens[n]);
     take(form.tokens[n], tokens[n]);
   }
+  std::vector<std::string> of_lengths;
+  for (const mechanisms::LengthForm& length : form.lengths) of_lengths.push_back(length.name);
+  require_no_masks(bundle, of_lengths);
   sizes = naming([&] { return bundle.dataset(form.inputs.front().name).address(); },
                  [&] { return mechanisms::sizes_of(known); });
   sizes.insert(form.chosen.begin(), form.chosen.end());

@@ -267,6 +267,14 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     }
     if (causal && *causal != "none") options.causal = *causal;
   }
+  for (const char* option : {"scale", "causal", "window", "softcap"}) {
+    const std::vector<std::string> names =
+        recorded != nullptr ? recorded->attribute_names() : std::vector<std::string>();
+    const bool given = arguments.declared(option) && arguments.given(option);
+    if (given || std::find(names.begin(), names.end(), attribute_of(option)) != names.end()) {
+      options.chosen.emplace_back(option);
+    }
+  }
   if (arguments.given("query-offset") && !options.by_position()) {
     throw Error(Failure::usage,
                 "--query-offset has no effect without --causal, --window or --relative-bias");

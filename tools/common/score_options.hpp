@@ -45,6 +45,9 @@ struct ScoreOptions {
   Layout layout = Layout::heads_first;
   bool bf16 = false;  ///< products of bfloat16 numbers, in float32
 
+  /// Which of scale, causal, window and softcap are given or recorded.
+  std::vector<std::string> chosen;
+
   /// Whether scores depend on the positions of queries and keys.
   bool by_position() const {
     return causal.has_value() || !window.is_open() || relative != Relative::none;

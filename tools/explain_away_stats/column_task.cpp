@@ -40,6 +40,15 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
   return points;
 }
 
+// The ids of tokens, where their strings are not there.
+std::vector<std::string> numbers_as_text(const io::InputDataset& dataset) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(element_count(dataset.shape())));
+  dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), numbers.data());
+  std::vector<std::string> text;
+  for (const std::int64_t number : numbers) text.push_back(fmt::to_string(number));
+  return text;
+}
+
 }  // namespace
 
 ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
@@ -81,13 +90,14 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
   const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
   const bool per_batch =
       !statistics.leading.empty() && shape == Shape{statistics.leading.front(), statistics.keys};
-  if (tokens.dtype() != DType::string || (!one_list && !per_batch)) {
+  const bool ids = is_integral(tokens.dtype()) && tokens.dtype() != DType::boolean;
+  if ((tokens.dtype() != DType::string && !ids) || (!one_list && !per_batch)) {
     report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
                 std::string(name(tokens.dtype())) + ", expected strings of " +
                 to_string({statistics.keys}));
     return;
   }
-  statistics.names = tokens.read_strings();
+  statistics.names = ids ? numbers_as_text(tokens) : tokens.read_strings();
   statistics.heads_per_name =
       element_count(statistics.leading) / (one_list ? 1 : statistics.leading.front());
 }
