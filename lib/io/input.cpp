@@ -6,6 +6,7 @@
 
 #include "attnkit/error.hpp"
 #include "io/direct_dataset.hpp"
+#include "io/flat_names.hpp"
 #include "io/hdf5/groups.hpp"
 #include "io/hdf5/h5_attribute.hpp"
 #include "io/hdf5/lookup.hpp"
@@ -20,7 +21,8 @@ class Opener {
  public:
   explicit Opener(const InputBundle::Options& options)
       : files_(std::make_shared<InputFiles>(options.tmpdir, options.allow_external,
-                                            options.on_source)) {}
+                                            options.on_source)),
+        renamed_(options.renamed.begin(), options.renamed.end()) {}
 
   InputBundle::Impl::Root root(const Address& address) {
     InputBundle::Impl::Root root{file(address.file), address.path, {}};
@@ -63,12 +65,14 @@ class Opener {
   }
 
  private:
-  static void require_bundle(const InputBundle::Impl::Root& root, const Address& address) {
+  void require_bundle(const InputBundle::Impl::Root& root, const Address& address) const {
     const ArrayFile& arrays = *root.file->arrays;
     if (!arrays.is_single() && root.path == "/") return;
     if (!arrays.is_single() && !arrays.has(root.path.substr(1))) {
-      throw Error(Failure::input, address.text + ": " + root.file->label +
-                                      " has no groups, expected the file without a path");
+      throw Error(Failure::input,
+                  address.text + ": " + root.file->label +
+                      " has no groups, expected the file without a path",
+                  hint_of_flat_names(arrays.names(), root.path, renamed_));
     }
     throw Error(Failure::input, address.text + " is a single array, expected a bundle",
                 "give it a name: -i NAME=" + address.text + " (tensor-convert: without -i)");
@@ -80,6 +84,7 @@ class Opener {
   }
 
   std::shared_ptr<InputFiles> files_;
+  std::map<std::string, std::string> renamed_;
   /// Kept until all addresses are opened, since a stream cannot be read again.
   std::vector<std::shared_ptr<const InputFile>> opened_;
 };
@@ -231,7 +236,8 @@ std::vector<std::string> InputBundle::groups_like(const std::string& pattern) co
   }
   const Impl::Root& root = *impl_->root;
   if (!root.group) {
-    throw Error(Failure::input, root.description() + " has no groups, expected an HDF5 file");
+    throw Error(Failure::input, root.description() + " has no groups, expected an HDF5 file",
+                hint_of_flat_names(root.names(), pattern, impl_->renamed));
   }
   const h5::Lock lock;
   h5::set_subject(root.description());

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import unittest
 
 import h5py
@@ -152,6 +153,34 @@ class Refused(Dump):
         np.savez(self.folder / "arrays.npz", q=np.zeros((2, 2)))
         self.refused("attn-compute", "--each=*", "arrays.npz", status=3,
                      says=["arrays.npz has no groups"])
+
+    def test_names_with_parts_in_an_archive(self):
+        tensors = {f"blocks.{n}.attn.hook_{name}": np.random.default_rng(n).normal(size=(2, 5, 3))
+                   for n in (0, 1) for name in "qkv"}
+        np.savez(self.folder / "dotted.npz", **tensors)
+        np.savez(self.folder / "slashes.npz", **{name.replace(".hook_", "/"): a for name, a in tensors.items()})
+        mapped = ["--map", "q=hook_q,k=hook_k,v=hook_v"]
+        for arguments, option in (
+                (["--each", "blocks.*.attn", *mapped, "dotted.npz"], "blocks.0.attn.hook_q"),
+                (["--each", "/blocks/1/*", *mapped, "dotted.npz"], "blocks.1.attn.hook_q"),
+                ([*mapped, "dotted.npz:/blocks.1.attn"], "blocks.1.attn.hook_q"),
+                (["--each", "blocks.1.*", "slashes.npz"], "blocks.1.attn/q"),
+                (["--each", "/nothing", *mapped, "dotted.npz"], None),
+                (["--each", "blocks.*.attn", "dotted.npz"], None)):
+            with self.subTest(arguments=arguments):
+                said = self.run_tool("attn-compute", *arguments, status=3).err
+                self.assertIn("has no groups", said)
+                hint = re.search(r"--map (\S+)", said.splitlines()[1])[1]
+                if option is None:
+                    self.assertEqual(hint, "NAME=blocks.0.attn.hook_k")
+                    continue
+                self.assertIn(f"q={option}", hint)
+                file = arguments[-1].partition(":")[0]
+                found = self.compute("--only", "--map", hint, file)
+                data = {name: tensors[option[:13] + f".hook_{name}"] for name in "qkv"}
+                self.write("plain.h5", **data)
+                self.assert_same_bits(found, self.compute("--only", "plain.h5"), ["out"])
+                (self.folder / "plain.h5").unlink()
 
     def test_last_group_is_bad(self):
         with h5py.File(self.folder / "dump.h5", "a") as file:
