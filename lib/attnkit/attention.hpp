@@ -38,9 +38,9 @@ enum class RelativePositions {
 };
 
 /// Attention that is repeated T times on queries that move: each time but the last, the queries
-/// become the means of the keys by their weights, q_i ← Σ_j π_ij k_j. The results are those of the
-/// last time, with the queries that have moved T − 1 times; with v = k, out is where they move
-/// next. Once is attention itself. The energy is gaussian, dot or scaled-dot, and there is no sink.
+/// become the means of the keys by their weights, q_i ← Σ_j π_ij k_j; a query that may attend to no
+/// key stays. The results are those of the last time, with the queries that have moved T − 1 times;
+/// with v = k, out is where those with keys move next. Once is attention itself. The energy is gaussian, dot or scaled-dot, and there is no sink.
 ///
 /// Under unas these are the steps of mean shift. Under dnas they are those of expectation
 /// maximisation for a mixture of Gaussians with the queries as centres and the keys as data
@@ -61,8 +61,9 @@ struct Repetition {
   Index iterations = 1;             ///< T >= 1
   bool estimates_variance = false;  ///< dnas: σ_i² ← Σ_j π_ij ‖k_j − q_i‖² / d with the new q
   bool estimates_priors = false;  ///< dnas: β_i ← mean_j ξ_ij
-  /// No σ_i² is estimated below it, as the likelihood is unbounded for σ_i² → 0; > 0. Other than
-  /// the default only with estimates_variance.
+  /// No σ_i² is estimated below it, as the likelihood is unbounded for σ_i² → 0; > 0. With
+  /// estimates_variance a first σ_i² below it is refused (Error(usage)), as the step up to it could
+  /// lower the likelihood; without, any other than the default.
   double min_variance = 1e-6;
 };
 

@@ -114,8 +114,8 @@ enum class Priors {
 struct EmOptions {
   Priors priors = Priors::fixed;
   bool estimates_variance = false;
-  /// > 0, as the likelihood is unbounded for σ² → 0. Without estimates_variance any other is
-  /// refused.
+  /// > 0, as the likelihood is unbounded for σ² → 0. With estimates_variance a step from a σ² below
+  /// it is refused, as it could lower the likelihood; without, any other than the default is.
   double min_variance = 1e-6;
 };
 
@@ -168,8 +168,7 @@ class MixturePlan {
   ///
   /// β and σ² as EmOptions and the shape of the variance say. The first two are dnas of the scores
   /// log β_i + log N. `to` may be `from`. The likelihood never falls from step to step, up to
-  /// rounding, unless a variance starts below its floor or the priors are those of dnas. Returns
-  /// the results of each problem. Throws Error(input) for arrays whose shapes are not the plan's
+  /// rounding, unless the priors are those of dnas. Returns the results of each problem. Throws Error(input) for arrays whose shapes are not the plan's
   /// and for numbers that are not allowed, Error(usage) for Priors::dnas with a variance of each
   /// component, Error(numerical) for scores or a likelihood beyond the range of float64.
   std::vector<EmStep> step(const TensorView<const double>& points,

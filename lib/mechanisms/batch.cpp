@@ -80,8 +80,8 @@ class Own {
     return made;
   }
 
-  // Moves what was written aside into the batch, with zeros in the padding; that of shared arrays
-  // is added to `sums`.
+  // Moves what was written aside into the batch, and fills the padding; that of shared arrays is
+  // added to `sums`.
   void finish(const Tensors<T>& arrays, Index sequence, std::vector<std::vector<double>>* sums) {
     for (std::size_t n = 0; n < arrays.size(); ++n) {
       if (!arrays[n] || copies_[n].data() == nullptr) continue;
@@ -95,7 +95,7 @@ class Own {
       }
       const Shape padded = shape_of(forms_[n].axes, padded_);
       T* const data = arrays[n].data + sequence * element_count(padded);
-      std::fill_n(data, element_count(padded), T{0});
+      std::fill_n(data, element_count(padded), static_cast<T>(forms_[n].padding));
       copy_corner<T>(copies_[n].data(), own, data, padded, own);
     }
   }

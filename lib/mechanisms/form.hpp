@@ -32,6 +32,7 @@ struct TensorForm {
   std::vector<std::string> needs = {};  ///< of a result: the optional inputs that it needs
   bool differentiable = true;           ///< of a result: a loss may depend on it
   bool by_default = true;               ///< of a result: it is computed unless others are asked for
+  double padding = 0;                   ///< of a result: its number outside of the own lengths
   /// Of tokens: they are in 0 … the length of this axis − 1. In a sequence without such places they
   /// may be anything.
   std::string below = {};

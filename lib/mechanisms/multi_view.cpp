@@ -40,8 +40,12 @@ class MultiViewMechanism : public Mechanism<T> {
   const MechanismForm& form() const override { return Form::form(options_); }
 
   void forward(const Sequence<T>& sequence, const Tensors<T>& results, int threads) const override {
-    // Views that are not attended to have nothing but zeros.
-    for (std::size_t n = Form::col_sum; n < results.size(); ++n) set_to_zero(matrix(results[n]));
+    // Views that are not attended to have what stands in padding.
+    for (std::size_t n = Form::col_sum; n < results.size(); ++n) {
+      if (!results[n]) continue;
+      std::fill_n(results[n].data, element_count(results[n].shape),
+                  static_cast<T>(form().results[n].padding));
+    }
     const Kept kept = keep(sequence, &results, threads);
     if (!results[Form::out]) return;
     const MatrixView<T> out = matrix(results[Form::out]);

@@ -16,11 +16,11 @@ namespace attn::mechanisms {
 ///
 /// The scores are scale·⟨q, k⟩/√A. LayerNorm is over the features of each row, with 1e-5 added to
 /// the variance. Views that have no W_Kv of their own share one, which then is needed. A view
-/// without rows adds nothing. Where it or x has none, potentials and column sums are 0. Under hnas,
-/// u is the number `hybrid` of the options or, without it, an input, in [0, 1] or Error(input); so
-/// is D = 0 or A = 0. Sinkhorn that does not converge throws Error(numerical). Memory
-/// O((N + Σ M_v)(D + A)), unless the weights are asked for; backward computes the forward pass
-/// anew.
+/// without rows adds nothing. Where it or x has none, column sums are 0 and potentials −∞. Under
+/// hnas, u is the number `hybrid` of the options or, without it, an input, in [0, 1] or
+/// Error(input); so is D = 0 or A = 0. Sinkhorn that does not converge throws Error(numerical).
+/// Memory O((N + Σ M_v)(D + A)), unless the weights are asked for; backward computes the forward
+/// pass anew.
 struct MultiView {
   enum Input : std::size_t {
     x,

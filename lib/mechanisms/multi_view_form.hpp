@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "mechanisms/form.hpp"
@@ -63,16 +64,23 @@ inline MechanismForm make_multi_view_form(HybridForm hybrid) {
     form.inputs.push_back({"hybrid", "", "u of hnas, in [0, 1]", Kind::shared});
   }
   const auto add_results = [&](const std::string& name, const std::string& axes,
-                               const std::string& help) {
+                               const std::string& help, double padding = 0) {
     TensorForm first = of_weights(name, "", help);
     first.needs = {"view"};
+    first.padding = padding;
     add_series(form.results, first, axes);
   };
+  // The potential of a line without pairs.
+  constexpr double no_pair = -std::numeric_limits<double>::infinity();
   add_results("weights", "N M", "the weights of the rows of view1 (of view2, ...)");
   add_results("col_sum", "M", "their column sums");
-  add_results("row_potential", "N", "f of weights1 = exp((scores - g) - f), for hnas that of dnas");
-  add_results("col_potential", "M", "their g; 0 for unas");
-  if (hybrid != HybridForm::none) add_results("unas_row_potential", "N", "for hnas: f of unas");
+  add_results("row_potential", "N",
+              "f of weights1 = exp((scores - g) - f), for hnas that of dnas; -inf without pairs",
+              no_pair);
+  add_results("col_potential", "M", "their g; 0 for unas, -inf without pairs", no_pair);
+  if (hybrid != HybridForm::none) {
+    add_results("unas_row_potential", "N", "for hnas: f of unas", no_pair);
+  }
   return form;
 }
 

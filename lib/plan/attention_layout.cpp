@@ -69,8 +69,9 @@ AttentionLayout::AttentionLayout(const AttentionShapes& shapes, const AttentionO
   take_terms(shapes);
   repetition = options.repetition;
   if (!repetition) return;
-  require_repetition(*repetition, scheme.scheme, recipe, static_cast<bool>(q),
-                     !bias || bias->cols == 1, sink.has_value());
+  require_repetition(*repetition, scheme.scheme, recipe,
+                     q ? std::optional(sizes.q_depth) : std::nullopt, !bias || bias->cols == 1,
+                     sink.has_value());
 }
 
 void AttentionLayout::take_options(const AttentionOptions& options) {

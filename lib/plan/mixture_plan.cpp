@@ -54,6 +54,11 @@ class MixturePlan::Impl {
                                         " before it");
       }
       if (options_.priors == Priors::dnas) require_one_variance(from);
+      if (options_.estimates_variance) {
+        plan::require_numbers("variance", from.variance.data, from.variance.shape,
+                              "numbers >= min_variance",
+                              [&](double value) { return value >= options_.min_variance; });
+      }
       std::vector<EmStep> steps(problems());
       problems_.for_each([&](Index problem, int threads) {
         const Mixture now = mixture_of(from, problem);

@@ -48,7 +48,7 @@ void narrow_to(const Buffer<From>& from, MatrixView<T> to) {
 }  // namespace
 
 void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
-                        bool vectors, bool bias_by_query, bool has_sink) {
+                        std::optional<Index> depth, bool bias_by_query, bool has_sink) {
   const auto require = [](bool holds, const std::string& message) {
     if (!holds) throw Error(Failure::usage, message);
   };
@@ -61,7 +61,7 @@ void require_repetition(const Repetition& repetition, Scheme scheme, const Score
           "min_variance is not a finite number > 0");
   require(repetition.estimates_variance || repetition.min_variance == Repetition().min_variance,
           "min_variance goes with estimates_variance");
-  require(vectors && is_product(recipe.energy),
+  require(depth && is_product(recipe.energy),
           "repeated attention needs q and k, and the energy gaussian, dot or scaled-dot");
   require(!has_sink, "repeated attention has no sink");
   if (!em) return;
@@ -70,6 +70,12 @@ void require_repetition(const Repetition& repetition, Scheme scheme, const Score
           "expectation maximisation has neither a soft cap nor relative positions");
   require(bias_by_query,
           "expectation maximisation takes a bias of one number for each query, a log-prior");
+  // A first step up to the floor could lower the likelihood.
+  require(!repetition.estimates_variance || *depth == 0 ||
+              first_variance(recipe, *depth) >= repetition.min_variance,
+          std::string("variances start at ") +
+              (recipe.energy == &scaled_dot_energy() ? "sqrt(d)" : "1") +
+              "/scale, which is below min_variance");
 }
 
 template <class T>
@@ -148,6 +154,10 @@ void RepeatedScores<T>::shift(int threads) {
     Buffer<T> next(head_.queries * head_.q.cols);
     Output<T> means(head_.k, {next.data(), head_.queries, head_.q.cols});
     const Attention found = attend<T>(moved_->scores(), options_, {&means}, threads);
+    for (Index i = 0; i < head_.queries; ++i) {
+      if (found.allowed.keys_of_query[static_cast<std::size_t>(i)] > 0) continue;
+      std::copy_n(at_.q.row(i), at_.q.cols, next.data() + i * at_.q.cols);
+    }
     const auto likelihood = log_likelihood_of(recipe_, at_, moved_->scores(), options_, found);
     if (likelihood) log_likelihood_.push_back(*likelihood);
     if (!keeps_) moves_.clear();

@@ -10,10 +10,10 @@
 namespace attn {
 
 /// Throws Error(usage) unless attention can be repeated under the scheme, with that energy, scale
-/// and so on: see Repetition. `vectors`: scores of q and k; `bias_by_query`: there is no bias, or
-/// it is one number for each query.
+/// and so on: see Repetition. `depth`: of q and k; none if scores are not made of them.
+/// `bias_by_query`: there is no bias, or it is one number for each query.
 void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
-                        bool vectors, bool bias_by_query, bool has_sink);
+                        std::optional<Index> depth, bool bias_by_query, bool has_sink);
 
 /// Where the gradients of repeated attention go, contiguous but for bias. A gradient whose view has
 /// no data is not computed. Those of biases are sums over all times.

@@ -69,9 +69,9 @@ double mixture_log_likelihood(const PooledVector<double>& col_potential);
 ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) with the new q, if estimated
 ///   β_i ← mean_j ξ_ij, if estimated
 ///
-/// Components that no point may belong to stay. The log-likelihood of `from`, which is returned,
-/// never falls from step to step, except for a σ_i² that starts below its floor. Memory
-/// O((M + N) d); the bits do not depend on `threads`. Throws whatever attend throws, and
+/// Components that no point may belong to stay. Requires σ_i² ≥ min_variance of `from` if
+/// variances are estimated: then the log-likelihood of `from`, which is returned, never falls from
+/// step to step. Memory O((M + N) d); the bits do not depend on `threads`. Throws whatever attend throws, and
 /// Error(numerical) for a likelihood that is not finite.
 collapse::EmStep em_step(const MixtureData& data, const Mixture& from, const Repetition& options,
                          Mixture& to, int threads);

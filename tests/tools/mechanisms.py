@@ -190,12 +190,14 @@ def multi_view(x, wq, wk=None, gain=1, shift=0, hybrid=0.3, scheme="unas", itera
             continue
         view = more[f"view{number}"]
         s = x @ wq @ (view @ more.get(f"wk{number}", wk)).T / np.sqrt(wq.shape[1])
-        f, g = potentials(s) if s.size else (np.zeros(len(x)), np.zeros(len(view)))
-        weights = np.exp(s - g - f[:, None])
+        # Lines without pairs have the potential -inf.
+        f, g = potentials(s) if s.size else (np.full(len(x), -np.inf), np.full(len(view), -np.inf))
+        weights = np.exp(s - g - f[:, None]) if s.size else np.zeros(s.shape)
         found |= {f"row_potential{number}": f, f"col_potential{number}": g}
         if scheme == "hnas":
             unas_f = log_sum(s, 1) if s.size else f
-            weights = hybrid * weights + (1 - hybrid) * np.exp(s - unas_f[:, None])
+            unas = np.exp(s - unas_f[:, None]) if s.size else weights
+            weights = hybrid * weights + (1 - hybrid) * unas
             found[f"unas_row_potential{number}"] = unas_f
         found |= {f"weights{number}": weights, f"col_sum{number}": weights.sum(axis=0)}
         z = z + weights @ view

@@ -64,6 +64,6 @@ def shifted(q, k, v, times, scale=1.0, energy="gaussian", allowed=None, bias=Non
         s = formulas.scores(q, k, mask=allowed, bias=bias, energy=energy, scale=scale)
         found = formulas.attention(s, v, "unas")
         if time + 1 < times:
-            q = found.weights @ k
+            q = np.where(np.isfinite(s).any(1)[:, None], found.weights @ k, q)
     found.centre = q
     return found

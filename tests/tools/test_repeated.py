@@ -214,6 +214,30 @@ class MeanShift(Repeated):
                 self.assertEqual("log_likelihood" in result, energy == "gaussian" and not
                                  (biased and shape[0] > 1))
 
+    def test_a_query_without_keys_stays(self):
+        random = np.random.default_rng(21)
+        data = self.data(random, 5, 7, 2, np.float64, False, False)
+        data["mask"] = np.ones((5, 7), bool)
+        data["mask"][3] = False
+        for scheme in ("em", "mean-shift"):
+            bundle, _ = self.run_on(data, f"--scheme={scheme}", "--iterations=4")
+            np.testing.assert_array_equal(bundle["centre"][3], data["q"][3])
+            np.testing.assert_array_equal(bundle["out"][3], 0)
+            self.assertEqual(bundle["row_potential"][3], -np.inf)
+            self.assertTrue((bundle["centre"][:3] != data["q"][:3]).all())
+
+    def test_centres_have_the_layout_of_the_output(self):
+        random = np.random.default_rng(22)
+        q, k = random.normal(size=(2, 3, 5, 2)), random.normal(size=(2, 3, 7, 2))
+        first = {"q": q, "k": k, "v": k}
+        inside = {name: x.swapaxes(1, 2) for name, x in first.items()}
+        for scheme in ("em", "mean-shift"):
+            options = [f"--scheme={scheme}", "--iterations=3"]
+            expected, _ = self.run_on(first, *options)
+            found, _ = self.run_on(inside, *options, "--layout=blhd")
+            for name in ("out", "centre"):
+                np.testing.assert_array_equal(found[name], expected[name].swapaxes(1, 2))
+
     def test_the_likelihood_never_falls(self):
         random = np.random.default_rng(13)
         data = self.data(random, 30, 80, 2, np.float64, False, False)
@@ -282,6 +306,11 @@ class Refused(Repeated):
                 (["--scheme=dnas", "--emit=centre"], "--emit centre requires"),
                 ([*em_twice, "--min-variance=1"], "--min-variance requires"),
                 ([*em_twice, "--tolerance=1e-3"], "--tolerance requires"),
+                ([*em_twice, "--estimate=variance", "--scale=2e6"],
+                 "variances start at sqrt(d)/scale, which is below min_variance"),
+                ([*em_twice, "--estimate=variance", "--min-variance=0.5", "--scale=2.1",
+                  "--energy=gaussian"],
+                 "variances start at 1/scale, which is below min_variance"),
                 ([*em_twice, "--scale=-1"], "a scale > 0"),
                 ([*em_twice, "--scale=0"], "a scale > 0"),
                 ([*em_twice, "--softcap=3"], "soft cap"),

@@ -135,8 +135,8 @@ std::vector<Values> plain_multi_view(const PlainSequence& at) {
     Values& f = results[MultiView::row_potential + v];
     Values& g = results[MultiView::col_potential + v];
     sums.assign(static_cast<std::size_t>(count), 0);
-    f.assign(x.size(), 0);
-    g = sums;
+    f.assign(x.size(), -HUGE_VALL);
+    g.assign(sums.size(), -HUGE_VALL);
     if (is_mixture) results[MultiView::unas_row_potential + v] = f;
     if (count == 0 || rows == 0) continue;
     const Values& own = at.inputs[MultiView::own_wk + v];

@@ -290,7 +290,14 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
                  "variance is (2) after the step, (2, 3) before it"));
   CHECK(contains(message([&] { mixture_plan.set_dnas_priors(mixtures.views()); }),
                  "require one variance"));
-  em.min_variance = EmOptions().min_variance;
+  em.min_variance = 0.5;
+  em.estimates_variance = true;
+  MixturePlan estimating({2, 3, 2}, mixtures.centre.shape, em, 1);
+  mixtures.variance.values[1] = 0.25;
+  CHECK(
+      contains(message([&] { estimating.step(known.view(), mixtures.views(), mixtures.views()); }),
+               "variance has 0.250000 at (0, 1), expected numbers >= min_variance"));
+  em = {};
   em.priors = Priors::dnas;
   MixturePlan with_dnas({2, 3, 2}, mixtures.centre.shape, em, 1);
   CHECK(contains(message([&] { with_dnas.step(known.view(), mixtures.views(), mixtures.views()); }),

@@ -443,6 +443,10 @@ TEST_CASE("what cannot be repeated is refused") {
   };
   with([](AttentionOptions& options) { options.repetition->iterations = 0; });
   with([](AttentionOptions& options) { options.repetition->min_variance = 0.5; });
+  with([](AttentionOptions& options) {
+    options.repetition->estimates_variance = true;
+    options.scale = 2e6;
+  });
   with([](AttentionOptions& options) { options.scale = -1; });
   with([](AttentionOptions& options) { options.softcap = 3; });
   with([](AttentionOptions& options) { options.relative = RelativePositions::alibi; });

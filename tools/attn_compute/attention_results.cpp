@@ -37,8 +37,8 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
     const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
     const Shape shape = own_shape(kind, options, input);
     const Shape chunk = kind.by_pair() ? pairs_chunk(shape.front(), shape.back()) : Shape{};
-    const bool inside =
-        kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
+    const bool inside = (kind.name == "out" || kind.name == "centre") &&
+                        input.options.layout == ScoreOptions::Layout::heads_inside;
     outputs.create(kind.name, type, shape, kind.axes, chunk, inside);
   }
 }

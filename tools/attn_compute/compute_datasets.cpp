@@ -44,7 +44,8 @@ void declare_results(cli::Declaration& d) {
       .result("row_entropy", "(..., Lq)", "-sum_j weight_ij log weight_ij, float64")
       .result(
           "centre", "(..., Lq, d)",
-          "with em and mean-shift: the queries of the last time, float64; out is made from these")
+          "with em and mean-shift: the queries of the last time, float64, in the layout of out, "
+          "which is made from these")
       .result(
           "variance, prior", "(..., Lq)",
           "with em: the variance S_i and the prior b_i of each query's Gaussian in the last time, "

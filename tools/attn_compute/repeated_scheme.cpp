@@ -29,7 +29,8 @@ void declare_estimates(cli::Declaration& d) {
             "What em estimates besides the centres: the variance S_i of each query's Gaussian, "
             "which is 1/scale at first (sqrt(d)/scale for scaled-dot), and their priors b_i.")
       .default_words("nothing");
-  d.number("min-variance", "S", "Lower bound of the variances that em estimates.",
+  d.number("min-variance", "S",
+           "Lower bound of the variances that em estimates, which may not start below it.",
            cli::Declaration::Range::positive(), Repetition().min_variance);
 }
 
@@ -67,7 +68,8 @@ void require_repeatable(const ComputeOptions& options, const AttentionInput& inp
                 fmt::format("--precision bf16 does not go with --scheme {}", options.name));
   }
   require_repetition(*options.repetition, options.scheme.scheme,
-                     input.recipe(options.scheme.scheme), input.q.has_value(),
+                     input.recipe(options.scheme.scheme),
+                     input.q ? std::optional(input.depth) : std::nullopt,
                      !input.bias || input.bias->cols == 1, input.sink.has_value());
 }
 

@@ -110,7 +110,7 @@ class MechanismRun {
       const std::string name = gradient_of(task_.form.inputs[n].name);
       const Shape& own = gradients_.own[n];
       const T* const numbers = gradients_.buffers[n].data();
-      require_finite_block(name, {}, own, numbers);
+      require_finite_block(task_.form.inputs[n], name, {}, own, numbers);
       written_.at(name).write(Shape(own.size(), 0), own, numbers);
     }
     report();
@@ -365,10 +365,10 @@ class MechanismRun {
   }
 
   // `leading`: the position of the block among all, empty if there is one.
-  void require_finite_block(const std::string& name, const Shape& leading, const Shape& own,
-                            const T* numbers) const {
+  void require_finite_block(const TensorForm& form, const std::string& name, const Shape& leading,
+                            const Shape& own, const T* numbers) const {
     for (Index i = 0; i < element_count(own); ++i) {
-      if (std::isfinite(numbers[i])) continue;
+      if (std::isfinite(numbers[i]) || numbers[i] == static_cast<T>(form.padding)) continue;
       const std::string place =
           element_text(join(leading, Shape(own.size(), 0)), join(Shape(leading.size(), 1), own), i);
       throw Error(Failure::numerical, fmt::format("{} is {} at {}", name, numbers[i], place),
@@ -383,7 +383,7 @@ class MechanismRun {
       // A shard's dataset holds its own sequences, one after the other.
       const Shape& own = arrays.own[n];
       for (Index sequence = 0; sequence < count; ++sequence) {
-        require_finite_block(name, unravel(first + sequence, task_.input.leading), own,
+        require_finite_block(one, name, unravel(first + sequence, task_.input.leading), own,
                              arrays.buffers[n].data() + sequence * element_count(own));
       }
       const Shape leading =
