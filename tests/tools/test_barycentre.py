@@ -59,6 +59,16 @@ class BarycentreTest(ToolTest):
 
 class Numbers(BarycentreTest):
 
+    def test_counts_are_masses(self):
+        data = self.data(5, 7, 4, 3) | {"a": np.array([[3, 1, 4, 2], [5, 0, 4, 1], [2, 6, 1, 1]]),
+                                        "histogram_weights": np.array([1, 2, 1])}
+        self.write("in.h5", **(data | {name: data[name].astype(float) for name in ("a", "histogram_weights")}))
+        want, _ = self.solve("in.h5", "--epsilon", 1)
+        for dtype in (np.int64, np.uint8):
+            self.write("in.h5", **(data | {name: data[name].astype(dtype) for name in ("a", "histogram_weights")}))
+            got, _ = self.solve("in.h5", "--epsilon", 1)
+            self.assert_same_bits(got, want, ["barycentre", "row_potential", "col_potential"])
+
     def test_points_and_costs(self):
         for m, n, count, epsilon in ((1, 1, 1, 1), (7, 1, 2, 1), (33, 20, 3, 1.5), (65, 66, 2, 2)):
             data = self.data(m, m, n, count)

@@ -56,14 +56,20 @@ std::string problem_place(const std::string& what, const Shape& leading, Index p
   return fmt::format("{}, head [{}]", what, fmt::join(unravel(problem, leading), ", "));
 }
 
-void require_floating(const io::InputDataset& dataset) {
-  if (is_floating(dataset.dtype())) return;
-  throw Error(Failure::input, fmt::format("{} has type {}, expected float16, float32 or float64",
-                                          dataset.address(), name(dataset.dtype())));
+void require_numbers(const io::InputDataset& dataset, NumberTypes types) {
+  const bool any = types == NumberTypes::any;
+  if (is_floating(dataset.dtype()) || (any && is_integral(dataset.dtype()))) return;
+  throw Error(Failure::input,
+              fmt::format("{} has type {}, expected {}float16, float32 or float64",
+                          dataset.address(), name(dataset.dtype()), any ? "integers, " : ""));
 }
 
-void require_vectors(const io::InputDataset& dataset, const char* expected) {
-  require_floating(dataset);
+void require_floating(const io::InputDataset& dataset) {
+  require_numbers(dataset, NumberTypes::floating);
+}
+
+void require_vectors(const io::InputDataset& dataset, const char* expected, NumberTypes types) {
+  require_numbers(dataset, types);
   const Shape& shape = dataset.shape();
   if (shape.size() < 2) {
     throw Error(Failure::input, axes_text(dataset) + ", expected " + expected);
@@ -97,8 +103,8 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
 }
 
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                       Index length) {
-  require_floating(dataset);
+                       Index length, NumberTypes types) {
+  require_numbers(dataset, types);
   const Shape& shape = dataset.shape();
   if (shape.empty() || shape.back() != length) {
     throw Error(Failure::input, axes_text(dataset) + fmt::format(", expected (..., {})", length));

@@ -40,19 +40,26 @@ struct BlockAxes {
   BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0, Index cols);
 };
 
+/// The types of numbers that a dataset may have.
+enum class NumberTypes {
+  floating,
+  any,  ///< also integers and bool
+};
+
 /// Vectors (…, L, d), or (…, L, H, d), with at least two axes and none empty; `expected` describes
 /// the axes. `grouped`: a block may serve several positions of the last leading axis (grouped
 /// heads). Throws Error(input) naming dataset and shape.
 Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
                         ScoreOptions::Layout layout);
-void require_vectors(const io::InputDataset& dataset, const char* expected);
+void require_vectors(const io::InputDataset& dataset, const char* expected,
+                     NumberTypes types = NumberTypes::floating);
 
 /// The shape of vectors with the heads first: (…, H, L, d).
 Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
 
 /// One vector per problem, (…, length), a block of one row.
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                       Index length);
+                       Index length, NumberTypes types = NumberTypes::floating);
 
 /// A whole number in [low, high] per problem, from integers aligned with the first leading axes;
 /// axes of length 1 and missing axes broadcast: key_length (B), (B, 1), (1), a scalar. Throws
@@ -84,7 +91,8 @@ auto naming(const Place& place, const Body& body) {
   }
 }
 
-/// Throws Error(input) unless the dataset has a floating-point type.
+/// Throws Error(input) unless the dataset has such a type.
+void require_numbers(const io::InputDataset& dataset, NumberTypes types);
 void require_floating(const io::InputDataset& dataset);
 
 /// The position of element `flat` of a block in its dataset: "[0, 3, 17]".

@@ -14,7 +14,7 @@ namespace {
 Operand histogram_operand(const io::InputBundle& bundle, const Shape& leading, Index keys) {
   const io::InputDataset dataset = bundle.dataset("a");
   const std::string expected = fmt::format("(..., K, {}), K histograms", keys);
-  require_vectors(dataset, expected.c_str());
+  require_vectors(dataset, expected.c_str(), NumberTypes::any);
   if (dataset.shape().back() != keys) {
     throw Error(Failure::input, fmt::format("{} has shape {}, expected {}", dataset.address(),
                                             to_string(dataset.shape()), expected));
@@ -27,7 +27,8 @@ Operand histogram_operand(const io::InputBundle& bundle, const Shape& leading, I
 HistogramInput::HistogramInput(const io::InputBundle& bundle, const Shape& leading, Index keys)
     : masses(histogram_operand(bundle, leading, keys)), count(masses.rows) {
   if (!bundle.has(histogram_weights)) return;
-  weights = vector_operand(bundle.dataset(histogram_weights), leading, false, count);
+  weights =
+      vector_operand(bundle.dataset(histogram_weights), leading, false, count, NumberTypes::any);
 }
 
 OwnHistograms HistogramInput::read(Index problem, Index first, Index own) const {

@@ -8,7 +8,8 @@
 namespace attn::tools {
 
 /// Part of a problem's block of marginals or weights, row by row. Throws Error(input) naming
-/// dataset and index of an element that is not a finite number >= 0.
+/// dataset and index of an element that is not a finite number >= 0, or of an integer beyond 2^53,
+/// up to which float64 has all of them.
 std::vector<double> read_masses(const Operand& operand, Index problem, const TileRange& part);
 
 /// The machine epsilon of a dataset's type; that of float64 for other types than floating ones.

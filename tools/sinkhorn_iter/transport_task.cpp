@@ -148,7 +148,7 @@ bool is_float64(const std::optional<Operand>& operand) {
 std::optional<Operand> marginal_operand(const io::InputBundle& bundle, const std::string& name,
                                         const Shape& leading, Index length) {
   if (!bundle.has(name)) return std::nullopt;
-  return vector_operand(bundle.dataset(name), leading, false, length);
+  return vector_operand(bundle.dataset(name), leading, false, length, NumberTypes::any);
 }
 
 }  // namespace
