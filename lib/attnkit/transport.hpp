@@ -106,8 +106,10 @@ struct SinkhornSummary {
 /// Exact transport: Kantorovich's problem min ⟨P, C⟩ over plans P ≥ 0 with row sums a and column
 /// sums b, as the limit of annealed potentials (Kosowsky and Yuille 1994, Schmitzer 2019).
 struct ExactOptions {
-  /// Stops once upper − lower ≤ gap · |upper|, of bounds on the optimum that always hold. Reachable
-  /// are about 1e-8 of the largest cost, in float32 1e-5 of it. In (0, 1).
+  /// Stops once upper − lower ≤ max(gap · |upper|, 1e-14 max |C| Σ a), in float32 1e-6 in place of
+  /// 1e-14, of bounds on the optimum that always hold. The second is what rounding of costs and
+  /// sums may amount to: an optimum near 0 is found to that. Where neither is reached, it is at
+  /// about 1e-8 of the largest cost, in float32 1e-5 of it, that the iterations end. In (0, 1).
   double gap = 1e-4;
   Index iterations = 100000;    ///< at most, at all ε together; >= 1
   double relaxation = 1.8;      ///< in [1, 2), see SinkhornOptions
@@ -213,9 +215,13 @@ struct SolutionGradients {
   TensorView<T> y = {};  ///< (leading, n, d); only of points
 };
 
-/// How well the linear equations of these derivatives were solved.
+/// Whether these are the derivatives: they hold at a solution, and solve linear equations.
 struct SolutionGradientFigures {
-  SolveStatus status = SolveStatus::done;  ///< done if none were requested
+  /// done if none were requested; not_converged if the residual is too large, or if plan_error > 0.
+  SolveStatus status = SolveStatus::done;
+  /// How far the sums of the plan are off, L1, if it is no solution: it did not converge, or a
+  /// fixed number of iterations left it outside of the usual tolerance; else 0.
+  double plan_error = 0;
   Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
   /// Of the equations' right-hand side, relatively, left over: at most 1e-10, in float32 1e-6, if
   /// it converged.
@@ -273,6 +279,8 @@ struct TransportProblem {
                       ///< and their difference
   double dual = 0;
   double gap = 0;
+  /// exact, not converged: ε is the least that rounding allows, so that iterations would not help.
+  bool limited_by_rounding = false;
 
   /// Of TransportOptions::divergence, in units of the cost; else NaN.
   struct Divergence {

@@ -284,7 +284,9 @@ class BarycentrePlan<T>::Impl {
       differentiate_solutions<T>(scores, barycentre_terms(found, histograms, solved), upstream.plan,
                                  sinks, threads);
     });
-    return {solved.status, solved.iterations, solved.residual};
+    const double total = std::accumulate(found.masses.begin(), found.masses.end(), 0.0);
+    return plan::gradient_figures(
+        solved, solution_error(found.summary, tolerance_in_force({}, total, sizeof(T))));
   }
 
   BarycentreResult infeasible(const BarycentreOutputs<T>& outputs, Index problem) const {

@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "attnkit/stopping.hpp"
 #include "attnkit/transport.hpp"
+#include "sinkhorn/conjugate_gradients.hpp"
 
 namespace attn::plan {
 
@@ -29,6 +30,12 @@ constexpr TransportStatus transport_status(SolveStatus status) {
     default:
       return TransportStatus::not_converged;
   }
+}
+
+/// Those of gradients at a plan with that solution_error.
+inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {
+  const SolveStatus status = plan_error > 0 ? SolveStatus::not_converged : solved.status;
+  return {status, plan_error, solved.iterations, solved.residual};
 }
 
 }  // namespace attn::plan

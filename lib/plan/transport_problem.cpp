@@ -46,14 +46,20 @@ class TransportSolver {
     differentiate_plan(scores, potentials, -1, targets, of_.threads);
   }
 
+  std::optional<double> usual_tolerance() const {
+    return tolerance_in_force({}, of_.marginals, sizeof(T));
+  }
+
   // Gradients through the solution, if they are wanted.
-  void differentiate_through(Potentials& potentials, TransportProblem& found) const {
+  void differentiate_through(SinkhornSolution& solution, TransportProblem& found) const {
     const SolutionGradients<T>& outputs = of_.outputs.through_solution;
     if (!of_.through.wanted() && !outputs.row_marginal && !outputs.col_marginal) return;
+    Potentials& potentials = solution.potentials;
     const ImplicitGradient solved =
         implicit_gradient(of_.scores, potentials, of_.marginals, of_.upstream,
                           implicit_options(of_.options.solver, sizeof(T)), of_.threads);
-    found.through_solution = {solved.status, solved.iterations, solved.residual};
+    found.through_solution =
+        plan::gradient_figures(solved, solution_error(solution.summary, usual_tolerance()));
     const Potentials by = implicit_marginal_gradient(of_.scores, solved, potentials, of_.marginals,
                                                      of_.upstream, of_.threads);
     write(outputs.row_marginal, of_.number, by.row);
@@ -72,7 +78,8 @@ class TransportSolver {
     const ImplicitDivergence solved =
         implicit_divergence(scores, solution, of_.marginals, of_.of_divergence,
                             implicit_options(of_.options.solver, sizeof(T)), of_.threads);
-    found.through_solution = {solved.status, solved.iterations, solved.residual};
+    found.through_solution =
+        plan::gradient_figures(solved, solution_error(solution, usual_tolerance()));
     write(outputs.row_marginal, of_.number, solved.marginals.row);
     write(outputs.col_marginal, of_.number, solved.marginals.col);
     write_by_scores(of_.through, [&](const GradientTargets<T>& targets) {
@@ -151,7 +158,7 @@ class TransportSolver {
   TransportProblem solve_entropic() const {
     TransportProblem found;
     SinkhornOptions solver = of_.options.solver;
-    found.tolerance = tolerance_in_force(solver, of_.marginals.total(), sizeof(T));
+    found.tolerance = tolerance_in_force(solver, of_.marginals, sizeof(T));
     if (found.tolerance && !of_.marginals.penalties) {
       solver.tolerance = examine(solver.tolerance, *found.tolerance, found);
       if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
@@ -163,7 +170,7 @@ class TransportSolver {
     shown.write_sums();
     write_marginal_gradients(solution.potentials);
     differentiate_points(of_.scores, solution.potentials);
-    differentiate_through(solution.potentials, found);
+    differentiate_through(solution, found);
     take(solution, found);
     return found;
   }
@@ -201,13 +208,14 @@ class TransportSolver {
     found.primal = summary.value;
     found.dual = summary.lower;
     found.gap = summary.value - summary.lower;
+    found.limited_by_rounding = summary.limited_by_rounding;
     return found;
   }
 
   TransportProblem diverge() const {
     TransportProblem found;
     SinkhornOptions solver = of_.options.solver;
-    found.tolerance = tolerance_in_force(solver, of_.marginals.total(), sizeof(T));
+    found.tolerance = tolerance_in_force(solver, of_.marginals, sizeof(T));
     const double tolerance = examine(solver.tolerance, found.tolerance.value_or(0), found);
     if (found.tolerance) solver.tolerance = tolerance;
     if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);

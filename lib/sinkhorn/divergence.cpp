@@ -47,6 +47,14 @@ Index SinkhornDivergence::iterations() const {
   return std::max({between.summary.iterations, row.summary.iterations, col.summary.iterations});
 }
 
+double solution_error(const SinkhornDivergence& divergence, std::optional<double> usual) {
+  double largest = 0;
+  for (const auto* const one : {&divergence.between, &divergence.row, &divergence.col}) {
+    largest = std::max(largest, solution_error(one->summary, usual));
+  }
+  return largest;
+}
+
 template <class T>
 SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
                                     const SinkhornOptions& options, int threads) {

@@ -37,6 +37,9 @@ struct SinkhornDivergence {
   Index iterations() const;
 };
 
+/// The largest solution_error of the three problems.
+double solution_error(const SinkhornDivergence& divergence, std::optional<double> usual);
+
 /// Solves the three problems. Requires Σ a = Σ b, and no penalties. Throws Error(input) if all have
 /// the same scores and these are not symmetric, and whatever solve_sinkhorn throws.
 template <class T>

@@ -30,6 +30,11 @@ constexpr double first_spread = 16;
 // stall.
 constexpr double rounding_share = 5;
 
+// At the least ε, rounding of the potentials makes sums miss their marginals, by some
+// `least_epsilon` of them. Factors of lines near 1 carry no such rounding: this many rounds of
+// them, one pass each, make up for it.
+constexpr int balancing_rounds = 32;
+
 // Relative errors of sums and of scores in T.
 template <class T>
 constexpr double exact_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-14;
@@ -66,6 +71,7 @@ class ExactSolver {
       spread_ = range.largest - range.least;
       size_ = std::max(std::abs(range.largest), std::abs(range.least));
     }
+    found_.summary.rounding = exact_rounding<T> * size_ * marginals_.total();
     solution_.run([&] { anneal(); });
     found_.summary.iterations = now_.iterations;
     return std::move(found_);
@@ -94,7 +100,10 @@ class ExactSolver {
       started = true;
       const bool lost = !(1 / now_.temperature >= least_epsilon<T> * size_);
       const bool last = now_.iterations >= options_.iterations || lost;
-      if (certify(warm, last)) return;
+      if (!certify(warm, last, lost)) continue;
+      found_.summary.limited_by_rounding = lost && now_.iterations < options_.iterations &&
+                                           found_.summary.status == SolveStatus::not_converged;
+      return;
     }
   }
 
@@ -121,24 +130,36 @@ class ExactSolver {
 
   // Bounds the value by the potentials at this ε; true if they are close enough, or if there is no
   // more to come. Then the plan is shown.
-  bool certify(const Scores<T>& warm, bool last) {
+  bool certify(const Scores<T>& warm, bool last, bool lost) {
     Potentials plan{row_, col_, {}};
-    PlanSums<T> before(scores_);
-    show_weights<T>(warm, plan, 0, {&before}, threads_);
     PlanRounding rounding;
-    rounding.row_factor = scale_down(before.rows(), marginals_.row);
-    rounding.col_factor = scale_down(before.cols(), marginals_.col);
-    PlanSums<T> scaled(scores_);
-    show_rounded(warm, plan, rounding, {&scaled});
-    rounding.row_missing = missing(scaled.rows(), marginals_.row);
-    rounding.col_missing = missing(scaled.cols(), marginals_.col);
+    bound_below();
+    bool close = round(warm, plan, rounding);
+    if (!close && lost) {
+      balance(warm, plan, rounding);
+      close = round(warm, plan, rounding);
+    }
+    if (!close && !last) return false;
+    if (!observers_.empty()) show_rounded(warm, plan, rounding, observers_);
+    found_.summary.status = close ? SolveStatus::converged : SolveStatus::not_converged;
+    found_.summary.epsilon = 1 / now_.temperature;
+    absorb(rounding.row_factor, plan.row);
+    absorb(rounding.col_factor, plan.col);
+    found_.scaled_down = std::move(plan);
+    found_.row_missing = std::move(rounding.row_missing);
+    found_.col_missing = std::move(rounding.col_missing);
+    return true;
+  }
 
-    PooledVector<double> g = col_;
+  void bound_below() {
+    PooledVector<double>& g = found_.potentials.col;
+    g = col_;
     for (double& value : g) {
       // Where scores do not differ, any plan is a solution, which equal potentials prove.
       value = spread_ > 0 || std::isinf(value) ? value / now_.temperature : 0;
     }
-    PooledVector<double> f(row_.size());
+    PooledVector<double>& f = found_.potentials.row;
+    f.assign(row_.size(), 0.0);
     c_transform(scores_, g, f, threads_);
     complete_columns(scores_, f, g, threads_);
     double lower = 0;
@@ -148,30 +169,60 @@ class ExactSolver {
     for (std::size_t j = 0; j < g.size(); ++j) {
       if (marginals_.col[j] > 0) lower -= marginals_.col[j] * g[j];
     }
+    found_.summary.lower = lower;
+  }
 
+  // Rounds the plan times the factors in `rounding`, if it has any, to its marginals, and bounds
+  // the value by it from above. True if the bounds are close.
+  bool round(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding) {
+    if (rounding.row_factor.empty()) {
+      rounding.row_factor.assign(row_.size(), 1.0);
+      rounding.col_factor.assign(col_.size(), 1.0);
+    }
+    PlanSums<T> before(scores_);
+    show_scaled(warm, plan, rounding, before);
+    scale_down(before.rows(), marginals_.row, rounding.row_factor);
+    scale_down(before.cols(), marginals_.col, rounding.col_factor);
+    PlanSums<T> scaled(scores_);
+    show_scaled(warm, plan, rounding, scaled);
+    rounding.row_missing = missing(scaled.rows(), marginals_.row);
+    rounding.col_missing = missing(scaled.cols(), marginals_.col);
     PlanSums<T> rounded(scores_);
     show_rounded(warm, plan, rounding, {&rounded});
-    const double upper = -rounded.score();
     ExactSummary& summary = found_.summary;
+    summary.value = -rounded.score();
     summary.row_error = distance(rounded.rows(), marginals_.row);
     summary.col_error = distance(rounded.cols(), marginals_.col);
     // A plan that misses its marginals may cost less than the best one that has them.
     const double error = size_ * (summary.row_error + summary.col_error);
-    const bool close = is_close(lower, upper + error);
-    if (!close && !last) return false;
-    if (!observers_.empty()) show_rounded(warm, plan, rounding, observers_);
-    summary.status = close ? SolveStatus::converged : SolveStatus::not_converged;
-    summary.value = upper;
-    summary.lower = lower;
-    summary.epsilon = 1 / now_.temperature;
-    absorb(rounding.row_factor, plan.row);
-    absorb(rounding.col_factor, plan.col);
-    found_.scaled_down = std::move(plan);
-    found_.row_missing = std::move(rounding.row_missing);
-    found_.col_missing = std::move(rounding.col_missing);
-    found_.potentials.row = std::move(f);
-    found_.potentials.col = std::move(g);
-    return true;
+    const bool close = is_close(summary.lower, summary.value + error);
+    summary.lower = std::min(summary.lower, summary.value);
+    return close;
+  }
+
+  // Finds factors of the lines of the plan, near 1, with which it has its marginals.
+  void balance(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding) const {
+    std::fill(rounding.row_factor.begin(), rounding.row_factor.end(), 1.0);
+    std::fill(rounding.col_factor.begin(), rounding.col_factor.end(), 1.0);
+    for (int n = 0; n < balancing_rounds; ++n) {
+      PlanSums<T> sums(scores_);
+      show_scaled(warm, plan, rounding, sums);
+      const bool rows = n % 2 == 0;
+      const auto& found = rows ? sums.rows() : sums.cols();
+      const auto& wanted = rows ? marginals_.row : marginals_.col;
+      auto& factor = rows ? rounding.row_factor : rounding.col_factor;
+      for (std::size_t line = 0; line < found.size(); ++line) {
+        if (found[line] > 0) factor[line] *= wanted[line] / found[line];
+      }
+    }
+  }
+
+  // Shows the plan times its factors, without what is missing.
+  void show_scaled(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding,
+                   PlanSums<T>& sums) const {
+    rounding.row_missing.clear();
+    rounding.col_missing.clear();
+    show_rounded(warm, plan, rounding, {&sums});
   }
 
   void show_rounded(const Scores<T>& warm, Potentials& plan, const PlanRounding& rounding,
@@ -181,23 +232,20 @@ class ExactSolver {
   }
 
   bool is_close(double lower, double upper) const {
-    const double rounding = exact_rounding<T> * size_ * marginals_.total();
-    return upper - lower <= std::max(options_.gap * std::abs(upper), rounding);
+    return upper - lower <= std::max(options_.gap * std::abs(upper), found_.summary.rounding);
   }
 
-  // The factors by which a line's sum becomes its marginal, if it exceeds that.
-  static PooledVector<double> scale_down(const PooledVector<double>& sum,
-                                         const PooledVector<double>& marginal) {
-    PooledVector<double> factors(sum.size(), 1.0);
+  // Multiplies the factors so that a line's sum becomes its marginal, if it exceeds that.
+  static void scale_down(const PooledVector<double>& sum, const PooledVector<double>& marginal,
+                         PooledVector<double>& factors) {
     for (std::size_t n = 0; n < sum.size(); ++n) {
-      if (sum[n] > marginal[n]) factors[n] = marginal[n] / sum[n];
+      if (sum[n] > marginal[n]) factors[n] *= marginal[n] / sum[n];
     }
-    return factors;
   }
 
   static void absorb(const PooledVector<double>& factors, PooledVector<double>& potential) {
     for (std::size_t n = 0; n < factors.size(); ++n) {
-      if (factors[n] < 1) potential[n] -= std::log(factors[n]);
+      if (factors[n] != 1) potential[n] -= std::log(factors[n]);
     }
   }
 
@@ -242,7 +290,8 @@ int enlargement(double magnitude) {
 void diminish(int exponent, ExactSolution& found) {
   for (double& f : found.potentials.row) f = std::ldexp(f, -exponent);
   for (double& g : found.potentials.col) g = std::ldexp(g, -exponent);
-  for (double* const one : {&found.summary.value, &found.summary.lower, &found.summary.epsilon}) {
+  ExactSummary& summary = found.summary;
+  for (double* const one : {&summary.value, &summary.lower, &summary.epsilon, &summary.rounding}) {
     *one = std::ldexp(*one, -exponent);
   }
 }

@@ -18,7 +18,10 @@
 ///   lower  −Σ a_i f̄_i − Σ b_j g_j,   f̄_i = max_j (s_ij − g_j), so that f̄_i + g_j ≥ s_ij,
 ///   upper  ⟨P, C⟩ of the plan, rounded to its marginals (Altschuler, Weed and Rigollet 2017).
 ///
-/// Both hold whatever the iterations have done, up to the rounding of scores and sums.
+/// Both hold whatever the iterations have done, up to the rounding of scores and sums, which is
+/// taken to be at most r max |s| Σ a over the pairs with mass, r = 1e-14, in float32 1e-6. They are
+/// close if they differ by at most that or by `gap` of the upper one. A lower bound above the upper
+/// one, by rounding, is set to it.
 namespace attn {
 
 struct ExactSummary {
@@ -27,6 +30,9 @@ struct ExactSummary {
   double epsilon = 0;                                       ///< the last one
   double value = std::numeric_limits<double>::quiet_NaN();  ///< the upper bound, that of the plan
   double lower = std::numeric_limits<double>::quiet_NaN();
+  /// Not converged at the least ε that the rounding of scores allows: more iterations do not help.
+  bool limited_by_rounding = false;
+  double rounding = 0;   ///< r max |s| Σ a: bounds that differ by no more are close
   double row_error = 0;  ///< Σ_i |Σ_j P_ij − a_i| of the plan as it is shown
   double col_error = 0;
 };

@@ -60,7 +60,7 @@ class SinkhornSolver {
         threads_(threads),
         solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         allowed_(scores.allowed_counts()),
-        tolerance_(tolerance_in_force(options, marginals.total(), sizeof(T))) {
+        tolerance_(tolerance_in_force(options, marginals, sizeof(T))) {
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
     found_.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
   }
@@ -308,6 +308,26 @@ std::optional<double> tolerance_in_force(const Stopping& options, double total,
   // A plan in float32 cannot have better sums than its total allows.
   return usual_tolerance(element_size) *
          (element_size == sizeof(float) ? size : std::min(1.0, size));
+}
+
+std::optional<double> tolerance_in_force(const Stopping& options, const Marginals& marginals,
+                                         std::size_t element_size) {
+  const double total = marginals.total();
+  const std::optional<double> usual = tolerance_in_force(options, total, element_size);
+  if (options.tolerance || !usual || !marginals.penalties) return usual;
+  const double a = std::accumulate(marginals.row.begin(), marginals.row.end(), 0.0);
+  const double b = std::accumulate(marginals.col.begin(), marginals.col.end(), 0.0);
+  if (!(a > 0 && b > 0)) return usual;
+  const double row = marginals.penalties->row, col = marginals.penalties->col;
+  const double largest = row / (row + col) * col * std::abs(std::log(a / b));
+  const double rounding = 4 * 0x1p-53 * largest * total;
+  return std::max(*usual, std::min(rounding, usual_tolerance(sizeof(float)) * total));
+}
+
+double solution_error(const SinkhornSummary& summary, std::optional<double> usual) {
+  const double error = summary.row_error + summary.col_error;
+  const bool solved = summary.status == SolveStatus::converged || (usual && error <= *usual);
+  return solved ? 0 : error;
 }
 
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,

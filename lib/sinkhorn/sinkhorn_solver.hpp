@@ -44,6 +44,20 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
 std::optional<double> tolerance_in_force(const Stopping& options, double total,
                                          std::size_t element_size);
 
+/// The same for these marginals. With penalties and Σ a ≠ Σ b a solution has potentials of about
+///
+///   F = ρ_a ρ_b/(ρ_a + ρ_b) |log(Σ a/Σ b)|,
+///
+/// whose rounding, 2⁻⁵³ F relative to the mass, no plan can go below: the usual tolerance is at
+/// least four times that, but no more than the one of float32.
+std::optional<double> tolerance_in_force(const Stopping& options, const Marginals& marginals,
+                                         std::size_t element_size);
+
+/// How far the sums of a plan are off if it is no solution, which derivatives through the solution
+/// require; else 0. One that converged is a solution. Others are, after a fixed number of iterations
+/// or one too small, within `usual`, the tolerance in force for no options.
+double solution_error(const SinkhornSummary& summary, std::optional<double> usual);
+
 /// The largest kept_bytes that is of use, to each of several ranks.
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
                                    std::size_t element_size, const RankRows& ranks = {});

@@ -93,8 +93,74 @@ class Numbers(ExactTest):
                 self.write("in.h5", cost=np.full(shape, float(constant)), **marginals)
                 got, result = self.solve("in.h5", *self.EMIT)
                 self.assertAlmostEqual(result["value"], constant, delta=1e-12 * max(1, abs(constant)))
-                self.assertLess(abs(result["gap"]), 1e-12 * max(1, abs(constant)))
+                self.assertLess(result["gap"], 1e-12 * max(1, abs(constant)))
+                self.assertGreaterEqual(result["gap"], 0)
                 self.assert_near("rows", got["plan"].sum(1), marginals.get("a", np.full(9, 1 / 9)), 1e-12)
+
+    def test_the_gap_is_never_negative(self):
+        random = np.random.default_rng(14)
+        for m, n in ((292, 2), (7, 5), (33, 65)):
+            for dtype in (np.float64, np.float32):
+                for constant in (1, -0.1, 3e7):
+                    self.write("in.h5", cost=np.full((m, n), constant, dtype), a=random.dirichlet(np.ones(m)),
+                               b=random.dirichlet(np.ones(n)))
+                    _, result = self.solve("in.h5", "--precision", "f64" if dtype is np.float64 else "f32")
+                    self.assertGreaterEqual(result["gap"], 0)
+                    self.assertLessEqual(result["dual"], result["value"])
+
+    def test_a_least_cost_near_0(self):
+        """The gap relative to it cannot be met: that of the rounding of the costs counts."""
+        random = np.random.default_rng(36)
+        for n in (5, 40):
+            x = random.normal(size=(n, 2))
+            order = random.permutation(n)
+            cost = ((x[:, None] - x[order][None]) ** 2).sum(-1)
+            mass = random.uniform(1, 2, n)
+            for dtype, rounding in ((np.float64, 1e-14), (np.float32, 1e-6)):
+                for data in ({"q": x, "k": x[order]}, {"cost": cost}, {"cost": cost - cost.max()},
+                             {"cost": cost, "a": mass, "b": mass[order]}):
+                    total = data["a"].sum() if "a" in data else 1
+                    self.write("in.h5", **{name: value.astype(dtype) for name, value in data.items()})
+                    got, result = self.solve("in.h5", *self.EMIT)
+                    least, size = (-cost.max(), cost.max()) if data.get("cost", cost).max() <= 0 else (0, cost.max())
+                    floor = rounding * size * total
+                    self.assertEqual(result["status"], "converged")
+                    self.assertAlmostEqual(result["gap_floor"], floor, delta=1e-3 * floor)
+                    self.assertLessEqual(result["gap"], max(1e-4 * abs(result["value"]), 1.001 * floor))
+                    self.assertAlmostEqual(result["value"], least * total, delta=2 * floor + 1e-4 * abs(least) * total)
+                    if least == 0 and dtype is np.float64:  # in float32 points may be too near to tell
+                        matched = np.zeros((n, n))
+                        matched[order, np.arange(n)] = data["a"][order] if "a" in data else 1 / n
+                        self.assert_near("plan", got["plan"], matched, 1e-6 * total)
+
+    def test_what_limits_it_is_named(self):
+        random = np.random.default_rng(7)
+        places = np.linspace(0, 1, 60, dtype=np.float32)[:, None]
+        a = random.dirichlet(np.ones(60)).astype(np.float32)
+        self.write("in.h5", q=places, k=places, a=a, b=random.permutation(a))
+        for options, advice in (((), "rounding of float32 allows; try --precision f64"),
+                                (("--iterations", 50), "try a larger --iterations or --gap")):
+            done = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--gap", 1e-5, *options, "-o", "out.h5", "--force", status=1)
+            self.assertIn(advice, done.err)
+        self.solve("in.h5", "--gap", 1e-5, "--precision", "f64")
+
+    def test_counts_are_masses(self):
+        cost, _, _, _, _ = problem(np.random.default_rng(15), 5, 4)
+        a, b = np.array([3, 1, 4, 1, 5]), np.array([2, 6, 5, 1])
+        self.write("in.h5", cost=cost, a=a.astype(float), b=b.astype(float))
+        expected, _ = self.solve("in.h5", *self.EMIT)
+        for dtype in (np.int64, np.int32, np.uint8, np.int16, np.uint64):
+            self.write("in.h5", cost=cost, a=a.astype(dtype), b=b.astype(dtype))
+            got, _ = self.solve("in.h5", *self.EMIT)
+            self.assert_same_bits(got, expected, ["plan", "row_potential", "col_potential"])
+        self.write("in.h5", cost=cost, a=np.ones(5, bool), b=np.array([2, 1, 1, 1], np.uint8))
+        got, _ = self.solve("in.h5", *self.EMIT)
+        self.assert_near("rows", got["plan"].sum(1), np.ones(5), 1e-12)
+        self.write("in.h5", cost=cost, a=a, b=b + 1)
+        self.refused("sinkhorn-iter", "exact", "in.h5", output="none.h5", status=4, says=["a adds up to 14", "b to 18"])
+        for wrong in (2**53 + 1, -1):
+            self.write("in.h5", cost=cost, a=np.array([wrong, 1, 1, 1, 1]), b=b)
+            self.refused("sinkhorn-iter", "exact", "in.h5", output="none.h5", status=3, says=[f"in.h5:/a has {wrong} at [0]", "integers from 0 to 2^53"])
 
     def test_costs_of_any_size(self):
         """Down to numbers without a leading 1: the plan is that of the same cost in other units."""

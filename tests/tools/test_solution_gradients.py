@@ -270,6 +270,48 @@ class Runs(SolutionGradientTest):
         self.assertEqual(self.read_json("out.json")["status"], "not_converged")
 
 
+class NoSolution(SolutionGradientTest):
+    """Derivatives through a solution, asked for at a plan that is none."""
+
+    def check_refused(self, arguments, names, error_of=lambda result: result["row_error"] + result["col_error"]):
+        options = [*arguments, "--emit", names]
+        for iterations, status in ((2, 1), (3000, 0)):
+            got, result, done = self.solve(options[0], *options[1:], "--iterations", iterations, status=status)
+            said = self.read_json("out.json")
+            self.assertIn(names.split(",")[0], got)
+            if status == 0:
+                self.assertEqual((result["status"], result["gradient_plan_error"]), ("done", 0))
+                self.assertEqual(said["warnings"], [])
+                continue
+            self.assertEqual((said["status"], result["status"]), ("not_converged", "not_converged"))
+            self.assertEqual(got.attributes["attn_status"], "not_converged")
+            self.assertGreaterEqual(result["gradient_plan_error"], error_of(result))
+            self.assertGreater(result["gradient_plan_error"], 1e-6)
+            self.assertIn("gradients are those at a solution", done.err)
+            self.assertIn(f"{result['gradient_plan_error']:.2g}", said["warnings"][0])
+
+    def test_each_kind_of_transport(self):
+        random = np.random.default_rng(35)
+        x, y = random.uniform(size=(2, 9, 2))
+        upstream = {"grad_row_potential": random.normal(size=9), "grad_col_potential": random.normal(size=9)}
+        self.write("in.h5", q=x, k=y, grad_plan=random.normal(size=(9, 9)), **upstream)
+        self.check_refused(["in.h5", "--epsilon", 0.1], "grad_q,grad_a")
+        self.check_refused(["in.h5", "--epsilon", 0.1, "--unbalanced", 3], "grad_q,grad_a")
+        self.write("points.h5", q=x, k=y, **upstream)
+        self.check_refused(["divergence", "points.h5", "--epsilon", 0.1], "grad_q,grad_b", lambda result: 0)
+        self.write("scores.h5", scores=random.normal(size=(9, 9)), grad_plan=random.normal(size=(9, 9)))
+        self.check_refused(["scores.h5"], "grad_scores")
+        histograms = random.uniform(1, 2, (3, 9))
+        self.write("mean.h5", q=x, k=y, a=histograms / histograms.sum(1, keepdims=True), grad_barycentre=random.normal(size=9))
+        self.check_refused(["barycentre", "mean.h5", "--epsilon", 0.1], "grad_q,grad_a")
+
+    def test_a_plan_alone_may_have_any_number_of_iterations(self):
+        random = np.random.default_rng(36)
+        self.write("in.h5", q=random.normal(size=(9, 2)), k=random.normal(size=(7, 2)))
+        _, result, done = self.solve("in.h5", "--epsilon", 0.1, "--iterations", 2, "--emit", "plan,dual_grad_q")
+        self.assertEqual((result["status"], self.read_json("out.json")["warnings"]), ("done", []))
+
+
 class Refused(SolutionGradientTest):
 
     def test_wrong_use(self):

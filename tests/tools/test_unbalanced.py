@@ -404,6 +404,34 @@ class Refused(UnbalancedTest):
             self.assertGreater(result["row_error"] + result["col_error"], 0.1)
             self.assertGreater(result["mass"], 0)
 
+    def test_counts_are_masses(self):
+        random = np.random.default_rng(25)
+        points = {"q": random.normal(size=(3, 2)), "k": random.normal(size=(4, 2))}
+        a, b = np.array([3, 0, 7]), np.array([2, 1, 3, 4])
+        for verb in ([], ["divergence"]):
+            for options in ((), ("--unbalanced", 2)) if not verb else ((),):
+                found = []
+                for kind in (np.float64, np.int32):
+                    self.write("in.h5", **points, a=a.astype(kind), b=b.astype(kind))
+                    self.run_tool("sinkhorn-iter", *verb, "in.h5", "--epsilon", 1, *options, "-o", "out.h5", "--force")
+                    found.append(self.read("out.h5"))
+                self.assert_same_bits(found[1], found[0], ["row_potential", "col_potential"])
+
+    def test_a_large_penalty_with_unequal_sums(self):
+        """Rounding of the potentials, which grow with the penalty, keeps the error above the usual tolerance."""
+        random = np.random.default_rng(24)
+        q, k = random.normal(size=(20, 2)), random.normal(size=(30, 2))
+        self.write("in.h5", q=q, k=k, a=np.full(20, 1 / 20), b=np.full(30, 1.3 / 30))
+        for rho in (1e5, 1e7, 1e8):
+            _, result = self.solve("in.h5", "--epsilon", 0.5, "--unbalanced", rho)
+            self.assertEqual(result["status"], "converged")
+            largest = rho / 0.5 / 2 * np.log(1.3)
+            self.assertAlmostEqual(result["tolerance"], max(1e-10, 4 * 2**-53 * largest * 1.3), delta=1e-16 * largest)
+            self.assertLess(result["gap"], 1e-8)
+            self.assertAlmostEqual(result["mass"], np.sqrt(1.3), delta=1e-3)
+        # A tolerance that is given is kept.
+        self.solve("in.h5", "--epsilon", 0.5, "--unbalanced", 1e8, "--tolerance", 1e-10, status=1)
+
     def test_not_converged(self):
         cost, a, b = problem(np.random.default_rng(21), 30, 30)
         self.write("in.h5", cost=cost, a=a, b=b)

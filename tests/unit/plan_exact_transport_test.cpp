@@ -163,6 +163,57 @@ TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a
   CHECK(same.dual <= found.value * (1 + limit));
 }
 
+TEST_CASE("exact plans: a least cost of 0, and bounds that keep their order") {
+  Random random(953);
+  TransportOptions options;
+  options.exact.emplace();
+  const Array<double> points = normal_array<double>({40, 2}, random);
+  Array<double> moved({40, 2});
+  for (std::size_t n = 0; n < 40; ++n) {
+    for (std::size_t c = 0; c < 2; ++c) {
+      moved.values[n * 2 + c] = points.values[n * 7 % 40 * 2 + c];
+    }
+  }
+  TransportInputs<double> in;
+  in.x = points.view();
+  in.y = std::as_const(moved).view();
+  const TransportProblem none = solve_exact_plan(in, options, 1).summary.problems.front();
+  CHECK(none.status == TransportStatus::converged);
+  CHECK(none.value <= 1e-12);
+  CHECK(none.gap >= 0);
+  for (const double constant : {1.0, -0.1, 3e7}) {
+    const Array<double> same({292, 2}, constant);
+    in = {};
+    in.cost = same.view();
+    const TransportProblem equal = solve_exact_plan(in, options, 1).summary.problems.front();
+    CHECK(equal.status == TransportStatus::converged);
+    CHECK(equal.gap >= 0);
+    CHECK(equal.dual <= equal.value);
+  }
+}
+
+TEST_CASE("exact plans say whether rounding limits them") {
+  Random random(954);
+  Array<double> cost = normal_array<double>({12, 15}, random);
+  TransportInputs<double> in;
+  in.cost = std::as_const(cost).view();
+  TransportOptions options;
+  options.exact = ExactOptions{.gap = 1e-12, .iterations = 5};
+  const TransportProblem few = solve_exact_plan(in, options, 1).summary.problems.front();
+  CHECK(few.status == TransportStatus::not_converged);
+  CHECK_FALSE(few.limited_by_rounding);
+  // Most of the cost is the same for all pairs, whose differences float32 barely shows.
+  Array<float> close({12, 15});
+  for (std::size_t n = 0; n < close.values.size(); ++n) {
+    close.values[n] = 100 + static_cast<float>(cost.values[n]);
+  }
+  TransportInputs<float> in_float;
+  in_float.cost = std::as_const(close).view();
+  options.exact = ExactOptions{.gap = 1e-9};
+  const TransportProblem limited = solve_exact_plan(in_float, options, 1).summary.problems.front();
+  CHECK(limited.limited_by_rounding == (limited.status == TransportStatus::not_converged));
+}
+
 TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
   Array<double> cost({2, 2}, 1.0);

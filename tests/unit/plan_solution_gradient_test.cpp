@@ -178,6 +178,32 @@ TEST_CASE_TEMPLATE("transport plans: gradients of batches are those of each prob
                    std::get<2>(all).begin() + 2 * 35));
 }
 
+TEST_CASE("transport plans say that gradients are not at a solution") {
+  Random random(975);
+  for (const CostSource source : {CostSource::cost, CostSource::scores, CostSource::points}) {
+    for (const bool unbalanced : {false, true}) {
+      for (const bool enough : {false, true}) {
+        TransportSetting setting = small_setting(source, unbalanced);
+        setting.options.solver.tolerance.reset();
+        setting.options.solver.iterations = enough ? 3000 : 1;
+        TransportArrays<double> arrays(setting, random);
+        const Array<double> slopes = normal_array<double>({5}, random);
+        TransportInputs<double> in = arrays.inputs();
+        in.grad_row_potential = slopes.view();
+        Array<double> by_a({5});
+        TransportOutputs<double> outputs;
+        outputs.through_solution.row_marginal = by_a.view();
+        TransportPlan<double> plan(shapes_of(in), setting.options, 1);
+        const TransportProblem found = plan.run(in, outputs).problems.front();
+        CHECK(found.status == TransportStatus::done);
+        CHECK((found.through_solution.status == SolveStatus::converged) == enough);
+        CHECK(found.through_solution.plan_error ==
+              (enough ? 0 : found.row_error + found.col_error));
+      }
+    }
+  }
+}
+
 TEST_CASE("transport plans refuse gradients through a solution that they do not have") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
   Array<double> cost({3, 2}, 1.0), matrix({3, 2}), x({3, 1}), square({2, 2}, 1.0);

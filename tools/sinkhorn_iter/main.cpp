@@ -80,10 +80,12 @@ cli::Declaration declare() {
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
   d.for_verbs({exact_verb});
-  d.number("gap", "G",
-           "Stops once the cost of the plan exceeds the lower bound by at most G of itself. About "
-           "1e-8 of the largest cost can be reached, in float32 1e-5.",
-           {0, 1, true, true}, 1e-4);
+  d.number(
+      "gap", "G",
+      "Stops once the cost of the plan exceeds the lower bound by at most G of itself, or by the "
+      "rounding of costs, 1e-14 times the largest cost and the mass, in float32 1e-6 times. "
+      "About 1e-8 of the largest cost can be reached, in float32 1e-5.",
+      {0, 1, true, true}, 1e-4);
   d.for_verbs({});
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
@@ -162,7 +164,9 @@ cli::Declaration declare() {
             "The barycentre of the rows of histograms.npy.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
-  d.exit_status(1, "not converged; the results are written with attn_status not_converged");
+  d.exit_status(1,
+                "not converged, or gradients through a plan that is no solution; the results are "
+                "written with attn_status not_converged");
   d.exit_status(4,
                 "no plan has these marginals, or every such plan is zero at some allowed pair; or "
                 "scores exceed float32");

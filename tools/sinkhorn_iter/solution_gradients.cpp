@@ -100,8 +100,9 @@ PairWriter<T> pairs_of(const TransportTask& task, const char* name, const Head<T
 // Of the derivative by scores, in that by the cost.
 double pair_factor(const TransportTask& task) { return task.of_cost ? -1 / task.unit() : 1; }
 
-void note(const ImplicitOutcome& solved, TransportResult& result) {
-  result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged};
+void note(const ImplicitOutcome& solved, double plan_error, TransportResult& result) {
+  result.gradient = {solved.iterations, solved.residual, solved.status != SolveStatus::converged,
+                     plan_error};
 }
 
 }  // namespace
@@ -152,11 +153,12 @@ void require_solution_gradients(const TransportTask& task) {
 
 template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
-                                        Potentials& potentials, const Marginals& marginals,
+                                        SinkhornSolution& solution, const Marginals& marginals,
                                         const HeadOutputs& outputs, std::int64_t dense_limit,
                                         int threads, TransportResult& result) {
   SolutionGradients<T> found;
   if (!task.upstream) return found;
+  Potentials& potentials = solution.potentials;
   const UpstreamInput& from = *task.upstream;
   const TileRange& own = head.part.range;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
@@ -167,7 +169,8 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const PlanUpstream<T> upstream{g.get(), row, col};
   const ImplicitGradient solved = implicit_gradient<T>(
       scores, potentials, marginals, upstream, implicit_options(task.solver, sizeof(T)), threads);
-  note(solved, result);
+  note(solved, solution_error(solution.summary, tolerance_in_force({}, marginals, sizeof(T))),
+       result);
 
   if (task.emits(through_a) || task.emits(through_b)) {
     const Potentials by =
@@ -212,7 +215,9 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const BarycentreUpstream<T> upstream{h, g.get(), row, col};
   const ImplicitBarycentre solved = implicit_barycentre(
       scores, barycentre, histograms, upstream, implicit_options(task.solver, sizeof(T)), threads);
-  note(solved, result);
+  note(solved,
+       solution_error(barycentre.summary, tolerance_in_force({}, own.first_total, sizeof(T))),
+       result);
 
   if (task.emits(through_a)) {
     const PooledVector<double> by =
@@ -264,7 +269,7 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const ImplicitDivergence solved =
       implicit_divergence(scores, divergence, marginals, {row, col, row_self, col_self},
                           implicit_options(task.solver, sizeof(T)), threads);
-  note(solved, result);
+  note(solved, solution_error(divergence, tolerance_in_force({}, marginals, sizeof(T))), result);
 
   const Potentials& by = solved.marginals;
   if (task.emits(through_a)) found.a.assign(by.row.begin(), by.row.end());
@@ -402,18 +407,18 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
                    shown ? 2 * tiles : 0});
 }
 
-#define ATTN_FOR_TYPE(T)                                                                       \
-  template SolutionGradients<T> solution_gradients(                                            \
-      const TransportTask&, const Head<T>&, Potentials&, const Marginals&, const HeadOutputs&, \
-      std::int64_t, int, TransportResult&);                                                    \
-  template SolutionGradients<T> solution_gradients(                                            \
-      const TransportTask&, const Head<T>&, Barycentre&, const OwnHistograms&,                 \
-      const HistogramPotentials&, const HeadOutputs&, std::int64_t, int, TransportResult&);    \
-  template SolutionGradients<T> solution_gradients(                                            \
-      const TransportTask&, const Head<T>&, const DivergenceScores<T>&, SinkhornDivergence&,   \
-      const Marginals&, const HeadOutputs&, int, TransportResult&);                            \
-  template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&);   \
-  template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,            \
+#define ATTN_FOR_TYPE(T)                                                                     \
+  template SolutionGradients<T> solution_gradients(                                          \
+      const TransportTask&, const Head<T>&, SinkhornSolution&, const Marginals&,             \
+      const HeadOutputs&, std::int64_t, int, TransportResult&);                              \
+  template SolutionGradients<T> solution_gradients(                                          \
+      const TransportTask&, const Head<T>&, Barycentre&, const OwnHistograms&,               \
+      const HistogramPotentials&, const HeadOutputs&, std::int64_t, int, TransportResult&);  \
+  template SolutionGradients<T> solution_gradients(                                          \
+      const TransportTask&, const Head<T>&, const DivergenceScores<T>&, SinkhornDivergence&, \
+      const Marginals&, const HeadOutputs&, int, TransportResult&);                          \
+  template void write_no_gradient(const TransportTask&, const Head<T>&, const HeadOutputs&); \
+  template void write_solution_gradients(HeadOutputs&, const TransportTask&, Index,          \
                                          SolutionGradients<T>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

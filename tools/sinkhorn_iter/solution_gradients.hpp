@@ -43,11 +43,12 @@ void require_solution_gradients(const TransportTask& task);
 /// The results that are written as they are made, for require_no_checkpoint; null: there are none.
 const char* written_gradient(const TransportTask& task);
 
-/// Writes those by the cost or scores, and says in `result` how well the equations were solved.
+/// Writes those by the cost or scores, and says in `result` how well the equations were solved, and
+/// whether at a solution.
 /// Matrices of up to `dense_limit` bytes are held in memory.
 template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
-                                        Potentials& potentials, const Marginals& marginals,
+                                        SinkhornSolution& solution, const Marginals& marginals,
                                         const HeadOutputs& outputs, std::int64_t dense_limit,
                                         int threads, TransportResult& result);
 

@@ -18,8 +18,8 @@ void declare_transport_datasets(cli::Declaration& d) {
       .formula("divergence ot of lambda-solve; it tends to min <P, C> as epsilon falls");
   d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
       .dataset("a", "(..., Lq)",
-               "row sums; by default 1/Lq for a cost, 1 for scores; barycentre: the histograms, "
-               "(..., K, Lk)")
+               "row sums, numbers or counts; by default 1/Lq for a cost, 1 for scores; barycentre: "
+               "the histograms, (..., K, Lk)")
       .dataset("b", "(..., Lk)", "column sums; by default 1/Lk for a cost, Lq/Lk for scores");
   d.dataset(histogram_weights, "(..., K)",
             "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
@@ -88,15 +88,18 @@ void declare_transport_datasets(cli::Declaration& d) {
           "divergence, sharp_divergence, lower, upper",
           "divergence: its value, that of <P, C> alone, and bounds on the first; value to "
           "gap are those of the transport between both sides")
-      .report_member("relative_gap, epsilon",
-                     "exact: gap / value, and the epsilon at which the iteration ended")
+      .report_member(
+          "relative_gap, gap_floor, epsilon",
+          "exact: gap / value; the gap that counts as none, 1e-14 (float32: 1e-6) times "
+          "the largest cost times the mass; and the epsilon at which the iteration ended")
       .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
       .report_member(
-          "gradient_iterations, gradient_residual",
-          "with --emit grad_NAME: steps of conjugate gradients, and what is left of the "
-          "linear equations relative to their right-hand side; at most 1e-10, in float32 "
-          "1e-6, or the exit status is 1")
+          "gradient_iterations, gradient_residual, gradient_plan_error",
+          "with --emit grad_NAME: steps of conjugate gradients; what is left of the "
+          "linear equations relative to their right-hand side, at most 1e-10, in float32 "
+          "1e-6, or the exit status is 1; and the error of a plan that is no solution, at which "
+          "they do not hold: 0, or the exit status is 1")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",

@@ -92,6 +92,8 @@ void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& ma
   summary.dual = exact.summary.lower;
   summary.gap = exact.summary.value - exact.summary.lower;
   result.epsilon = exact.summary.epsilon;
+  result.gap_floor = exact.summary.rounding;
+  result.limited_by_rounding = exact.summary.limited_by_rounding;
 }
 
 // A problem whose sequence has no queries or no keys: its plan is empty.
@@ -161,7 +163,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   Marginals marginals;
   if (!task.histograms) marginals = task.marginals(head.problem, scores.allowed_counts());
   if (task.is_of_scheme()) {
-    result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
+    result.tolerance = tolerance_in_force(task.solver, marginals, sizeof(T));
   }
   SinkhornOptions options = task.solver;
   if (result.tolerance && !task.penalties) {
@@ -196,7 +198,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
     found.solution = solve_sinkhorn(scores, marginals, options, observers, threads, progress);
     Potentials& potentials = found.solution.potentials;
     found.gradients = dual_gradients(task, head, potentials, marginals, threads);
-    found.through_solution = solution_gradients(task, head, potentials, marginals, outputs,
+    found.through_solution = solution_gradients(task, head, found.solution, marginals, outputs,
                                                 memory.dense_limit, threads, result);
   });
   result.summary = found.solution.summary;

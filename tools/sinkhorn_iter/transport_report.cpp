@@ -34,6 +34,15 @@ double unsolved_gradient(const std::vector<TransportResult>& problems) {
   return residual;
 }
 
+// The largest error of a plan whose gradients are wanted and which is no solution.
+double unsolved_plan(const std::vector<TransportResult>& problems) {
+  double error = 0;
+  for (const TransportResult& result : problems) {
+    if (result.gradient) error = std::max(error, result.gradient->plan_error);
+  }
+  return error;
+}
+
 // The options that save iterations and are not in use.
 std::string savings(const TransportTask& task) {
   if (task.histograms) return "";
@@ -73,9 +82,11 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   if (result.gradient) {
     json["gradient_iterations"] = result.gradient->iterations;
     json["gradient_residual"] = result.gradient->residual;
+    json["gradient_plan_error"] = result.gradient->plan_error;
   }
   if (task.exact) {
     json["relative_gap"] = known(summary.gap / std::abs(summary.primal));
+    json["gap_floor"] = known(result.gap_floor);
     json["epsilon"] = known(result.epsilon);
   }
   if (solved) return json;
@@ -96,6 +107,13 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
     json["vanishing"] = {{"count", found.vanishing_count}, {"first", found.vanishing}};
   }
   return json;
+}
+
+const char* exact_advice(const TransportTask& task, const TransportResult& worst) {
+  if (!worst.limited_by_rounding) return "; try a larger --iterations or --gap";
+  return task.f64 ? ", which is less than the rounding of float64 allows; try a larger --gap"
+                  : ", which is less than the rounding of float32 allows; try --precision f64 or a "
+                    "larger --gap";
 }
 
 }  // namespace
@@ -145,11 +163,18 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     report.status("not_converged");
     outcome.status = 1;
   }
+  if (const double error = unsolved_plan(results.problems); error > 0) {
+    report.warn(
+        fmt::format("the sums of the plan are off by {:.2g}: gradients are those at a solution, "
+                    "and may be wrong "
+                    "at this plan, even in sign; give --tolerance, or more --iterations",
+                    error));
+    report.status("not_converged");
+    outcome.status = 1;
+  }
   if (task.exact && summary.status == SolveStatus::not_converged) {
-    outcome.summary += fmt::format(
-        ", not converged to a gap of {:g} of the cost; try a larger "
-        "--iterations or --gap",
-        task.exact->gap);
+    outcome.summary += fmt::format(", not converged to a gap of {:g} of the cost{}",
+                                   task.exact->gap, exact_advice(task, worst));
     report.status("not_converged");
     outcome.status = 1;
   } else if (summary.status == SolveStatus::not_converged) {

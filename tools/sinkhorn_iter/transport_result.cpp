@@ -6,6 +6,7 @@ namespace attn::tools {
 
 std::string TransportResult::status_name() const {
   if (infeasible()) return "infeasible";
+  if (gradient && !gradient->holds()) return "not_converged";
   switch (summary.status) {
     case SolveStatus::done:
       return "done";
@@ -18,7 +19,7 @@ std::string TransportResult::status_name() const {
 }
 
 std::vector<double> TransportResult::badness() const {
-  const bool stopped = summary.status == SolveStatus::not_converged;
+  const bool stopped = status_name() == "not_converged";
   return {infeasible() ? 2.0 : (stopped ? 1.0 : 0.0), summary.row_error + summary.col_error};
 }
 

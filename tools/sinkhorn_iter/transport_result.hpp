@@ -23,6 +23,9 @@ struct GradientFigures {
   Index iterations = 0;
   double residual = 0;
   bool unsolved = false;
+  double plan_error = 0;  ///< of a plan that is no solution (solution_error)
+
+  bool holds() const { return !unsolved && plan_error == 0; }
 };
 
 /// The result of one problem. That of a divergence describes the transport between both sides, with
@@ -30,7 +33,9 @@ struct GradientFigures {
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
-  double epsilon = 0;  ///< exact transport: the last one
+  double epsilon = 0;                ///< exact transport: the last one
+  double gap_floor = 0;              ///< exact transport: ExactSummary::rounding
+  bool limited_by_rounding = false;  ///< exact transport: see ExactSummary
   std::optional<DivergenceFigures> divergence;
   std::optional<GradientFigures> gradient;
   std::optional<double> tolerance;  ///< none with an exact number of iterations
@@ -41,7 +46,8 @@ struct TransportResult {
 
   bool infeasible() const { return !refusal.empty(); }
 
-  /// "done", "converged", "not_converged" or "infeasible".
+  /// "done", "converged", "not_converged" or "infeasible". Gradients that do not hold count as not
+  /// converged.
   std::string status_name() const;
 
   /// Greater for worse results: infeasible ones, then those that did not converge, then large
@@ -55,6 +61,8 @@ void archive(Archive& with, TransportResult& result) {
   archive(with, result.problem);
   archive(with, result.summary);
   archive(with, result.epsilon);
+  archive(with, result.gap_floor);
+  archive(with, result.limited_by_rounding);
   archive(with, result.divergence);
   archive(with, result.gradient);
   archive(with, result.tolerance);
