@@ -140,7 +140,9 @@ struct TransportOptions {
   bool divergence = false;
 
   /// Unbalanced transport, with penalties > 0 and finite in units of the cost. There is a solution
-  /// whatever the marginals and the mask; b is not rescaled.
+  /// whatever the marginals and the mask; b is not rescaled. If Σ a ≠ Σ b, potentials grow with the
+  /// penalties: the usual tolerance is then at least their rounding, 2⁻⁵¹ ρ_a ρ_b/(ρ_a + ρ_b)
+  /// |log(Σ a/Σ b)|/ε times the larger sum, but at most 1e-6 times that.
   std::optional<MarginalPenalties> penalties = {};
 
   SinkhornOptions solver = {};

@@ -54,8 +54,8 @@ std::optional<double> tolerance_in_force(const Stopping& options, const Marginal
                                          std::size_t element_size);
 
 /// How far the sums of a plan are off if it is no solution, which derivatives through the solution
-/// require; else 0. One that converged is a solution. Others are, after a fixed number of iterations
-/// or one too small, within `usual`, the tolerance in force for no options.
+/// require; else 0. One that converged is a solution. Others are, after a fixed number of
+/// iterations or one too small, within `usual`, the tolerance in force for no options.
 double solution_error(const SinkhornSummary& summary, std::optional<double> usual);
 
 /// The largest kept_bytes that is of use, to each of several ranks.
