@@ -40,7 +40,8 @@ enum class RelativePositions {
 /// Attention that is repeated T times on queries that move: each time but the last, the queries
 /// become the means of the keys by their weights, q_i ← Σ_j π_ij k_j; a query that may attend to no
 /// key stays. The results are those of the last time, with the queries that have moved T − 1 times;
-/// with v = k, out is where those with keys move next. Once is attention itself. The energy is gaussian, dot or scaled-dot, and there is no sink.
+/// with v = k, out is where those with keys move next. Once is attention itself. The energy is
+/// gaussian, dot or scaled-dot, and there is no sink.
 ///
 /// Under unas these are the steps of mean shift. Under dnas they are those of expectation
 /// maximisation for a mixture of Gaussians with the queries as centres and the keys as data

@@ -168,9 +168,10 @@ class MixturePlan {
   ///
   /// β and σ² as EmOptions and the shape of the variance say. The first two are dnas of the scores
   /// log β_i + log N. `to` may be `from`. The likelihood never falls from step to step, up to
-  /// rounding, unless the priors are those of dnas. Returns the results of each problem. Throws Error(input) for arrays whose shapes are not the plan's
-  /// and for numbers that are not allowed, Error(usage) for Priors::dnas with a variance of each
-  /// component, Error(numerical) for scores or a likelihood beyond the range of float64.
+  /// rounding, unless the priors are those of dnas. Returns the results of each problem. Throws
+  /// Error(input) for arrays whose shapes are not the plan's and for numbers that are not allowed,
+  /// Error(usage) for Priors::dnas with a variance of each component, Error(numerical) for scores
+  /// or a likelihood beyond the range of float64.
   std::vector<EmStep> step(const TensorView<const double>& points,
                            const MixtureViews<const double>& from, const MixtureViews<double>& to);
 

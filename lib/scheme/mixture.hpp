@@ -71,8 +71,8 @@ double mixture_log_likelihood(const PooledVector<double>& col_potential);
 ///
 /// Components that no point may belong to stay. Requires σ_i² ≥ min_variance of `from` if
 /// variances are estimated: then the log-likelihood of `from`, which is returned, never falls from
-/// step to step. Memory O((M + N) d); the bits do not depend on `threads`. Throws whatever attend throws, and
-/// Error(numerical) for a likelihood that is not finite.
+/// step to step. Memory O((M + N) d); the bits do not depend on `threads`. Throws whatever attend
+/// throws, and Error(numerical) for a likelihood that is not finite.
 collapse::EmStep em_step(const MixtureData& data, const Mixture& from, const Repetition& options,
                          Mixture& to, int threads);
 

@@ -148,7 +148,7 @@ class Refusals(SinkhornTest):
             ("a", [1, np.nan, 1], "has nan at [1]"),
             ("b", [1, 1, INF, 1], "has inf at [2]"),
             ("b", [1, 1, 1.0], "expected (..., 4)"),
-            ("a", [1, 1, 1], "expected float16"),
+            ("a", [1, -1, 1], "has -1 at [1], expected integers from 0 to 2^53"),
         ):
             with self.subTest(name=name, values=values):
                 self.write("in.h5", cost=good, **{name: values})
