@@ -174,7 +174,8 @@ class Special(ToolTest):
         os.chdir(here)
         self.write("w.h5", weights=np.ones((1, 2, 2)))
         (self.folder / "text").write_text("a b c d\n" * 100)
-        (self.folder / "r.toml").write_text('[data]\ntext = "text"\n[objective]\nkind = "causal"\n[run]\nsteps = 1\n')
+        # A recipe without a folder names its text in full.
+        (self.folder / "r.toml").write_text(f'[data]\ntext = "{self.folder}/text"\n[objective]\nkind = "causal"\n[run]\nsteps = 1\n')
 
     KINDS = {"pipe": "a pipe", "socket": "a socket", "/dev/zero": "a device", ".": "a folder"}
 
@@ -208,7 +209,7 @@ class Special(ToolTest):
     def test_memory(self):
         with open(self.folder / "text", "wb") as file:
             file.truncate(2**30)
-        self.refused("attn-train", "r.toml", "--memory", "1G", status=6, says=["the text text", "2.0 GiB"])
+        self.refused("attn-train", "r.toml", "--memory", "1G", status=6, says=["the text ", "2.0 GiB"])
         command = f"head -c 1G /dev/zero | {BIN}/attn-train r.toml --set data.text=/dev/stdin --memory 1G -o o.h5"
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, check=False,
                               stderr=subprocess.PIPE, timeout=TIMEOUT)
