@@ -159,6 +159,59 @@ class Models(ToolTest):
         self.assertEqual(len(self.read("w.h5")), 6)
         self.refused("tensor-convert", "1.safetensors", *words, status=3, says=["attention.self"])
 
+    def layer(self, prefix="model.layers.1.self_attn."):
+        """A layer of llama, without config.json."""
+        return matrices(8, {f"{prefix}{name}_proj.weight": (H * SIZE, D) for name in "qkv"})
+
+    def refused_model(self, says, hint=None, *files):
+        return self.refused("tensor-convert", *(files or ["m.safetensors"]), "--model", "llama", "--layer", 1,
+                            status=3, says=says, hint=hint)
+
+    def test_what_the_projections_leave_out_is_refused(self):
+        base = "model.layers.1.self_attn."
+        for name in ("q_norm.weight", "k_norm.weight", "sinks", "q_a_proj.weight"):
+            self.put(self.layer() | matrices(9, {base + name: (SIZE,)}), {"num_attention_heads": H})
+            self.refused_model([base + name, "does not compute"], "projections alone")
+        self.put(self.layer() | matrices(9, {base + "o_proj.weight": (D, H * SIZE)}), {"num_attention_heads": H})
+        self.weights("--model", "llama", "--layer", 1)
+        for member, value in (("attn_logit_softcapping", 50.0), ("attention_multiplier", 0.5), ("sliding_window", 64),
+                              ("query_pre_attn_scalar", 144), ("alibi", True), ("is_causal", False)):
+            self.put(self.layer(), {"num_attention_heads": H, member: value})
+            self.refused_model([f"config.json has {member}"], "--heads")
+            found = self.weights("--model", "llama", "--layer", 1, "--heads", H)  # which reads no config.json
+            self.assertEqual(found["wq"].shape, (H, D, SIZE))
+        for config in ({"sliding_window": None}, {"sliding_window": 64, "use_sliding_window": False},
+                       {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}):
+            self.put(self.layer(), {"num_attention_heads": H} | config)
+            self.weights("--model", "llama", "--layer", 1)
+
+    def test_rotary_positions_are_said_to_be_left_out(self):
+        self.put(self.layer(), {"num_attention_heads": H, "rope_theta": 1e6})
+        done = self.run_tool("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 1, "-o", "w.h5")
+        self.assertIn("rotary positions are left out", done.err)
+        self.assertIn("rope_theta", done.err)
+
+    def test_a_checkpoint_with_an_index(self):
+        tensors = self.layer()
+        names = sorted(tensors)
+        files = {name: f"model-0000{1 + (name != names[0])}-of-00002.safetensors" for name in names}
+        for file in set(files.values()):
+            self.put({name: tensors[name] for name in names if files[name] == file}, {"num_attention_heads": H}, file)
+        index = self.folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
+        self.run_tool("tensor-convert", index.name, "--model", "llama", "--layer", 1, "-o", "w.h5")
+        self.assertEqual(set(self.read("w.h5")), {"wq", "wk", "wv"})
+        self.refused_model(["v_proj"], "model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors")
+        for wrong in ("[]", "{", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "../b"}}'):
+            index.write_text(wrong)
+            self.refused_model(["index.json"], None, index.name)
+
+    def test_names_that_are_not_read(self):
+        self.put(matrices(4, {"model.layers.1.self_attn.qkv_proj.weight": (3 * H * SIZE, D)}), {})
+        self.refused_model(["q_proj"], "qkv_proj")
+        self.put(self.layer("model.language_model.layers.1.self_attn."), {"num_attention_heads": H})
+        self.assertEqual(self.weights("--model", "llama", "--layer", 1)["wk"].shape, (H, D, SIZE))
+
     def test_bad_use(self):
         base = "encoder.layer.0.attention.self."
         good = matrices(3, {f"{base}{p}.weight": (6, 4) for p in ("query", "key", "value")})

@@ -15,6 +15,7 @@
 #include "io/array_metadata.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
+#include "tensor_convert/model_index.hpp"
 #include "tensor_convert/model_weights.hpp"
 
 namespace attn::tools {
@@ -104,7 +105,10 @@ void Conversion::open_words() {
   for (const std::string& word : arguments_.words()) {
     const std::string name = name_in(word);
     if (name.empty()) {
-      files_.push_back(word);
+      for (std::string& file :
+           arguments_.given("model") ? files_of_checkpoint(word) : std::vector{word}) {
+        files_.push_back(std::move(file));
+      }
     } else {
       named_.emplace_back(name, word.substr(name.size() + 1));
     }
@@ -156,7 +160,12 @@ void Conversion::take_model() {
   }
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
-  for (Produced& weights : model_weights(bundles_, wanted)) {
+  ModelWeights made = model_weights(bundles_, wanted);
+  if (!made.rotary.empty()) {
+    report_.warn("rotary positions are left out (" + made.rotary +
+                 "): the model rotates x wq and x wk before it compares them");
+  }
+  for (Produced& weights : made.datasets) {
     if (const auto type = target_type(weights.type)) weights = rounded(weights, *type);
     datasets_.push_back(std::move(weights));
   }

@@ -15,8 +15,10 @@ namespace {
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
 constexpr int most_depth = 64;
 
+constexpr const char* unread_hint = "with --heads it is not read";
+
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Failure::input, path + " " + why, "with --heads it is not read");
+  throw Error(Failure::input, path + " " + why, unread_hint);
 }
 
 std::optional<Index> positive(const nlohmann::json& config, const char* key,
@@ -30,19 +32,115 @@ std::optional<Index> positive(const nlohmann::json& config, const char* key,
   return found->get<Index>();
 }
 
+bool is_set(const nlohmann::json& value) {
+  return !value.is_null() && value != false && value != 0 && value != "";
+}
+
+/// A member that changes the scores, and what then computes them.
+struct Change {
+  const char* key;
+  const char* options = "";
+  bool when_false = false;  ///< it does so where it is false
+  const char* model = "";   ///< of this model only
+};
+
+constexpr Change changes[] = {
+    {"attn_logit_softcapping", "--softcap"},
+    {"attention_multiplier", "--energy dot --scale"},
+    {"sliding_window", "--window"},
+    {"query_pre_attn_scalar", "--energy dot --scale 1/sqrt of"},
+    {"attention_chunk_size"},
+    {"attn_temperature_tuning"},
+    {"clip_qkv"},
+    {"use_qk_norm"},
+    {"qk_layernorm"},
+    {"alibi", "--relative-bias alibi in place of"},
+    {"use_bidirectional_attention", "--causal=none in place of", false, "llama"},
+    {"is_causal", "--causal=none in place of", true, "llama"},
+    {"scale_attn_weights", "--energy dot in place of", true},
+    {"scale_attn_by_inverse_layer_idx"},
+    {"is_decoder", "--causal in place of", false, "bert"},
+};
+
+/// Whether a window is that of this layer. Layers may differ.
+bool has_window(const nlohmann::json& config, Index layer) {
+  const auto used = config.find("use_sliding_window");
+  if (used != config.end() && *used == false) return false;
+  const auto types = config.find("layer_types");
+  const auto at = static_cast<std::size_t>(layer);
+  return types == config.end() || !types->is_array() || at >= types->size() ||
+         (*types)[at] != "full_attention";
+}
+
+void refuse_changes(const nlohmann::json& config, const std::string& path, const std::string& model,
+                    Index layer) {
+  for (const Change& change : changes) {
+    const auto found = config.find(change.key);
+    if (found == config.end()) continue;
+    const std::string key = change.key;
+    if (change.when_false ? *found != false : !is_set(*found)) continue;
+    if (*change.model != '\0' && model != change.model) continue;
+    if (key == "sliding_window" && !has_window(config, layer)) continue;
+    // Then it is the usual scale.
+    if (key == "query_pre_attn_scalar" && config.value("head_dim", nlohmann::json()) == *found) {
+      continue;
+    }
+    const std::string value = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    std::string hint = unread_hint;
+    if (*change.options != '\0') {
+      hint += fmt::format("; the tools then need {} {}", change.options, value.substr(0, 40));
+    }
+    throw Error(Failure::input,
+                fmt::format("{} has {} {}, which --model {} does not compute", path, key,
+                            value.substr(0, 40), model),
+                hint);
+  }
+  const auto positions = config.find("position_embedding_type");
+  const bool other = positions != config.end() && positions->is_string() &&
+                     *positions != "absolute" && *positions != "rotary" && *positions != "rope";
+  if (!other) return;
+  throw Error(Failure::input,
+              fmt::format("{} has position_embedding_type {}, which --model {} does not compute",
+                          path, positions->get<std::string>().substr(0, 40), model),
+              unread_hint);
+}
+
+std::string rotary_member(const nlohmann::json& config) {
+  for (const auto& [key, value] : config.items()) {
+    const bool named =
+        key.starts_with("rope_") || key.starts_with("rotary_") || key == "partial_rotary_factor";
+    if (named && is_set(value)) return key;
+  }
+  return {};
+}
+
 }  // namespace
 
-ModelConfig read_model_config(const std::string& path, const std::string& model) {
+nlohmann::json read_json_object(const std::string& path, const std::string& hint) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Failure::input, path + " " + why, hint);
+  };
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return {};
-  const std::string text = read_text(path, most_bytes, "a config.json");
+  const std::string text = read_text(path, most_bytes, "a JSON object");
   const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > most_depth) refuse(path, "is nested too deeply");
+    if (depth > most_depth) refuse("is nested too deeply");
     return true;
   };
-  const nlohmann::json config = nlohmann::json::parse(text, shallow, false);
-  if (!config.is_object()) refuse(path, "is not a JSON object");
+  nlohmann::json object = nlohmann::json::parse(text, shallow, false);
+  if (!object.is_object()) refuse("is not a JSON object");
+  return object;
+}
+
+ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer) {
+  nlohmann::json config = read_json_object(path, unread_hint);
+  if (config.is_null()) return {};
+  // Models of text and images describe the part for text apart.
+  const auto text = config.find("text_config");
+  if (text != config.end() && text->is_object()) config = nlohmann::json(*text);
+  refuse_changes(config, path, model, layer);
   ModelConfig result;
+  result.rotary = rotary_member(config);
   if (model == "gpt2") {
     result.heads = positive(config, "n_head", path);
   } else if (model == "t5") {

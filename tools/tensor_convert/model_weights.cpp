@@ -28,7 +28,10 @@ Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
                 fmt::format("{} is {} of {}, expected a matrix of numbers", dataset.address(),
-                            to_string(dataset.shape()), attn::name(dataset.dtype())));
+                            to_string(dataset.shape()), attn::name(dataset.dtype())),
+                dataset.dtype() == DType::other
+                    ? "float16, bfloat16, float32 and float64 are read, float8 and packed types not"
+                    : "");
   }
   Matrix matrix{dataset, in_out, dataset.shape()[in_out ? 0 : 1], dataset.shape()[in_out ? 1 : 0],
                 0};
@@ -113,12 +116,11 @@ Index divided(const Matrix& matrix, Index size) {
 }
 
 Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
-               std::optional<Index> from_bias) {
+               std::optional<Index> from_bias, const ModelConfig& config) {
   std::optional<Index> heads = wanted.heads ? wanted.heads : from_bias;
   std::optional<Index> kv_heads = wanted.kv_heads;
   std::optional<Index> size;
   if (!heads) {
-    const ModelConfig config = read_model_config(wanted.config, wanted.model);
     heads = config.heads;
     size = config.head_size;
     if (!kv_heads) kv_heads = config.kv_heads;
@@ -155,7 +157,7 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
 // The buckets of --relative-bias t5 end at the published distance.
 void require_usual_distance(const ModelLayer& wanted) {
   constexpr Index usual = 128;
-  const auto distance = read_model_config(wanted.config, wanted.model).max_distance;
+  const auto distance = read_model_config(wanted.config, wanted.model, wanted.layer).max_distance;
   if (distance.value_or(usual) == usual) return;
   throw Error(Failure::input,
               fmt::format("{} has a relative_attention_max_distance of {}, expected {}",
@@ -164,8 +166,7 @@ void require_usual_distance(const ModelLayer& wanted) {
 
 }  // namespace
 
-std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
-                                    const ModelLayer& wanted) {
+ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
   const ModelNames names = names_in(wanted);
   const bool fused = wanted.model == "gpt2";
   const Index parts = fused ? 3 : 1;
@@ -186,10 +187,14 @@ std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
                               relative_bias->address(), to_string(relative_bias->shape())));
     }
   }
+  refuse_unread_tensors(bundles, wanted);
   if (relative_bias) require_usual_distance(wanted);
+  const ModelConfig config = wanted.heads || relative_bias
+                                 ? ModelConfig()
+                                 : read_model_config(wanted.config, wanted.model, wanted.layer);
   const Heads heads =
       heads_of(wanted, matrices[0], matrices[1],
-               relative_bias ? std::optional(relative_bias->shape()[1]) : std::nullopt);
+               relative_bias ? std::optional(relative_bias->shape()[1]) : std::nullopt, config);
   if (relative_bias && relative_bias->shape()[1] != heads.queries) {
     throw Error(Failure::input,
                 fmt::format("{} has {} heads, expected {}", relative_bias->address(),
@@ -219,7 +224,10 @@ std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
     results.back().name = "rel_bias";
     results.back().labels = {"bucket", "head"};
   }
-  return results;
+  std::string rotary;
+  if (!config.rotary.empty()) rotary = fmt::format("{} has {}", wanted.config, config.rotary);
+  if (rotary.empty() && wanted.model == "llama") rotary = "models like llama have them";
+  return {std::move(results), std::move(rotary)};
 }
 
 }  // namespace attn::tools

@@ -19,17 +19,23 @@ struct ModelLayer {
   std::string config;             ///< path of a config.json, which need not exist
 };
 
+/// The weights of a layer, and what else follows them in the model.
+struct ModelWeights {
+  std::vector<Produced> datasets;
+  std::string rotary;  ///< what says that there are rotary positions, which are left out, or empty
+};
+
 /// The layer's weights by head, so that q_h = x wq[h] + bq[h]: wq (H, D, d), wk and wv (Hk, D, d);
 /// bq, bk, bv (H, d) if the model has them; for t5 rel_bias (buckets, H), which block 0 holds for
 /// all layers, except for cross. Elements as stored. Names in the checkpoint may have the prefix
-/// "bert.", "transformer.", "model." or none. The files of a checkpoint in parts are searched in
+/// of a model, such as "model.". The files of a checkpoint in parts are searched in
 /// turn.
 ///
 /// Stored shapes: bert, t5, llama (out, in); gpt2 (in, out), with q, k and v side by side in
 /// c_attn. The number of heads comes from `heads`, else from t5's relative bias, else from
-/// `config`. Throws Error(input) if a tensor is missing (listing the existing layers) or shapes do
-/// not match; Error(usage) if the number of heads is unknown.
-std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
-                                    const ModelLayer& wanted);
+/// `config`. Throws Error(input) if a tensor is missing (listing the existing layers), shapes do
+/// not match, or the attention has other tensors or settings that change its scores; Error(usage)
+/// if the number of heads is unknown.
+ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted);
 
 }  // namespace attn::tools
