@@ -201,7 +201,7 @@ class Models(ToolTest):
         index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
         self.run_tool("tensor-convert", index.name, "--model", "llama", "--layer", 1, "-o", "w.h5")
         self.assertEqual(set(self.read("w.h5")), {"wq", "wk", "wv"})
-        self.refused_model(["v_proj"], "model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors")
+        self.refused_model(["q_proj"], "model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors")
         for wrong in ("[]", "{", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "../b"}}'):
             index.write_text(wrong)
             self.refused_model(["index.json"], None, index.name)

@@ -197,7 +197,7 @@ class Special(ToolTest):
             f"encoder.layer.0.attention.self.{part}.weight": np.ones((6, 4), np.float32)
             for part in ("query", "key", "value")}))
         command = ["tensor-convert", "m.safetensors", "--model", "bert", "--layer", 0]
-        self.refused(*command, status=3, says=["config.json is a pipe, expected a config.json"])
+        self.refused(*command, status=3, says=["config.json is a pipe, expected a JSON object"])
         self.run_tool(*command, "--heads", 2, "-o", "o.h5")
 
     def test_descriptors(self):

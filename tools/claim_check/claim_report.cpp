@@ -244,10 +244,13 @@ std::string claims_markdown(const ClaimResults& all) {
       "|---|---|---|---|---|---|---|---|\n";
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     std::vector<std::string> row = cells(claim, result);
-    row.front() = fmt::format("`{}`: {}", claim.id, claim.statement);
+    for (std::string& cell : row) cell = markdown_cell(cell);
+    // Ids have letters, digits and -_. only.
+    row.front() = fmt::format("`{}`: {}", claim.id, markdown_cell(claim.statement));
     if (claim.refuted) row.front() += fmt::format(" (right: `{}`)", claim.right);
-    if (result.test) row.front() += " (" + test_text(*claim.test, *result.test) + ")";
-    for (const std::string& cell : row) text += "| " + markdown_cell(cell) + " ";
+    if (result.test)
+      row.front() += markdown_cell(" (" + test_text(*claim.test, *result.test) + ")");
+    for (const std::string& cell : row) text += "| " + cell + " ";
     text += "|\n";
   });
   return text + "\n" + summary(all);
