@@ -93,7 +93,8 @@ class Interrupted(TrainTest):
             finally:
                 process.kill()
                 process.communicate(timeout=TIMEOUT)
-        self.run_tool(*self.COMMAND, "--force")
+        self.remove()
+        self.run_tool(*self.COMMAND)
         self.assertEqual(self.outcome(), self.whole)
 
     def log_has_lines(self):
@@ -131,6 +132,7 @@ class Interrupted(TrainTest):
             process.kill()
             process.communicate(timeout=TIMEOUT)
         self.remove()
+        (self.folder / ".run.h5.lock.tmp").unlink()  # the next run would, but it may be stopped before
         moments = random.Random(3)
         statuses = (((), 75), (("--requeue-status", "9"), 9))
         for place, number in enumerate(STOPPING):
