@@ -115,11 +115,12 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
   joined_width = shape.back();
   if (weights.dtype() == DType::f64) any_float64 = true;
   if (!bundle.has("bo")) return;
-  const io::InputDataset bias = bundle.dataset("bo");
-  require_floating(bias);
-  if (bias.shape() != Shape{joined_width}) refuse_shape(bias, {joined_width}, " as wo has columns");
-  bo.emplace(vector_operand(bias, leading, false, joined_width));
-  if (bias.dtype() == DType::f64) any_float64 = true;
+  const io::InputDataset offset = bundle.dataset("bo");
+  require_floating(offset);
+  if (offset.shape() != Shape{joined_width})
+    refuse_shape(offset, {joined_width}, " as wo has columns");
+  bo.emplace(vector_operand(offset, leading, false, joined_width));
+  if (offset.dtype() == DType::f64) any_float64 = true;
 }
 
 void AttentionInput::take_grad_joined(const io::InputBundle& bundle) {

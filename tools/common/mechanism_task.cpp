@@ -51,8 +51,8 @@ void require_integers(const io::InputDataset& dataset) {
 std::string gradient_of(const std::string& name) { return "grad_" + name; }
 
 bool MechanismTask::suffices(const io::InputBundle& bundle, const MechanismForm& form) {
-  return std::all_of(form.inputs.begin(), form.inputs.end(), [&](const TensorForm& input) {
-    return bundle.has(input.name) || (input.optional && !is_needed(input, bundle));
+  return std::all_of(form.inputs.begin(), form.inputs.end(), [&](const TensorForm& one) {
+    return bundle.has(one.name) || (one.optional && !is_needed(one, bundle));
   });
 }
 
