@@ -18,7 +18,7 @@ Error damaged(const std::string& place, const std::string& why) {
   return Error(Failure::input, place + " is damaged: " + why);
 }
 
-std::string shortened(std::string text) {
+std::string shortened(const std::string& text) {
   constexpr std::size_t most = 60;
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
@@ -174,7 +174,7 @@ std::string CheckedGroup::text_attribute(const std::string& name) const {
 }
 
 io::InputDataset CheckedGroup::list_of(const std::string& name, DType type) const {
-  const io::InputDataset dataset = group_.dataset(name);
+  io::InputDataset dataset = group_.dataset(name);
   if (dataset.dtype() != type || dataset.shape().size() != 1 ||
       dataset.shape().front() > most_elements) {
     throw damaged(place(name), fmt::format("it has shape {} and type {}, expected a list of {}",

@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
+#include "common/restart.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"

@@ -162,7 +162,7 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
               "the projections alone are not the queries and keys that this model compares");
 }
 
-void refuse_layer(const std::vector<io::InputBundle>& bundles, ModelLayer wanted,
+void refuse_layer(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
                   const std::string& name) {
   throw Error(Failure::input,
               fmt::format("{}: no dataset {}, with or without bert., transformer. "

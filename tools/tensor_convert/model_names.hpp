@@ -30,7 +30,7 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
 
 /// Throws Error(input): there is no tensor `name`. The hint says where it is by the index beside
 /// the checkpoint, which layers exist, or what this layer has in its place.
-[[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles, ModelLayer wanted,
-                               const std::string& name);
+[[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles,
+                               const ModelLayer& wanted, const std::string& name);
 
 }  // namespace attn::tools
