@@ -3,6 +3,7 @@
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "common/padding_words.hpp"
+#include "sinkhorn_iter/histograms.hpp"
 
 namespace attn::tools {
 
