@@ -46,8 +46,8 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
-  /// The same for one problem of a section: a part of the run that has it says the same. Those of a
-  /// section follow its other warnings, in the order of the problems.
+  /// The same for one problem of a section: a part of the run that has it says the same. Warnings
+  /// of problems follow the other ones of their section, in the order of the problems.
   void warn_of_problem(Index problem, const std::string& line);
 
   /// The same for the largest `figure` over the problems of a section, which `line` shows: a part

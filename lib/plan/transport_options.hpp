@@ -32,7 +32,7 @@ constexpr TransportStatus transport_status(SolveStatus status) {
   }
 }
 
-/// Those of gradients at a plan with that solution_error.
+/// The figures of gradients at a plan whose solution_error is `plan_error`.
 inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {
   const SolveStatus status = plan_error > 0 ? SolveStatus::not_converged : solved.status;
   return {status, plan_error, solved.iterations, solved.residual};

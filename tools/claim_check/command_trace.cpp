@@ -279,7 +279,7 @@ class TraceReader {
     return named.path.empty() ? folder : folder + "/" + named.path;
   }
 
-  // Of a call that may change what is at the path.
+  // For a call that may change what is at the path.
   void require_inside(const std::string& path, const TracedCall& call) const {
     if (place_.where(place_.plain(path)) == Where::inside) return;
     give_up("it calls " + call.name + " on " + path + ", outside of its folder");

@@ -10,7 +10,7 @@
 namespace attn::tools {
 namespace {
 
-// Of a script, as much as the kernel looks at.
+// The part of a script that the kernel looks at.
 constexpr std::size_t longest_start = 256;
 
 template <class Header>

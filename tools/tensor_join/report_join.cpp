@@ -222,7 +222,7 @@ class ReportJoin {
     return reporter.conclude(groups_, report_);
   }
 
-  // Of the section whose heads are divided.
+  // For the section whose heads are divided.
   Index all_heads() const { return static_cast<Index>(shards_.units()); }
 
   void add_rows(std::vector<std::vector<Cell>> rows) {
