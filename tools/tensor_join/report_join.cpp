@@ -247,7 +247,7 @@ void require_table(const cli::Arguments& arguments, const ShardSet& shards) {
     if (arguments.given(name)) option = std::string("--") + name;
   }
   if (arguments.table_file) option = "-o " + *arguments.table_file;
-  const std::string tool = shards.tool();
+  const std::string& tool = shards.tool();
   const bool has_table = tool == "explain-away-stats" || tool == "lambda-solve";
   if (option.empty() || (has_table && !shards.report_parts().empty())) return;
   throw Error(Failure::usage,
