@@ -60,7 +60,9 @@ TEST_CASE("numbers on the edge are judged as the decimals that they read back fr
                              {0.6, 0.5, 0.1},    {2.35, 2.3, 0.05},    {0.095, 0.09, 0.005},
                              {0.15, 0.1, 0.05},  {-0.4, -0.3, 0.1},    {4e-300, 3e-300, 1e-300},
                              {4e22, 3e22, 1e22}, {1e308, 9e307, 1e307}};
-  for (const auto& [measured, expected, tolerance] : edges) {
+  for (const auto& edge : edges) {
+    // clang 14 cannot capture structured bindings.
+    const double measured = edge[0], expected = edge[1], tolerance = edge[2];
     CAPTURE(measured);
     CHECK(judge_one(Relation::within, measured, expected, tolerance).margin == 0);
     CHECK(judge_one(Relation::within, -measured, -expected, tolerance).margin == 0);
