@@ -66,11 +66,18 @@ bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch, POT, 
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/run --json build/$(PRESET)/bench.json
 
-bench-compare: ## build, and compare the speed with BASE, a commit or a folder with a build; CASES="..." chooses
+bench-compare: ## build, and compare the speed with BASE, a commit or a folder with a build; CASES and COMMANDS choose
 	$(if $(BASE),,$(error bench-compare: say what to compare with, as in `make bench-compare BASE=main`))
 	@scripts/install-deps --check build bench
-	@$(MAKE) --no-print-directory compile TARGETS=attn-bench
-	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/compare $(BASE) $(if $(CASES),--cases "$(CASES)")
+	@$(MAKE) --no-print-directory compile TARGETS="attn-bench tools"
+	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/compare $(BASE) $(if $(CASES),--cases "$(CASES)") $(if $(COMMANDS),--commands "$(COMMANDS)")
+
+same-results: ## build, and check that some 380 commands have the results of BASE, a commit or a folder with a build
+	$(if $(BASE),,$(error same-results: say what to compare with, as in `make same-results BASE=main`))
+	@scripts/install-deps build test
+	@$(MAKE) --no-print-directory compile TARGETS=tools
+	ATTN_BASE=$$(tests/bench/base_build.py $(BASE)) ATTN_BIN=build/$(PRESET)/bin ATTN_SOURCE=. \
+	  PYTHONPATH=tests/tools /usr/bin/python3 -m unittest test_same_results
 
 install: all  ## install the tools and the library into PREFIX (/usr/local; DESTDIR is honoured)
 	cmake --install build/$(PRESET) --prefix $(abspath $(PREFIX))
@@ -101,4 +108,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare same-results install uninstall package format lint clean help compile
