@@ -9,7 +9,6 @@
 
 #include "gradient/gradient_sink.hpp"
 #include "score/energy.hpp"
-#include "score/row_source.hpp"
 
 namespace attn {
 
@@ -51,8 +50,6 @@ struct EnergyArguments {
   std::span<const MatrixView<const T>> operands;
   double scale = 1;
   int threads = 1;  ///< for products before the first tile and after the last one
-  const RowSource<T>* read_k = nullptr;  ///< instead of k, for dot and scaled-dot; see
-                                         ///< make_read_energy
 };
 
 /// Where the gradients of an energy's arguments go, contiguous. A gradient whose view has no data

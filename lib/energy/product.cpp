@@ -8,7 +8,6 @@
 #include "energy/table.hpp"
 #include "energy/typed_energy.hpp"
 #include "gradient/energy_gradient.hpp"
-#include "score/read_energy.hpp"
 
 namespace attn {
 namespace {
@@ -25,9 +24,6 @@ class ProductEnergy final : public TypedEnergy<ProductEnergy> {
 
   template <class T>
   std::unique_ptr<Energy<T>> make_of(const EnergyArguments<T>& given) const {
-    if (given.read_k != nullptr) {
-      return make_read_energy<T>(kind_, given.q, *given.read_k, given.scale);
-    }
     return make_product_energy<T>(kind_, given.q, given.k, given.scale);
   }
   template <class T>

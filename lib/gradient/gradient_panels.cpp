@@ -62,13 +62,6 @@ void GradientPanels<T>::run(RowRange keys, Index lane, Scratch& work) {
   }
 }
 
-template <class T>
-void GradientPanels<T>::add_columns(RowRange keys, Scratch& work, double* sums) const {
-  const Layout layout{{0, forward_.scores->rows(), keys.first, keys.last - keys.first}, false};
-  work.weights.resize(adjoints_.size());
-  for (const TileRange& tile : tiles_of(keys)) make_and_sum(layout, tile, work, sums);
-}
-
 // Makes all weights and G.
 template <class T>
 void GradientPanels<T>::make_and_sum(const Layout& layout, const TileRange& tile, Scratch& work,

@@ -10,7 +10,7 @@
 namespace attn {
 
 /// What a gradient does with a panel of keys: makes its scores, weights and G tile by tile, shows
-/// dS to the sinks, and adds to dV. The queries are all, or a block of them (GradientBlocks).
+/// dS to the sinks, and adds to dV.
 template <class T>
 class GradientPanels {
  public:
@@ -39,10 +39,6 @@ class GradientPanels {
 
   /// Panels of a slot come in order. Several threads may take a slot each, in lanes of their own.
   void run(RowRange keys, Index lane, Scratch& work);
-
-  /// For queries that come in blocks: sum_j += Σ_i P_ij (coefficient·G_ij + row_i) of the first
-  /// adjoint. If its columns are open, their col_j is minus the sum over all blocks.
-  void add_columns(RowRange keys, Scratch& work, double* sums) const;
 
  private:
   struct Layout;

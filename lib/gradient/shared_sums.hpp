@@ -26,9 +26,6 @@ class SharedSums {
   /// Discards all sums.
   void restart();
 
-  /// Whether the next part of the problem's block is the last one.
-  bool awaits_last(Index problem) const { return left_[block(problem)] == 1; }
-
   /// Adds the part of a problem; each problem is added once after a restart. Returns the gradient
   /// of the block if this was its last part, else an empty span. Valid until the next call.
   std::span<const T> add(Index problem, std::span<const T> part);

@@ -64,13 +64,6 @@ template <class T>
 Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout)
     : v_(v), out_(out), dropout_(dropout) {}
 
-template <class T>
-Output<T>::Output(const RowSource<T>& v, MatrixView<T> out) : read_(std::in_place, v), out_(out) {}
-
-template <class T>
-Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, T largest, bool begins)
-    : v_(v), out_(out), largest_value_(largest), begins_(begins) {}
-
 // Rows [first, first + count) of the values to gather.
 template <class T>
 MatrixView<const T> Output<T>::values(Index first, Index count) const {
@@ -83,41 +76,14 @@ void Output<T>::start(const Partition& partition) {
   const bool shared = partition.order == Order::column_panels;
   const bool few = !shared && !kernel::worth_packing(out_.rows);
   largest_.assign(few ? static_cast<std::size_t>(out_.rows) : 0, nothing_met);
-  if (read_ && (shared || few)) {
-    throw std::logic_error("values are read for row panels of at least 16 rows");
-  }
-  exponent_ = few ? 0 : exponent_of(size_of(find_largest()));
-  packs_ = !shared && !few && !read_;
-  prepare_values();
+  exponent_ = few ? 0 : exponent_of(size_of(kernel::largest_magnitude(v_)));
+  if (exponent_ != 0) scaled_ = scaled_by(-exponent_, v_);
+  if (!shared && !few) packed_ = kernel::Packed<T>::of(values(0, v_.rows));
   if (dropout_.any()) kept_.resize(static_cast<std::size_t>(partition.slots));
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
-  if (!begins_) return;
   for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
-}
-
-template <class T>
-T Output<T>::find_largest() const {
-  if (largest_value_) return *largest_value_;
-  if (!read_) return kernel::largest_magnitude(v_);
-  T largest = 0;
-  for_all_rows(read_->source(), [&](MatrixView<const T> rows) {
-    largest = std::max(largest, kernel::largest_magnitude(rows));
-  });
-  return largest;
-}
-
-template <class T>
-void Output<T>::go_on(MatrixView<const T> v) {
-  v_ = v;
-  prepare_values();
-}
-
-template <class T>
-void Output<T>::prepare_values() {
-  if (exponent_ != 0 && !read_) scaled_ = scaled_by(-exponent_, v_);
-  if (packs_) packed_ = kernel::Packed<T>::of(values(0, v_.rows));
 }
 
 // Slots of row panels write to their own rows of out.
@@ -146,9 +112,7 @@ void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
 template <class T>
 void Output<T>::gather(const WeightTile<T>& tile, Index slot) {
   const auto rows = gathered(slot).row_range(tile.range.row0, tile.range.rows);
-  if (read_) {
-    gather_read(tile, rows);
-  } else if (!panels_.empty()) {
+  if (!panels_.empty()) {
     PanelValues& panel = panels_[static_cast<std::size_t>(slot)];
     if (panel.key != tile.range.col0) {
       panel.packed =
@@ -165,19 +129,6 @@ void Output<T>::gather(const WeightTile<T>& tile, Index slot) {
   } else {
     kernel::multiply_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
   }
-}
-
-template <class T>
-void Output<T>::gather_read(const WeightTile<T>& tile, MatrixView<T> rows) const {
-  const auto pack = [&](MatrixView<const T> values) {
-    if (exponent_ == 0) return kernel::Packed<T>::of(values);
-    const Buffer<T> scaled = scaled_by(-exponent_, values);
-    return kernel::Packed<T>::of({scaled.data(), values.rows, values.cols});
-  };
-  read_->with_rows(tile.range.col0, tile.range.cols, pack,
-                   [&](const kernel::Packed<T>& values, Index at) {
-                     kernel::multiply_add_packed(tile.weights, values, at, rows);
-                   });
 }
 
 // Reads the values once from memory: their size is not known beforehand, as reading them takes as
@@ -251,8 +202,6 @@ void Output<T>::finish() {
   for (Index i = 0; i < out_.rows; ++i) scale_row_by(exponent_, out_, i);
   // A pass that resumes from here shows normalised weights.
   exponent_ = 0;
-  // Nor do blocks that threads hold have the right scale then.
-  if (read_) read_.emplace(read_->source());
 }
 
 template <class T>

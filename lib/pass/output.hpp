@@ -1,10 +1,7 @@
 #pragma once
 
-#include <optional>
-
 #include "kernel/packed.hpp"
 #include "pass/pass.hpp"
-#include "score/row_blocks.hpp"
 #include "score/weight_dropout.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -19,16 +16,6 @@ class Output final : public Observer<T> {
  public:
   Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout = {});
 
-  /// The same for values that are read as they are needed, in row panels of at least 16 rows.
-  Output(const RowSource<T>& v, MatrixView<T> out);
-
-  /// For keys that come in blocks, in row panels: the values of the first block, and the largest
-  /// magnitude of those of all. Unless it begins, `out` is what it was after a block.
-  Output(MatrixView<const T> v, MatrixView<T> out, T largest, bool begins = true);
-
-  /// The tiles that follow are of the next block of keys, which has these values.
-  void go_on(MatrixView<const T> v);
-
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
   bool by_row() const override { return true; }
@@ -37,9 +24,6 @@ class Output final : public Observer<T> {
   bool can_share() const override { return true; }
   void share(const SlotShare& share) override;
   void finish() override;
-
-  /// Bytes that each thread takes for values that are read.
-  static std::int64_t read_bytes(Index keys, Index depth) { return ReadValues::bytes(keys, depth); }
 
   /// Bytes held during a pass with that partition; without dropout.
   static std::int64_t bytes(const Partition& partition, Index depth);
@@ -51,23 +35,13 @@ class Output final : public Observer<T> {
     kernel::Packed<T> packed;
   };
 
-  using ReadValues = RowBlocks<T, kernel::Packed<T>, RowRole::values>;
-  static_assert(ReadValues::step % pass_tile_length == 0);
-
-  T find_largest() const;
-  void prepare_values();
   void gather(const WeightTile<T>& tile, Index slot);
   void gather_few(const WeightTile<T>& tile);
-  void gather_read(const WeightTile<T>& tile, MatrixView<T> rows) const;
   void scale_back();
   MatrixView<const T> values(Index first, Index count) const;
 
   MatrixView<const T> v_;
-  std::optional<ReadValues> read_;  // instead of v
   MatrixView<T> out_;
-  std::optional<T> largest_value_;  // if v is one block of more
-  bool begins_ = true;
-  bool packs_ = false;
   int exponent_ = 0;  // the gathered sums are out · 2^-exponent
   Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v
   // Of few rows in row panels, instead: the exponent of the largest value that each has met.

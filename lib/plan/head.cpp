@@ -4,7 +4,6 @@
 
 #include "energy/table.hpp"
 #include "scheme/log_likelihood.hpp"
-#include "score/rank_energy.hpp"
 
 namespace attn {
 
@@ -28,17 +27,13 @@ std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
 template <class T>
 HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads) {
   const bool no_pairs = head.queries == 0 || head.keys == 0;
-  const bool of_vectors = head.q.data != nullptr || head.first_query.has_value();
-  if (no_pairs || (head.scores == nullptr && !of_vectors)) {
+  if (no_pairs || (head.scores == nullptr && head.q.data == nullptr)) {
     energy_ = make_zero_energy<T>(head.queries, head.keys);
   } else if (head.scores != nullptr) {
     energy_ =
         make_stored_energy<T>(*head.scores, head.queries, head.keys, recipe.scale, recipe.divisor);
   } else {
     energy_ = recipe.energy->make(head.energy_arguments(recipe.scale, threads));
-    if (head.first_query) {
-      energy_ = make_rank_energy(std::move(energy_), *head.first_query, head.queries);
-    }
   }
   typename Scores<T>::Terms terms;
   terms.energy = energy_.get();
@@ -49,7 +44,7 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.softcap = recipe.softcap;
   terms.same_if_rescaled = recipe.same_if_rescaled;
   terms.preference = head.preference;
-  terms.part = head.part;
+  terms.first_query = head.first_query;
   scores_.emplace(terms);
 }
 

@@ -37,9 +37,6 @@ struct HeadArrays {
   Index keys = 0;
   Index offset = 0;                         ///< query i stands at i + offset among the keys
   MatrixView<const T> q, k, v;              ///< q and k are both present or both absent
-  std::optional<Index> first_query;         ///< of those in q, if ranks have some each
-  const RowSource<T>* read_k = nullptr;     ///< instead of k: see EnergyArguments::read_k
-  const RowSource<T>* read_v = nullptr;     ///< instead of v: see Output
   std::vector<MatrixView<const T>> energy;  ///< one per operand of the energy
   const MatrixSource<T>* scores = nullptr;  ///< ready-made; without q and k
   const MatrixSource<T>* bias = nullptr;
@@ -47,13 +44,13 @@ struct HeadArrays {
   const MatrixSource<T>* preference = nullptr;
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
-  ScoresPart part;  ///< if these are some queries and keys of a head
+  Index first_query = 0;  ///< if these are some queries of a head, for messages
 
   BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
 
   /// The energy's arguments, with the scale of a recipe.
   EnergyArguments<T> energy_arguments(double scale, int threads) const {
-    return {q, k, energy, scale, threads, read_k};
+    return {q, k, energy, scale, threads};
   }
 };
 

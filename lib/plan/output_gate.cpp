@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tensor/pooled_vector.hpp"
 
@@ -63,23 +64,13 @@ template <class T>
 void differentiate_gate(const MatrixSource<T>& gate, MatrixView<const T> out,
                         MatrixView<const T> grad_out, MatrixView<T> gradient) {
   PooledVector<double> sums(static_cast<std::size_t>(gradient.cols), 0.0);
-  if (gradient.rows == 1) {
-    add_gate_gradient<T>(gate, out, grad_out, sums);
-    return round_to(sums, gradient.row(0));
-  }
+  const bool by_query = gradient.rows > 1;
   for_gate_rows(gate, out.rows, out.cols, [&](Index i, const T* of_row) {
-    std::fill(sums.begin(), sums.end(), 0.0);
+    if (by_query) std::fill(sums.begin(), sums.end(), 0.0);
     add_row<T>(of_row, out.row(i), grad_out.row(i), out.cols, sums);
-    round_to(sums, gradient.row(i));
+    if (by_query) round_to(sums, gradient.row(i));
   });
-}
-
-template <class T>
-void add_gate_gradient(const MatrixSource<T>& gate, MatrixView<const T> out,
-                       MatrixView<const T> grad_out, std::span<double> sums) {
-  for_gate_rows(gate, out.rows, out.cols, [&](Index i, const T* of_row) {
-    add_row<T>(of_row, out.row(i), grad_out.row(i), out.cols, sums);
-  });
+  if (gradient.rows == 1) round_to(sums, gradient.row(0));
 }
 
 std::int64_t gate_bytes(Index queries, Index width, std::size_t element_size) {
@@ -91,9 +82,7 @@ std::int64_t gate_bytes(Index queries, Index width, std::size_t element_size) {
   template void apply_gate(const MatrixSource<T>&, MatrixView<T>);              \
   template Buffer<T> through_gate(const MatrixSource<T>&, MatrixView<const T>); \
   template void differentiate_gate(const MatrixSource<T>&, MatrixView<const T>, \
-                                   MatrixView<const T>, MatrixView<T>);         \
-  template void add_gate_gradient(const MatrixSource<T>&, MatrixView<const T>,  \
-                                  MatrixView<const T>, std::span<double>);
+                                   MatrixView<const T>, MatrixView<T>);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

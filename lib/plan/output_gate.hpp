@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "score/matrix_source.hpp"
 #include "tensor/buffer.hpp"
@@ -23,12 +22,6 @@ Buffer<T> through_gate(const MatrixSource<T>& gate, MatrixView<const T> rows);
 template <class T>
 void differentiate_gate(const MatrixSource<T>& gate, MatrixView<const T> out,
                         MatrixView<const T> grad_out, MatrixView<T> gradient);
-
-/// Adds the gradient of a gate that all queries share to `sums` (dv or 1), in the order of the
-/// queries: differentiate_gate does so from 0 on.
-template <class T>
-void add_gate_gradient(const MatrixSource<T>& gate, MatrixView<const T> out,
-                       MatrixView<const T> grad_out, std::span<double> sums);
 
 /// Bytes that through_gate and differentiate_gate allocate.
 std::int64_t gate_bytes(Index queries, Index width, std::size_t element_size);

@@ -32,16 +32,7 @@ MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
   return MatrixView<U>(buffer.data(), range.rows, range.cols);
 }
 
-// NaN stays.
-double larger_bound(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
-
 }  // namespace
-
-ScoreBounds ScoreBounds::joined(const ScoreBounds& other) const {
-  return {larger_bound(intermediate, other.intermediate), larger_bound(energy, other.energy),
-          larger_bound(relative, other.relative), larger_bound(bias, other.bias),
-          larger_bound(preference, other.preference)};
-}
 
 template <class T>
 Scores<T>::Scores(const Terms& terms)
@@ -61,7 +52,7 @@ Scores<T>::Scores(const Terms& terms)
 template <class T>
 typename Scores<T>::Limits Scores<T>::find_limits() const {
   Limits limits;
-  limits.bounds = terms_.part.bounds ? *terms_.part.bounds : find_bounds();
+  limits.bounds = find_bounds();
   const ScoreBounds& bounds = limits.bounds;
   const double largest =
       terms_.softcap ? std::min(bounds.intermediate, *terms_.softcap) : bounds.intermediate;
@@ -184,10 +175,10 @@ void Scores<T>::require_preference(const TileRange& range, MatrixView<T> prefere
       const T u = preference(i, j);
       // NaN fails the comparison.
       if (u >= 0 && u <= std::numeric_limits<T>::max()) continue;
-      throw Error(Failure::input,
-                  "the preference of query " + std::to_string(terms_.part.query0 + range.row0 + i) +
-                      " and key " + std::to_string(terms_.part.key0 + range.col0 + j) + " is " +
-                      std::to_string(u) + ", expected a finite number >= 0");
+      throw Error(Failure::input, "the preference of query " +
+                                      std::to_string(terms_.first_query + range.row0 + i) +
+                                      " and key " + std::to_string(range.col0 + j) + " is " +
+                                      std::to_string(u) + ", expected a finite number >= 0");
     }
   }
 }
@@ -272,9 +263,8 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
 
 template <class T>
 void Scores<T>::refuse(Index row, Index col) const {
-  throw_beyond_range<T>("the score of query " + std::to_string(terms_.part.query0 + row) +
-                        " and key " + std::to_string(terms_.part.key0 + col) +
-                        " is beyond the range of");
+  throw_beyond_range<T>("the score of query " + std::to_string(terms_.first_query + row) +
+                        " and key " + std::to_string(col) + " is beyond the range of");
 }
 
 template class Scores<float>;

@@ -23,16 +23,6 @@ struct ScoreBounds {
   double relative = 0;
   double bias = 0;
   double preference = 0;
-
-  /// Those of scores of which both are parts.
-  ScoreBounds joined(const ScoreBounds& other) const;
-};
-
-/// What scores of some queries and keys of a whole need to know of it.
-struct ScoresPart {
-  std::optional<ScoreBounds> bounds = {};  ///< of the whole, so that the part has its bits
-  Index query0 = 0;                        ///< the first ones in the whole, for messages
-  Index key0 = 0;
 };
 
 /// The scores (MATHEMATICS.md §1-2, FD 17). Only this class makes a tile of s:
@@ -55,7 +45,7 @@ class Scores {
     std::optional<double> softcap = std::nullopt;  ///< X > 0: X·tanh(energy/X), rounded once
     const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
     bool same_if_rescaled = false;  ///< near_zero is false, which depends on norms of q and k
-    ScoresPart part = {};           ///< if there are more scores than these
+    Index first_query = 0;          ///< if these are some of more queries, for messages
   };
 
   /// Scratch memory of one thread for fill.

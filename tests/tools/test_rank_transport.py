@@ -115,69 +115,6 @@ class Transport(RankTest):
             self.write("in.h5", **data)
             self.check(place, "--scheme=sinkhorn", *arguments, tool="attn-compute")
 
-    def test_keys_and_values_that_are_read(self):
-        """In as little memory as ranks need, which is too little for one process."""
-        shapes = {"q": (2, 800, 64), "k": (1, 20001, 64), "v": (2, 20001, 48)}
-        data = {name: self.random.normal(size=shape).astype("f4") for name, shape in shapes.items()}
-        padded = {"key_length": np.array([19000, 700]), "key_start": np.array([3, 0]), "v": 1e30 * data["v"]}
-        names = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
-        points = {name: data[name] for name in "qk"}
-        cases = [
-            ("attn-compute", data, ["--scheme=sinkhorn", "--iterations=3", names]),
-            ("attn-compute", data | {"q": 4 * data["q"]}, ["--scheme=sinkhorn", "--tolerance=1e-2", names]),
-            ("attn-compute", data | padded, ["--scheme=sinkhorn", "--iterations=2", "--energy=dot", "--checkpoint=ck"]),
-            ("explain-away-stats", data, ["--scheme=unas,sinkhorn"]),
-            ("sinkhorn-iter", points, ["--energy=dot", "--scale=0.05", "--iterations=3", "--checkpoint=ck"]),
-        ]
-        for place, (tool, inputs, arguments) in enumerate(sample(cases, 2)):
-            self.write("in.h5", **inputs)
-            command = [tool, *arguments, "in.h5", "--force", "--threads=1"]
-            self.run_tool(*command, "-o", "alone.h5")
-            expected = self.read("alone.h5")
-            for count in COUNTS if LONG else [COUNTS[place % 4]]:
-                with self.subTest(arguments=arguments, ranks=count):
-                    hint = self.on_ranks(count, *command, "-o", "ranked.h5", "--memory=1M", status=6).err.split()[-1]
-                    self.run_tool(*command, "-o", "little.h5", f"--memory={hint}", status=6)
-                    self.on_ranks(count, *command, "-o", "ranked.h5", f"--memory={hint}")
-                    self.assert_same_bits(self.read("ranked.h5"), expected, list(expected))
-
-    def test_state_where_keys_are_read(self):
-        """It is kept in the memory that ranks ask for, and any number of processes goes on."""
-        self.write("in.h5", **{name: self.random.normal(size=(length, 64)).astype("f4")
-                               for name, length in (("q", 400), ("k", 12000), ("v", 12000))})
-        command = ["attn-compute", "--scheme=sinkhorn", "--iterations=100", "in.h5", "--threads=1"]
-        self.run_tool(*command, "-o", "alone.h5")
-        kept = [*command, "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0"]
-        hint = self.on_ranks(2, *kept, "--memory=1M", status=6).err.split()[-1]
-        self.run_tool(*kept, f"--memory={hint}", status=6)
-        self.assertEqual(self.interrupted(2, [*kept, f"--memory={hint}"], signal.SIGUSR1)[0], 75)
-        self.assertGreater(len(self.read("ck")["state"]), 8 * (400 + 2 * 12000))
-        self.on_ranks(3, *kept, f"--memory={hint}")
-        expected = self.read("alone.h5")
-        self.assert_same_bits(self.read("out.h5"), expected, list(expected))
-
-    def test_memory_for_few_keys(self):
-        """Where reading would take more, ranks hold the keys."""
-        self.write("in.h5", **{name: self.random.normal(size=(length, 64)).astype("f4")
-                               for name, length in (("q", 400), ("k", 300), ("v", 300))})
-        command = ["attn-compute", "--scheme=sinkhorn", "--iterations=3", "in.h5", "--threads=1", "-o", "out.h5"]
-        hint = self.on_ranks(2, *command, "--memory=100K", status=6).err.split()[-1]
-        self.assertLessEqual(int(hint.removesuffix("M")), 2)
-        self.on_ranks(2, *command, f"--memory={hint}")
-
-    def test_value_that_is_read(self):
-        """It is looked at before the work."""
-        data = {name: self.random.normal(size=(length, 64)).astype("f4")
-                for name, length in (("q", 300), ("k", 20000), ("v", 20000))}
-        for name in "kv":
-            bad = data[name].copy()
-            bad[19990, 5] = np.inf
-            self.write("in.h5", **data | {name: bad})
-            done = self.on_ranks(2, "attn-compute", "--scheme=sinkhorn", "--iterations=1000000", "--memory=15M", "in.h5",
-                                 "-o", "out.h5", status=3)
-            self.assertRegex(done.err, rf"\Aattn-compute: error: (rank 1: )?in\.h5:/{name} has inf at \[19990, 5\]")
-            self.assertEqual(os.listdir(self.folder), ["in.h5"])
-
     def test_statistics(self):
         """The same under sinkhorn beside schemes that are found by rows."""
         scores = self.random.normal(size=(2, 900, 700)).astype("f4")

@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "attnkit/error.hpp"
-#include "divided_run.hpp"
 #include "kernel/in_order.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
+#include "shared_run.hpp"
 #include "thread_ranks.hpp"
 
 using namespace attn;

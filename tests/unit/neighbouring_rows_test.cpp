@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "divided_run.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "pass/rank_rows.hpp"
 #include "same_bits.hpp"
-#include "score/rank_energy.hpp"
+#include "shared_run.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "thread_ranks.hpp"
@@ -184,48 +183,6 @@ TEST_CASE_TEMPLATE("transport of ranks with neighbouring rows", T, float, double
       if (sizeof(T) == 8 && scale == 1) {
         CHECK(found.errors.front() <= 2 * 2 * static_cast<double>(cols / 1024 + 1));
       }
-    }
-  }
-}
-
-TEST_CASE_TEMPLATE("transport of ranks with some queries each", T, float, double) {
-  Random random(734);
-  for (int n = 0; n < repeats(12); ++n) {
-    CAPTURE(n);
-    const Index rows = random_size(random, 200, 600);
-    const Index cols = random_size(random, 1, 300);
-    const auto q = uniform_matrix<T>(rows, 8, random);
-    const auto k = uniform_matrix<T>(cols, 8, random);
-    // Near 0; far from it, where g needs maxima by column; and farther, where each ε has them.
-    const double scale = n % 3 == 0 ? 1 : 60;
-    SinkhornOptions options;
-    options.iterations = 5;
-    if (n % 3 == 2) options.tolerance = 1e-3;
-    options.anneals = n % 3 == 2;
-    options.kept_bytes = n % 2 == 0 ? 0 : 1 << 20;
-    Marginals marginals;
-    marginals.row.assign(static_cast<std::size_t>(rows), 1.0 / static_cast<double>(rows));
-    marginals.col.assign(static_cast<std::size_t>(cols), 1.0 / static_cast<double>(cols));
-    const auto compute = [&] {
-      const kernel::Ranks* const ranks = kernel::Ranks::current();
-      std::unique_ptr<Energy<T>> energy;
-      if (ranks == nullptr) {
-        energy = make_product_energy<T>(EnergyKind::dot, q.view(), k.view(), scale);
-      } else {
-        const RowRange own = neighbouring_rows(rows, cols, sizeof(T), ranks->own(), ranks->count());
-        const auto rows_of_q = q.view().row_range(own.first, own.last - own.first);
-        energy = make_product_energy<T>(EnergyKind::dot, rows_of_q, k.view(), scale);
-        energy = make_rank_energy(std::move(energy), own.first, rows);
-      }
-      typename Scores<T>::Terms terms;
-      terms.energy = energy.get();
-      return solve_sinkhorn<T>(Scores<T>(terms), marginals, options, {}, 2);
-    };
-    const SinkhornSolution alone = compute();
-    for (const SinkhornSolution& found : on_neighbours(2 + n % 2, compute)) {
-      CHECK(same_bits(found.potentials.row, alone.potentials.row));
-      CHECK(same_bits(found.potentials.col, alone.potentials.col));
-      CHECK(found.summary.score == alone.summary.score);
     }
   }
 }

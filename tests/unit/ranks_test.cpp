@@ -6,10 +6,10 @@
 
 #include <atomic>
 
-#include "divided_run.hpp"
 #include "kernel/in_order.hpp"
 #include "kernel/rank_share.hpp"
 #include "same_bits.hpp"
+#include "shared_run.hpp"
 #include "thread_ranks.hpp"
 
 using namespace attn;

@@ -7,10 +7,8 @@
 
 #include "attn_compute/gradient_plan.hpp"
 #include "common/attention_input.hpp"
-#include "common/divided_plan.hpp"
 #include "common/head_outputs.hpp"
 #include "common/heads.hpp"
-#include "common/rank_inputs.hpp"
 #include "common/result_kinds.hpp"
 #include "common/score_options.hpp"
 #include "pass/row_selection.hpp"
@@ -43,21 +41,10 @@ Shape own_shape(const ResultKind& kind, const ComputeOptions& options, const Att
 void create_results(HeadOutputs& outputs, const ComputeOptions& options,
                     const AttentionInput& input, bool f64);
 
-/// How ranks share the rows of passes over heads that each computes its part of: neighbouring ones
-/// under sinkhorn (rank_inputs), without gradients and results by pair.
-RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
-                         const AttentionInput& input);
-
-/// The memory that the computation needs besides its inputs, in each of these ranks. `stops`: with
-/// a checkpoint.
+/// The memory that the computation needs besides its inputs, on each of `ranks` ranks. `stops`:
+/// with a checkpoint.
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
-                        std::size_t element_size, const RankInputs& ranks);
-
-/// What ranks that divide the memory of heads are to find; nothing if they cannot, so that each has
-/// whole heads.
-std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
-                                          const ComputeOptions& options,
-                                          const AttentionInput& input, std::size_t element_size);
+                        std::size_t element_size, Index ranks);
 
 /// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
 /// they enlarge the output file (up to some KiB, before compression); the working memory is that of

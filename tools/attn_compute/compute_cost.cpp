@@ -50,21 +50,12 @@ bool emits_scores(const ComputeOptions& options) {
 
 }  // namespace
 
-RankInputs compute_ranks(const cli::Arguments& arguments, const ComputeOptions& options,
-                         const AttentionInput& input) {
-  const std::set<std::string> results = {"out", "row_potential", "col_potential", "col_sum",
-                                         "row_entropy"};
-  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
-                                     options.emitted.end());
-  const bool whole = options.scheme.scheme != Scheme::sinkhorn || others || options.join ||
-                     options.queries || options.repetition;
-  if (whole) return {{arguments.ranks}};
-  return rank_inputs(input, arguments.ranks, !options.scheme.once());
-}
-
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
-                        std::size_t element_size, const RankInputs& ranks) {
+                        std::size_t element_size, Index ranks) {
   HeadNeeds needs;
+  // Passes by columns would read the rows of all.
+  needs.ranks =
+      options.scheme.scheme == Scheme::sinkhorn ? rank_rows(input, ranks) : RankRows{ranks};
   Index numbers = 0;  // of the type computed in
   if (options.needs_out()) {
     numbers += input.queries * input.v_head_dim;
@@ -80,7 +71,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   // What is kept are exponentials, of which each rank has a part.
   needs.useful_bytes =
       std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
-               kept_kernel_bytes(input.queries, input.keys, element_size, ranks.rows));
+               kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks));
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
@@ -90,7 +81,6 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   if (stops && description_of(options.scheme.scheme).is_iterated()) {
     needs.record_bytes = HeadRecord::bytes(iteration_state_bytes(input.queries, input.keys));
   }
-  take_ranks(input, element_size, ranks, options.needs_out(), needs);
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     const std::int64_t repeated =
         options.repetition
@@ -114,43 +104,14 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   return needs;
 }
 
-std::optional<DividedWants> divided_wants(const cli::Arguments& arguments,
-                                          const ComputeOptions& options,
-                                          const AttentionInput& input, std::size_t element_size) {
-  const std::set<std::string> results = {"out",           "row_potential", "unas_row_potential",
-                                         "col_potential", "col_sum",       "row_entropy",
-                                         "grad_q",        "grad_k",        "grad_v",
-                                         "grad_gate",     "grad_sink"};
-  const bool others = !std::includes(results.begin(), results.end(), options.emitted.begin(),
-                                     options.emitted.end());
-  if (others || options.join || options.queries || options.repetition) return std::nullopt;
-  return DividedWants{.scheme = options.scheme.scheme,
-                      .out = options.emits("out"),
-                      .col_sum = options.emits("col_sum"),
-                      .row_entropy = options.emits("row_entropy"),
-                      .grad_q = options.emits("grad_q"),
-                      .grad_k = options.emits("grad_k"),
-                      .grad_v = options.emits("grad_v"),
-                      .grad_gate = options.emits("grad_gate"),
-                      .grad_sink = options.emits("grad_sink"),
-                      .hybrid = options.hybrid,
-                      .kept_bytes = divided_sum_bytes(options.gradients, input.problems,
-                                                      arguments.ranks, element_size),
-                      .stops = checkpoints(arguments)};
-}
-
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report) {
   const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
-  const HeadNeeds needs = compute_needs(options, input, checkpoints(arguments), element,
-                                        compute_ranks(arguments, options, input));
-  const std::optional<DividedWants> wants = divided_wants(arguments, options, input, element);
-  const std::optional<DividedPlan> divided =
-      wants ? plan_divided(input, *wants, element, needs, arguments) : std::nullopt;
+  const HeadNeeds needs =
+      compute_needs(options, input, checkpoints(arguments), element, arguments.ranks);
   const std::int64_t working =
-      divided ? divided->bytes
-              : plan_memory(input, element, needs, arguments.threads, arguments.memory).bytes;
+      plan_memory(input, element, needs, arguments.threads, arguments.memory).bytes;
   const auto heads = static_cast<double>(input.own_problems());
   const double out =
       options.needs_out() ? 2 * input.pairs() * static_cast<double>(input.v_head_dim) : 0;

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn_compute/divided_writer.hpp"
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
-#include "common/divided_head.hpp"
-#include "common/divided_heads.hpp"
 #include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
@@ -35,9 +32,10 @@ struct HeadResult {
   std::vector<double> centre, variance, prior;
 };
 
-// All but the output and the gradients, which come before.
 template <class Archive, class T>
-void archive_numbers(Archive& with, HeadResult<T>& result) {
+void archive(Archive& with, HeadResult<T>& result) {
+  archive(with, result.out);
+  archive(with, result.gradients);
   archive(with, result.attention.allowed.keys_of_query);
   archive(with, result.attention.allowed.queries_of_key);
   archive(with, result.attention.potentials.row);
@@ -50,13 +48,6 @@ void archive_numbers(Archive& with, HeadResult<T>& result) {
   archive(with, result.centre);
   archive(with, result.variance);
   archive(with, result.prior);
-}
-
-template <class Archive, class T>
-void archive(Archive& with, HeadResult<T>& result) {
-  archive(with, result.out);
-  archive(with, result.gradients);
-  archive_numbers(with, result);
 }
 
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
@@ -160,9 +151,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.needs_out()) {
     result.out = Buffer<T>(queries * width);
     const MatrixView<T> out(result.out.data(), queries, width);
-    const RowSource<T>* const read_v = head.arrays().read_v;
-    read_v != nullptr ? output.emplace(*read_v, out) : output.emplace(head.v(), out);
-    observers.push_back(&*output);
+    observers.push_back(&output.emplace(head.v(), out));
   }
   if (options.emits("col_sum")) observers.push_back(&sums);
   if (options.emits("row_entropy")) observers.push_back(&entropy);
@@ -228,81 +217,15 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
 }
 
 template <class T>
-HeadResult<T> result_of(const ComputeOptions& options, const AttentionInput& input, Index problem,
-                        DividedHead&& head) {
-  HeadResult<T> result;
-  result.attention = std::move(head.attention);
-  result.col_sum = std::move(head.col_sum);
-  result.row_entropy = std::move(head.row_entropy);
-  if (options.emits("row_entropy")) {
-    const SchemeOptions scheme = scheme_of_head(options, input, problem);
-    add_sink_entropies(sink_weights(result.attention.potentials, scheme), result.row_entropy);
-  }
-  spread(options, input, problem, result);
-  return result;
-}
-
-// Heads whose memory ranks divide, or that `compute_whole` computes; `keep` takes all results but
-// the output, and gradients only of the latter. Returns the seconds.
-template <class T>
-double compute_divided(const ComputeOptions& options, const AttentionInput& input,
-                       const DividedWants& wants, const DividedPlan& plan, HeadOutputs& outputs,
-                       GradientWriter<T>& gradients, cli::Progress& progress,
-                       const std::function<void(double least_bias)>& look,
-                       const std::function<HeadFound<HeadResult<T>>(Index problem)>& compute_whole,
-                       const std::function<void(Index problem, HeadResult<T>& result)>& keep,
-                       Checkpoint* checkpoint) {
-  HeadDivision<T> division(input, wants, plan, checkpoint);
-  const DividedWriter<T> writer(input, wants, outputs, gradients, *kernel::Ranks::current(),
-                                checkpoint);
-  bool divided = true;
-  DividedSteps<HeadResult<T>> steps;
-  steps.compute = [&](Index problem, HeadFound<HeadResult<T>>& found) {
-    std::optional<DividedHead> head = division.compute(problem, writer.rows(problem));
-    divided = head.has_value();
-    if (divided) {
-      writer.end_head(problem);
-      found.least_bias = head->least_bias;
-      found.result = result_of<T>(options, input, problem, std::move(*head));
-    } else {
-      found = compute_whole(problem);
-      outputs.write("out", problem, found.result.out.data());
-    }
-  };
-  steps.save = [&](SavingArchive& to, HeadFound<HeadResult<T>>& found) {
-    if (divided) {
-      archive_numbers(to, found.result);
-    } else {
-      archive(to, found.result);
-    }
-    archive(to, found.least_bias);
-  };
-  steps.load = [&](LoadingArchive& from, Index problem, HeadFound<HeadResult<T>>& found) {
-    writer.take(problem, from);
-    archive_numbers(from, found.result);
-    archive(from, found.least_bias);
-  };
-  steps.look = look;
-  steps.keep = keep;
-  for_each_divided_head(input, checkpoint, progress, steps);
-  return division.seconds();
-}
-
-template <class T>
 ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                       io::OutputBundle& bundle, HeadOutputs& outputs, Checkpoint* checkpoint,
                       cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
-  const std::optional<DividedWants> wants = divided_wants(arguments, options, input, sizeof(T));
-  const RankInputs ranks = compute_ranks(arguments, options, input);
-  const kernel::Ranks::Use rows(kernel::Ranks::current(), ranks.rows.cut);
-  const HeadNeeds needs = compute_needs(options, input, checkpoint != nullptr, sizeof(T), ranks);
-  const std::optional<DividedPlan> divided =
-      wants ? plan_divided(input, *wants, sizeof(T), needs, arguments) : std::nullopt;
-  const MemoryPlan plan =
-      divided ? MemoryPlan()
-              : plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
+  const HeadNeeds needs =
+      compute_needs(options, input, checkpoint != nullptr, sizeof(T), arguments.ranks);
+  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
+  const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
   // Without u the three potentials do not rebuild the mixture.
   const bool keep_hybrid =
@@ -316,12 +239,9 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   ComputeTotals totals;
   totals.scheme.padding = input.padding();
   bool has_likelihood = true;
-  const auto look = [&](double least_bias) {
-    warn_of_finite_masks(least_bias, {options.scheme.scheme}, report);
-  };
   const auto keep = [&](Index problem, HeadResult<T>& result) {
     const Potentials& potentials = result.attention.potentials;
-    if (!divided) outputs.write("out", problem, result.out.data());
+    outputs.write("out", problem, result.out.data());
     if (joined) joined->add(problem, result.out.data(), plan.threads);
     outputs.write("row_potential", problem, potentials.row.data());
     outputs.write("col_potential", problem, potentials.col.data());
@@ -339,29 +259,13 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     has_likelihood = has_likelihood && !result.log_likelihood.empty();
     totals.add_likelihood(result.log_likelihood);
   };
-  const auto compute_whole = [&](Index problem) {
-    const MemoryPlan whole =
-        plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
-    const auto head = HeadReader<T>(input, whole.dense_limit, whole.threads).read(problem);
-    const auto find = [&] {
-      return compute_head<T>(options, input, *head, outputs, whole.useful_bytes, whole.threads);
-    };
-    HeadFound<HeadResult<T>> found;
-    found.least_bias = head->least_bias();
-    found.result =
-        checkpoint == nullptr ? find() : run_with_own_state(*checkpoint, whole.threads, find);
-    return found;
-  };
-  const double seconds =
-      divided
-          ? compute_divided<T>(options, input, *wants, *divided, outputs, gradients, progress, look,
-                               compute_whole, keep, checkpoint)
-          : for_each_head<T, HeadResult<T>>(
-                input, plan, progress, look,
-                [&](const Head<T>& head, int threads) {
-                  return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
-                },
-                keep, checkpoint);
+  const double seconds = for_each_head<T, HeadResult<T>>(
+      input, plan, progress,
+      [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
+      },
+      keep, checkpoint);
   report.add_compute_seconds(seconds);
   if (!has_likelihood) totals.log_likelihood.clear();
   return totals;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "attn_compute/attention_results.hpp"
-#include "attn_compute/shared_rows.hpp"
 #include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
 #include "energy/energy_description.hpp"
@@ -170,19 +169,6 @@ std::int64_t gradient_sum_bytes(const std::vector<GradientKind>& kinds, Index pr
   for (const GradientKind& kind : kinds) {
     const SharedSums<double> sums(blocks_by_problem(kind, problems), kind.blocks());
     bytes += sums.most_open() * kind.size() * static_cast<std::int64_t>(sizeof(double));
-  }
-  return bytes;
-}
-
-std::int64_t divided_sum_bytes(const std::vector<GradientKind>& kinds, Index problems, Index ranks,
-                               std::size_t element_size) {
-  std::int64_t bytes = 0;
-  for (const GradientKind& kind : kinds) {
-    const SharedSums<double> sums(blocks_by_problem(kind, problems), kind.blocks());
-    if (!sums.any_shared() || !kind.of) continue;
-    const auto of_rank =
-        element_size == sizeof(double) ? SharedRows<double>::bytes : SharedRows<float>::bytes;
-    bytes += of_rank(kind.of->rows, kind.of->cols, sums.most_open(), ranks);
   }
   return bytes;
 }

@@ -43,8 +43,4 @@ std::vector<Index> blocks_by_problem(const GradientKind& kind, Index problems);
 /// The most bytes of sums over heads that are incomplete at the same time.
 std::int64_t gradient_sum_bytes(const std::vector<GradientKind>& kinds, Index problems);
 
-/// The same for one of several ranks that divide the memory of heads (SharedRows).
-std::int64_t divided_sum_bytes(const std::vector<GradientKind>& kinds, Index problems, Index ranks,
-                               std::size_t element_size);
-
 }  // namespace attn::tools

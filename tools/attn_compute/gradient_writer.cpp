@@ -58,73 +58,10 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
       write(gradient, block, part.data());
       continue;
     }
-    if (gradient.shared) {
-      gradient.shared->take_own(0, gradient.kind.of->rows, part.data());
-      end_head(gradient, problem);
-      continue;
-    }
     const auto sum =
         gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
     if (!sum.empty()) write(gradient, block, sum.data());
   }
-}
-
-template <class T>
-void GradientWriter<T>::divide(kernel::Ranks& ranks) {
-  ranks_ = &ranks;
-  for (Gradient& gradient : gradients_) {
-    if (!gradient.sums.any_shared()) continue;
-    const GradientKind& kind = gradient.kind;
-    gradient.shared =
-        std::make_unique<SharedRows<T>>(ranks, blocks_by_problem(kind, input_.problems),
-                                        kind.blocks(), kind.of->rows, kind.of->cols);
-  }
-}
-
-template <class T>
-auto GradientWriter<T>::of(const std::string& name) const -> const Gradient& {
-  return *std::find_if(gradients_.begin(), gradients_.end(),
-                       [&](const Gradient& one) { return one.kind.name == name; });
-}
-
-template <class T>
-void GradientWriter<T>::take_rows(const std::string& name, Index problem,
-                                  const GatheredRows<T>& rows) {
-  const Gradient& gradient = of(name);
-  if (gradient.sums.is_alone(problem)) {
-    write_rows(gradient, problem, rows);
-  } else {
-    gradient.shared->take(rows);
-  }
-}
-
-template <class T>
-void GradientWriter<T>::end_head(Index problem) {
-  for (Gradient& gradient : gradients_) {
-    if (gradient.sums.is_alone(problem)) continue;
-    require_finite(gradient, problem, gradient.shared->own_part());
-    end_head(gradient, problem);
-  }
-}
-
-template <class T>
-void GradientWriter<T>::end_head(Gradient& gradient, Index problem) const {
-  gradient.shared->end_head(
-      problem, [&](const GatheredRows<T>& rows) { write_rows(gradient, problem, rows); });
-}
-
-template <class T>
-void GradientWriter<T>::write_rows(const Gradient& gradient, Index problem,
-                                   const GatheredRows<T>& rows) const {
-  const Operand& of = *gradient.kind.of;
-  Buffer<T> room;
-  const T* const numbers = at_first_rank(*ranks_, rows, of.cols, room);
-  if (numbers == nullptr) return;
-  const BlockAxes axes(of, gradient.kind.block(problem), rows.first, rows.count, 0, of.cols);
-  if (gradient.sums.is_alone(problem)) {
-    require_finite(gradient, problem, {numbers, static_cast<std::size_t>(rows.count * of.cols)});
-  }
-  gradient.dataset.dataset().write(axes.start, axes.count, numbers);
 }
 
 template <class T>

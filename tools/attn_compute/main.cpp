@@ -91,9 +91,7 @@ cli::Declaration declare() {
       "such as 0,17,100:108,-1, and their indices as the dataset queries (n). The weights are the "
       "same as without --queries: dnas still normalises over all queries.");
   declare_sections(d, "heads");
-  declare_ranks(
-      d, {.memory = "Under unas, fenchel, dnas and hnas they can also divide the memory of a "
-                    "head that --memory, which is that of each, has no room for"});
+  declare_ranks(d);
   declare_restart(d);
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",

@@ -237,16 +237,11 @@ void Checkpoint::add_unit(const Save& write_parts) {
   drop_state();
   ++added_;
   if (!writes()) return;
-  SavingArchive archive = first_parts();
-  write_parts(archive);
-}
-
-SavingArchive Checkpoint::first_parts() {
-  return SavingArchive([this](const void* bytes, std::size_t count) {
-    if (!writes()) return;
+  SavingArchive archive([this](const void* bytes, std::size_t count) {
     crc_.process_bytes(bytes, count);
     journal_.append(bytes, count);
   });
+  write_parts(archive);
 }
 
 bool Checkpoint::is_due() const {
@@ -284,28 +279,13 @@ void Checkpoint::write() {
     write_seconds_ = 0;
     return;
   }
-  const auto kept = static_cast<std::int64_t>(state_.size());
-  write_file(stored_state_ ? stored_state_->size() : kept, [&](SavingArchive& to) {
-    if (!stored_state_) return to.bytes(state_.data(), state_.size());
-    stored_state_->for_pieces([&](std::span<char> bytes) { to.bytes(bytes.data(), bytes.size()); });
-  });
-}
-
-void Checkpoint::write_with_state(std::int64_t bytes, const Save& save) {
-  drop_state();
-  if (writes()) return write_file(bytes, save);
-  SavingArchive elsewhere([](const void*, std::size_t) {});
-  save(elsewhere);
-}
-
-void Checkpoint::write_file(std::int64_t state_bytes, const Save& save_state) {
   const auto start = Clock::now();
   const std::int64_t bytes = (stored_ ? stored_->size() : 0) + journal_.size();
   if (bytes > 0) {
     io::OutputDataset units = next_->create("units", DType::u8, {bytes});
     copy_units(units);
   }
-  checksums_ = checksums(crc_, write_state(state_bytes, save_state));
+  checksums_ = checksums(crc_, write_state());
   next_->attribute("attn_checkpoint", run_);
   next_->attribute("attn_checkpoint_units", std::int64_t{units_done()});
   next_->attribute("attn_checkpoint_crc", checksums_);
@@ -316,19 +296,20 @@ void Checkpoint::write_file(std::int64_t state_bytes, const Save& save_state) {
 }
 
 // Returns the checksum of the number of units and of the state.
-boost::crc_32_type Checkpoint::write_state(std::int64_t bytes, const Save& save) {
+boost::crc_32_type Checkpoint::write_state() {
   boost::crc_32_type crc = crc_of_count(units_done());
-  if (bytes == 0) return crc;
-  io::OutputDataset state = next_->create("state", DType::u8, {bytes});
+  const auto size =
+      stored_state_ ? stored_state_->size() : static_cast<std::int64_t>(state_.size());
+  if (size == 0) return crc;
+  io::OutputDataset state = next_->create("state", DType::u8, {size});
   Index at = 0;
-  SavingArchive archive([&](const void* from, std::size_t count) {
-    if (count == 0) return;
-    crc.process_bytes(from, count);
-    state.write_stored({at}, {static_cast<Index>(count)}, from);
-    at += static_cast<Index>(count);
-  });
-  save(archive);
-  if (at != bytes) throw std::logic_error("a state has another size than was said");
+  const auto append = [&](std::span<const char> bytes) {
+    crc.process_bytes(bytes.data(), bytes.size());
+    const auto count = static_cast<Index>(bytes.size());
+    state.write_stored({at}, {count}, bytes.data());
+    at += count;
+  };
+  stored_state_ ? stored_state_->for_pieces(append) : append(state_);
   return crc;
 }
 

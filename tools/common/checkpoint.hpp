@@ -53,27 +53,19 @@ class Checkpoint {
   /// written. Throws Error(input) if the file has other parts.
   void take_unit(const std::function<void(LoadingArchive&)>& read);
 
-  /// Passes the parts of a result in their order. Called by all ranks where results lie in several.
+  /// Passes the parts of a result in their order.
   using Save = std::function<void(SavingArchive&)>;
 
   /// Adds a unit that was done. There must be none left to take.
   void add_unit(const Save& write);
 
-  /// Takes the first parts of the next unit as they come, if they are too large for memory;
-  /// add_unit adds the others. The file is not written in between.
-  SavingArchive first_parts();
-
   /// A state of the unit in progress, from which to go on: that of the earlier run, if it left one
   /// and all its units are taken. It is written with the file, until keep_state replaces it or the
-  /// unit is added. Ranks have the same state until they write one, which only rank 0 has then.
+  /// unit is added. On ranks only rank 0 has a state that was kept since the start.
   bool has_state() const { return !has_unit() && holds_state(); }
   bool holds_state() const { return stored_state_ || !state_.empty(); }
   void load_state(const std::function<void(LoadingArchive&)>& read) const;
   void keep_state(const Save& write);
-
-  /// Writes the file at once, with a state of that many bytes that need not fit into memory. Called
-  /// by all ranks, for which rank 0 must have the state's bytes when it passes them.
-  void write_with_state(std::int64_t bytes, const Save& write);
 
   /// Whether units are done one after the other, so that the next one may keep a state; set by the
   /// loop over units.
@@ -116,8 +108,7 @@ class Checkpoint {
   void verify();
   void naming_damage(const std::function<void()>& body) const;
   void drop_state();
-  void write_file(std::int64_t state_bytes, const Save& save_state);
-  boost::crc_32_type write_state(std::int64_t bytes, const Save& save);
+  boost::crc_32_type write_state();
   void begin_after_write();
   void copy_units(io::OutputDataset& to);
 

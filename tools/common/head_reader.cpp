@@ -8,7 +8,6 @@
 #include "pass/rank_rows.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
-#include "score/row_blocks.hpp"
 
 namespace attn::tools {
 namespace {
@@ -35,13 +34,8 @@ bool same_range(const TileRange& a, const TileRange& b) {
 }  // namespace
 
 template <class T>
-HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
-                          bool rank_queries, std::optional<std::int64_t> key_bytes)
-    : input_(input),
-      dense_limit_(dense_limit),
-      threads_(threads),
-      rank_queries_(rank_queries),
-      key_bytes_(key_bytes) {}
+HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads)
+    : input_(input), dense_limit_(dense_limit), threads_(threads) {}
 
 template <class T>
 std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
@@ -104,12 +98,11 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
 }
 
 template <class T>
-void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& of_rank) {
+void HeadReader<T>::read_vectors(Head<T>& head) {
   HeadArrays<T>& arrays = head.arrays_;
   const TileRange& own = head.part.range;
-  RowRange queries{own.row0, own.row0 + own.rows};
+  const RowRange queries{own.row0, own.row0 + own.rows};
   const RowRange keys{own.col0, own.col0 + own.cols};
-  bool reads_keys = false;
   if (input_.grad_out) {
     head.grad_out_block_ =
         vectors(*input_.grad_out, head.problem, queries, last_grad_joined_, last_grad_out_);
@@ -118,20 +111,9 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
     // Keys and values are projected from the same y, which may be x.
     const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
     const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
-    if (rank_queries_ && of_rank && ranks_divide(own.rows, kernel::Ranks::current()->count())) {
-      arrays.first_query = of_rank->rows.first;
-      queries = {own.row0 + of_rank->rows.first, own.row0 + of_rank->rows.last};
-      reads_keys = key_bytes_.has_value();
-    }
     head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
-    if (reads_keys) {
-      head.read_k_.emplace(input_.k->input, head.problem, keys, *key_bytes_ / input_.energies());
-      arrays.read_k = &*head.read_k_;
-    } else {
-      head.k_block_ =
-          vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
-      arrays.k = head.k_block_->view();
-    }
+    head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
+    arrays.k = head.k_block_->view();
     if constexpr (std::is_same_v<T, float>) {
       if (input_.options.bf16) {
         require_bf16(input_.q->input, head.problem, *head.q_block_);
@@ -142,13 +124,6 @@ void HeadReader<T>::read_vectors(Head<T>& head, const std::optional<RankPart>& o
     read_energy_operands(head);
   }
   if (!input_.v) return;
-  if (reads_keys) {
-    head.read_v_.emplace(input_.v->input, head.problem, keys, 0);
-    // A number that is not finite is found before the work.
-    for_all_rows(*head.read_v_, [](MatrixView<const T>) {});
-    arrays.read_v = &*head.read_v_;
-    return;
-  }
   const bool of_x = input_.q &&
                     input_.q->input.dataset.address() == input_.v->input.dataset.address() &&
                     own.row0 == own.col0 && own.rows == own.cols;
@@ -179,16 +154,16 @@ std::optional<RelativeBias<T>> HeadReader<T>::relative(const HeadArrays<T>& arra
 
 template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
-  return read_part(problem, input_.part(problem), {});
+  return read_part(problem, input_.part(problem), 0);
 }
 
 template <class T>
-std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem, const TileRange& pairs,
-                                             const std::optional<ScoreBounds>& bounds) {
+std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem, RowRange queries) {
   OwnPart part = input_.part(problem);
-  part.range = {part.range.row0 + pairs.row0, pairs.rows, part.range.col0 + pairs.col0, pairs.cols};
-  part.offset += pairs.row0 - pairs.col0;
-  return read_part(problem, part, {bounds, pairs.row0, pairs.col0});
+  part.range.row0 += queries.first;
+  part.range.rows = queries.last - queries.first;
+  part.offset += queries.first;
+  return read_part(problem, part, queries.first);
 }
 
 // If the ranks of this thread hold neighbouring rows.
@@ -202,7 +177,7 @@ std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
 
 template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& part,
-                                                  const ScoresPart& scores) {
+                                                  Index first_query) {
   auto head = std::make_shared<Head<T>>();
   head->problem = problem;
   head->part = part;
@@ -226,9 +201,9 @@ std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& 
   arrays.queries = own.rows;
   arrays.keys = own.cols;
   arrays.offset = head->part.offset;
-  arrays.part = scores;
+  arrays.first_query = first_query;
   head->stored_ = source(input_.scores, last_scores_);
-  read_vectors(*head, of_rank);
+  read_vectors(*head);
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);

@@ -5,7 +5,6 @@
 
 #include "common/attention_input.hpp"
 #include "common/matrix_operand.hpp"
-#include "common/operand_rows.hpp"
 #include "plan/head.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
@@ -27,14 +26,6 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
-/// The fewest queries, or keys, of a head that are worth a rank of their own.
-constexpr Index least_lines_of_rank = 96;
-
-/// Whether there are enough queries, or keys, for that many ranks to divide them.
-constexpr bool ranks_divide(Index lines, Index ranks) {
-  return lines >= least_lines_of_rank * ranks;
-}
-
 /// One head in memory, with its scores: the queries and keys that are not padding.
 template <class T>
 class Head {
@@ -52,8 +43,7 @@ class Head {
   MatrixView<const T> v() const { return arrays_.v; }
 
   /// The operands of the scores, and the gradient of the loss with respect to the output; absent
-  /// ones are empty, q may be some rows (HeadArrays::first_query), and k and v may be read as they
-  /// are needed (HeadArrays::read_k).
+  /// ones are empty.
   MatrixView<const T> q() const { return arrays_.q; }
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
@@ -77,7 +67,6 @@ class Head {
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
   std::shared_ptr<Block<T>> grad_out_block_;
   std::vector<std::shared_ptr<Block<T>>> energy_blocks_;
-  std::optional<OperandRows<T>> read_k_, read_v_;
   HeadArrays<T> arrays_;
   std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_, gate_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
@@ -86,31 +75,22 @@ class Head {
 };
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
-/// once. Not for use by several threads. Of masks, biases and ready-made scores each rank reads its
-/// rows, if ranks have neighbouring ones (kernel::Ranks::rows); with `rank_queries` so of q, if
-/// ranks_divide the queries of the head. With `key_bytes` too, k
-/// and v of such heads are not read here, but when they are needed; the first keys may then take so
-/// many bytes.
+/// once. Not for use by several threads. If ranks have neighbouring rows (kernel::Ranks::rows),
+/// each reads its rows of masks, biases and ready-made scores.
 template <class T>
 class HeadReader {
  public:
   /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
   /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
   /// projections.
-  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads,
-             bool rank_queries = false, std::optional<std::int64_t> key_bytes = std::nullopt);
+  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads);
 
   /// Throws Error(input) that names the dataset and the index of a number that is not finite,
   /// Error(numerical) for a projection beyond the format.
   std::shared_ptr<Head<T>> read(Index problem);
 
-  /// The same for some pairs of the own part of a head, as a head of its own. `bounds`: of the
-  /// scores of the whole head, if they are known.
-  std::shared_ptr<Head<T>> read(Index problem, const TileRange& pairs,
-                                const std::optional<ScoreBounds>& bounds);
-
-  /// Drops the keys and values read last, so that others can have their memory.
-  void forget_keys() { last_k_ = last_v_ = nullptr; }
+  /// The same for some queries of the own part of a head, as a head of its own.
+  std::shared_ptr<Head<T>> read(Index problem, RowRange queries);
 
  private:
   using Last = std::shared_ptr<Block<T>>;
@@ -118,9 +98,9 @@ class HeadReader {
   Last block(const Operand& operand, Index problem, Last& last);
   std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, RowRange rows,
                                     Last& last_input, Last& last);
-  std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, const ScoresPart& scores);
+  std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, Index first_query);
   std::optional<RankPart> rank_part(const TileRange& own) const;
-  void read_vectors(Head<T>& head, const std::optional<RankPart>& of_rank);
+  void read_vectors(Head<T>& head);
   void read_energy_operands(Head<T>& head);
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
   void make_scores(Head<T>& head) const;
@@ -128,8 +108,6 @@ class HeadReader {
   const AttentionInput& input_;
   std::int64_t dense_limit_;
   int threads_;
-  bool rank_queries_;
-  std::optional<std::int64_t> key_bytes_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
   Last last_table_, last_grad_out_, last_grad_joined_;
   std::vector<Last> last_energy_;

@@ -23,11 +23,32 @@ constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
 std::int64_t input_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, std::int64_t dense_limit) {
-  return input.head_bytes(element_size, dense_limit,
-                          needs.queries ? needs.queries : needs.rank_queries, needs.rank_rows);
+  std::optional<Index> matrix_rows;
+  if (needs.ranks.cut == kernel::Ranks::Rows::neighbouring) {
+    matrix_rows =
+        most_neighbouring_rows(input.queries, input.keys, element_size, needs.ranks.count);
+  }
+  return input.head_bytes(element_size, dense_limit, needs.queries, matrix_rows);
+}
+
+// Kept for all heads together.
+std::int64_t kept_bytes(const AttentionInput& input, std::size_t element_size,
+                        const HeadNeeds& needs) {
+  if (needs.ranks.cut != kernel::Ranks::Rows::neighbouring) return needs.kept_bytes;
+  return needs.kept_bytes +
+         column_exchange_bytes(input.queries, input.keys, element_size, needs.ranks.count);
 }
 
 }  // namespace
+
+RankRows rank_rows(const AttentionInput& input, Index ranks) {
+  RankRows rows{ranks};
+  for (const auto* operand : {&input.scores, &input.mask, &input.bias, &input.preference}) {
+    const bool by_query = *operand && (*operand)->rows > 1;
+    if (ranks > 1 && by_query) rows.cut = kernel::Ranks::Rows::neighbouring;
+  }
+  return rows;
+}
 
 void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
                           cli::Report& report) {
@@ -55,8 +76,8 @@ Index MemoryPlan::heads_at_once() const {
 
 std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads) {
-  return input_bytes(input, element_size, needs, 0) + needs.result_bytes + needs.kept_bytes +
-         needs.work_bytes(threads, 0);
+  return input_bytes(input, element_size, needs, 0) + needs.result_bytes +
+         kept_bytes(input, element_size, needs) + needs.work_bytes(threads, 0);
 }
 
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan) {
@@ -65,12 +86,12 @@ std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPl
     const Index problem = input.own_problem(n);
     const OwnPart& own = input.part(problem);
     if (!plan.queries || own.queries() <= *plan.queries) {
-      parts.push_back({.problem = problem, .pairs = std::nullopt});
+      parts.push_back({.problem = problem, .queries = std::nullopt});
       continue;
     }
     for (Index first = 0; first < own.queries(); first += *plan.queries) {
       const Index count = std::min(*plan.queries, own.queries() - first);
-      parts.push_back({problem, TileRange{first, count, 0, own.keys()},
+      parts.push_back({problem, RowRange{first, first + count},
                        static_cast<double>(count) / static_cast<double>(own.queries())});
     }
   }
@@ -81,35 +102,22 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
   for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
-  const auto reading = [&] { return plan.key_bytes ? *needs.read_keys : HeadNeeds::ReadKeys(); };
   const auto per_head = [&] {
-    return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes -
-           reading().saved;
+    return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes;
   };
   const auto bytes = [&] {
-    const auto work = [&](int count) {
-      return needs.work_bytes(count, plan.dense_limit) + count * reading().by_thread;
-    };
+    const auto work = [&](int count) { return needs.work_bytes(count, plan.dense_limit); };
     // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t work_bytes = std::max(work(plan.threads), plan.heads_at_once() * work(1));
-    return plan.batch * per_head() + needs.kept_bytes + needs.record_bytes + work_bytes;
+    return plan.batch * per_head() + kept_bytes(input, element_size, needs) + needs.record_bytes +
+           work_bytes;
   };
   plan.threads = threads;
   plan.queries = needs.queries;
   plan.parts = needs.parts;
-  plan.rank_queries = needs.rank_queries.has_value();
   plan.dense_limit = memory / 8;
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
-  if (const std::int64_t held = bytes(); held > memory && needs.read_keys) {
-    plan.key_bytes = 0;
-    if (bytes() < held) {
-      plan.threads = threads;
-      while (bytes() > memory && plan.threads > 1) --plan.threads;
-    } else {
-      plan.key_bytes.reset();
-    }
-  }
   plan.bytes = bytes();
   require_memory(
       fmt::format("one head of {}{} and {}", cli::counted(input.queries, "query", "queries"),
@@ -129,16 +137,8 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   const Index affordable = std::max<Index>(
       1 + held / of_head, std::min<Index>(plan.threads, 1 + (memory - plan.bytes) / of_head));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.own_problems());
-  if (plan.key_bytes) plan.batch = 1;
   while (bytes() > memory && plan.batch > 1) --plan.batch;
   plan.bytes = bytes();
-  if (plan.key_bytes) {
-    // Whole useful_bytes save more: then scores are not made again.
-    const std::int64_t left = memory - plan.bytes;
-    const std::int64_t after = left - needs.useful_bytes;
-    plan.key_bytes = std::min(needs.read_keys->useful, after >= 0 ? after : left);
-    plan.bytes += *plan.key_bytes;
-  }
   const Index at_once = plan.heads_at_once();
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;

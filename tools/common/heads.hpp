@@ -15,9 +15,14 @@
 #include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/stop_flag.hpp"
+#include "pass/rank_rows.hpp"
 #include "scheme/scheme.hpp"
 
 namespace attn::tools {
+
+/// How so many ranks share the rows of passes by rows: neighbouring ones if ready-made scores, a
+/// mask, a bias or a preference has a row for each query, so that each rank reads its rows only.
+RankRows rank_rows(const AttentionInput& input, Index ranks);
 
 /// The memory that a tool needs for each head besides its inputs.
 struct HeadNeeds {
@@ -35,30 +40,21 @@ struct HeadNeeds {
   std::int64_t record_bytes = 0;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
-  /// The most rows that a rank has of a mask, bias or ready-made scores, and of q; absent: all.
-  std::optional<Index> rank_rows = std::nullopt;
-  std::optional<Index> rank_queries = std::nullopt;
-  /// What changes if k and v are read as they are needed, which takes time.
-  struct ReadKeys {
-    std::int64_t saved = 0;      ///< bytes of a head
-    std::int64_t by_thread = 0;  ///< further ones, for each thread
-    std::int64_t useful = 0;     ///< the most that save time: all keys are kept
-  };
-  std::optional<ReadKeys> read_keys = std::nullopt;
+  /// How ranks share the rows of passes. Those with neighbouring rows hold theirs of a mask, bias
+  /// or ready-made scores only.
+  RankRows ranks = {};
 };
 
 /// How many heads are in memory at a time, and how many threads run. No result depends on it.
 struct MemoryPlan {
   int threads = 1;
   Index batch = 1;
-  std::int64_t dense_limit = 0;           ///< larger masks, biases and scores are read by tiles
-  std::int64_t useful_bytes = 0;          ///< the part of HeadNeeds::useful_bytes that a head gets
-  std::int64_t bytes = 0;                 ///< the expected use of memory
-  std::int64_t spare_bytes = 0;           ///< what is left, with HeadNeeds::record_bytes
-  std::optional<Index> queries;           ///< HeadNeeds::queries
-  kernel::ItemParts parts;                ///< HeadNeeds::parts
-  bool rank_queries = false;              ///< whether ranks have their rows of q only
-  std::optional<std::int64_t> key_bytes;  ///< with HeadNeeds::read_keys: of keys that are kept
+  std::int64_t dense_limit = 0;   ///< larger masks, biases and scores are read by tiles
+  std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
+  std::int64_t bytes = 0;         ///< the expected use of memory
+  std::int64_t spare_bytes = 0;   ///< what is left, with HeadNeeds::record_bytes
+  std::optional<Index> queries;   ///< HeadNeeds::queries
+  kernel::ItemParts parts;        ///< HeadNeeds::parts
 
   /// Whether each thread takes one of `count` heads; else they share one head after the other, as
   /// ranks do.
@@ -76,7 +72,7 @@ std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, int threads);
 
 /// Fits the work into `memory` bytes: first without useful_bytes, then with fewer heads at a time,
-/// then with masks by tiles, then with fewer threads, then with read_keys. Throws Error(memory)
+/// then with masks by tiles, then with fewer threads. Throws Error(memory)
 /// that states the bytes needed if none of these is enough, and the errors of require_readable.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
@@ -120,8 +116,8 @@ enum class WithinHead {
 /// all keys, and neighbouring queries that are not padding.
 struct HeadPart {
   Index problem = 0;
-  std::optional<TileRange> pairs;  ///< of the own part of the head; absent: all
-  double share = 1;                ///< of the head's queries
+  std::optional<RowRange> queries;  ///< of the own part of the head; absent: all
+  double share = 1;                 ///< of the head's queries
 };
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan);
 
@@ -162,7 +158,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     keep(part(first).problem, found.result);
     progress.advance(part(first).share);
   }
-  HeadReader<T> reader(input, plan.dense_limit, plan.threads, plan.rank_queries, plan.key_bytes);
+  HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
   for (; first < std::ssize(parts); first += plan.batch) {
     const Index count = std::min(plan.batch, std::ssize(parts) - first);
@@ -170,8 +166,8 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     std::vector<Found> found(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
       stop_if_asked();
-      const auto& [problem, pairs, share] = part(first + n);
-      heads.push_back(pairs ? reader.read(problem, *pairs, std::nullopt) : reader.read(problem));
+      const HeadPart& at = part(first + n);
+      heads.push_back(at.queries ? reader.read(at.problem, *at.queries) : reader.read(at.problem));
       found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
       look(heads.back()->least_bias());
     }

@@ -140,10 +140,11 @@ void declare_ranks(cli::Declaration& declaration, const RankWords& words) {
       .choice("ranks", {"auto", "off"},
               "auto: divides " + words.divided +
                   " among the processes that mpirun, or srun --mpi=pmix, has started together, the "
-                  "ranks. " +
-                  words.memory +
-                  "; rank 0 writes and reports. Results do not depend on their number. " + alone +
-                  ": each process works for itself.",
+                  "ranks. Each reads all inputs and needs the memory of a whole run: start one per "
+                  "node, with "
+                  "threads within. Rank 0 writes and reports. Results do not depend on their "
+                  "number. " +
+                  alone + ": each process works for itself.",
               "auto")
       .number("rank-timeout", "SECONDS",
               "Ends the run if a rank waits for another one for so long. " + words.longest,

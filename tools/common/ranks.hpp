@@ -21,9 +21,8 @@ inline constexpr int rank_lost_status = 71;
 /// What the ranks of a tool divide, for its help.
 struct RankWords {
   std::string divided = "the time of each head";
-  std::string memory = "Each of them reads all inputs and has the memory of a whole run";
   /// Between two messages.
-  std::string longest = "It must be longer than a 64th of a head takes.";
+  std::string longest = "Set it above 1/64 of the time of one head.";
 };
 
 /// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool. A

@@ -8,7 +8,6 @@
 #include "attnkit/error.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/column_result.hpp"
-#include "explain_away_stats/divided_gather.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
@@ -220,15 +219,10 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
     statistics.push_back(empty_statistics(task.input, point.options, bound_slack(sizeof(T))));
   }
   const ColumnOptions& options = task.options();
-  const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
-  const RankInputs ranks = column_ranks(arguments, task);
+  const HeadNeeds needs = column_needs(task, checkpoint != nullptr, arguments.ranks);
   const MemoryPlan plan =
-      divided.empty()
-          ? plan_memory(task.input, sizeof(T), column_needs(task, checkpoint != nullptr, ranks),
-                        arguments.threads, arguments.memory)
-          : MemoryPlan();
-  std::optional<kernel::Ranks::Use> rows;
-  if (divided.empty()) rows.emplace(kernel::Ranks::current(), ranks.rows.cut);
+      plan_memory(task.input, sizeof(T), needs, arguments.threads, arguments.memory);
+  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
@@ -244,15 +238,12 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
       add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
     }
   };
-  const double seconds =
-      divided.empty()
-          ? for_each_head<T, HeadResult>(
-                task.input, plan, progress, look,
-                [&](const Head<T>& head, int threads) {
-                  return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
-                },
-                keep, checkpoint)
-          : gather_divided<T>(task, divided, progress, look, keep, checkpoint);
+  const double seconds = for_each_head<T, HeadResult>(
+      task.input, plan, progress, look,
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
+      },
+      keep, checkpoint);
   report.add_compute_seconds(seconds);
   return statistics;
 }

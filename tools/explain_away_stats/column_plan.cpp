@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/restart.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "sinkhorn/attention_iterations.hpp"
@@ -11,55 +10,24 @@
 
 namespace attn::tools {
 
-std::vector<DividedScheme> divided_schemes(const cli::Arguments& arguments,
-                                           const ColumnTask& task) {
-  if (task.points.size() > 1) return {};
-  const bool stops = checkpoints(arguments);
-  const HeadNeeds needs = column_needs(task, stops, {{arguments.ranks}});
-  // A checkpoint holds what earlier schemes have found of a head.
-  const Index copies = stops && task.options().schemes.size() > 1 ? 2 : 1;
-  std::vector<DividedScheme> all;
-  for (const std::string& name : task.options().schemes) {
-    const std::optional<Scheme> scheme = scheme_of(name);
-    if (!scheme) return {};
-    const DividedWants wants{.scheme = *scheme,
-                             .col_sum = true,
-                             .row_entropy = true,
-                             .hybrid = task.options().hybrid,
-                             .kept_bytes = needs.kept_bytes + copies * needs.result_bytes,
-                             .both_ends = false,
-                             .stops = stops};
-    const std::size_t element = task.options().f64 ? sizeof(double) : sizeof(float);
-    const std::optional<DividedPlan> plan =
-        find_division(task.input, wants, element, needs, arguments);
-    if (!plan) return {};
-    all.push_back({wants, *plan});
-  }
-  const auto most = std::max_element(all.begin(), all.end(),
-                                     [](const DividedScheme& one, const DividedScheme& other) {
-                                       return one.plan.bytes < other.plan.bytes;
-                                     });
-  require_room(task.input, arguments.ranks, most->plan);
-  return all;
-}
+namespace {
 
-RankInputs column_ranks(const cli::Arguments& arguments, const ColumnTask& task) {
-  const RankInputs whole{{arguments.ranks}};
+// Neighbouring rows if all schemes are found by rows: others would read the rows of all.
+RankRows column_ranks(const ColumnTask& task, Index ranks) {
   bool any_iterated = false;
   for (const std::string& name : task.options().schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
-    if (!scheme) return whole;
+    if (!scheme) return {ranks};
     const bool iterated = description_of(*scheme).is_iterated();
-    // What a checkpoint keeps of a softmax are slots, which ranks then have in turn.
-    const bool by_rows = iterated ? !task.options().scheme_options(*scheme, 0).once()
-                                  : is_softmax(*scheme) && !checkpoints(arguments);
-    if (!by_rows) return whole;
+    if (!iterated && !is_softmax(*scheme)) return {ranks};
     any_iterated = any_iterated || iterated;
   }
-  return any_iterated ? rank_inputs(task.input, arguments.ranks, true) : whole;
+  return any_iterated ? rank_rows(task.input, ranks) : RankRows{ranks};
 }
 
-HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ranks) {
+}  // namespace
+
+HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   const ColumnOptions& options = task.options();
   const AttentionInput& input = task.input;
   const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
@@ -67,6 +35,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ran
   const auto schemes = static_cast<Index>(options.schemes.size());
   const auto points = static_cast<Index>(task.points.size());
   HeadNeeds needs;
+  needs.ranks = column_ranks(task, ranks);
   needs.result_bytes = (points * schemes + 1) * (input.queries + input.keys) * number;
   // The column sums and the numbers of queries are kept for the report, with a byte per key that
   // marks masked keys.
@@ -75,7 +44,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ran
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
   // What is kept are exponentials, of which each rank has a part.
-  const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, ranks.rows);
+  const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks);
   std::optional<kernel::ItemParts> parts;
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -97,7 +66,6 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, const RankInputs& ran
             : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
   needs.parts = parts.value_or(kernel::ItemParts());
-  take_ranks(input, element_size, ranks, false, needs);
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = threads * rescaled;

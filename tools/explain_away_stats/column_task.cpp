@@ -106,15 +106,11 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                         cli::Report& report) {
   const AttentionInput& input = task.input;
-  std::int64_t working = 0;
-  const std::vector<DividedScheme> divided = divided_schemes(arguments, task);
-  for (const DividedScheme& scheme : divided) working = std::max(working, scheme.plan.bytes);
-  if (divided.empty()) {
-    working = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
-                          column_needs(task, checkpoints(arguments), column_ranks(arguments, task)),
-                          arguments.threads, arguments.memory)
-                  .bytes;
-  }
+  const std::int64_t working =
+      plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
+                  column_needs(task, checkpoints(arguments), arguments.ranks), arguments.threads,
+                  arguments.memory)
+          .bytes;
   const Shape shape = join(input.leading, {input.queries, input.keys});
   const auto heads = static_cast<double>(input.own_problems());
   double flops = 0;

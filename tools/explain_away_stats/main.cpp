@@ -82,13 +82,7 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d, "heads");
-  declare_ranks(
-      d,
-      {.memory =
-           "--memory is the limit of each rank. A head too large for it can be divided under unas, "
-           "fenchel, dnas and hnas; under sinkhorn, alone or beside unas and fenchel, each rank "
-           "has "
-           "its rows"});
+  declare_ranks(d);
   declare_restart(d);
   d.several_inputs();
   d.bf16();

@@ -141,12 +141,7 @@ cli::Declaration declare() {
   d.for_verbs({});
   declare_sections(d, "problems");
   d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
-  declare_ranks(
-      d, {.memory =
-              "Without exact, divergence and barycentre each of them reads its rows of a cost, "
-              "scores, a mask, a bias or q, unless --emit has plan, dual_grad_q, dual_grad_k or a "
-              "grad_NAME, and keeps its exponentials; else each reads all inputs. --memory is "
-              "that of each"});
+  declare_ranks(d);
   declare_restart(d);
   d.for_verbs({});
   declare_transport_datasets(d);

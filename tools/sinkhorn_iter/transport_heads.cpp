@@ -291,9 +291,9 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
                        HeadOutputs& outputs, Checkpoint* checkpoint, cli::Progress& progress,
                        cli::Report& report) {
   const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_transport(task, sizeof(T), arguments);
-  const kernel::Ranks::Use ranks(kernel::Ranks::current(),
-                                 transport_ranks(task, arguments.ranks).rows.cut);
+  const HeadNeeds needs = transport_needs(task, sizeof(T), arguments.ranks);
+  const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
+  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
   if (!task.settings_left.empty()) warn_of_settings_left(task.settings_left, report);
   create_results(outputs, task);
   TransportResults results;

@@ -268,18 +268,13 @@ double TransportTask::marginal_epsilon() const {
   return epsilon;
 }
 
-RankInputs transport_ranks(const TransportTask& task, Index ranks) {
-  const bool whole = !task.is_of_scheme() || task.diverges || task.upstream || task.emits("plan") ||
-                     task.emits("dual_grad_q") || task.emits("dual_grad_k");
-  if (whole) return {{ranks}};
-  return rank_inputs(task.input, ranks, !task.solver.once());
-}
-
-HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
-                          const RankInputs& ranks) {
+HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, Index ranks) {
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
+  // Exact transport and what is made of several problems pass by columns, too.
+  const bool by_rows = task.is_of_scheme() && !task.diverges;
+  needs.ranks = by_rows ? rank_rows(input, ranks) : RankRows{ranks};
   needs.parts = parts_of_problem(Order::row_panels, false, input.queries, input.keys, element_size);
   const Index iterations = task.solver.most_iterations();
   needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
@@ -292,7 +287,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
   needs.useful_bytes =
-      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, ranks.rows);
+      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, needs.ranks);
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
@@ -305,7 +300,6 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
-  take_ranks(input, element_size, ranks, false, needs);
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence has square problems, too.
@@ -318,18 +312,13 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
   return needs;
 }
 
-MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,
-                          const cli::Arguments& arguments) {
-  const RankInputs ranks = transport_ranks(task, arguments.ranks);
-  return plan_memory(task.input, element_size, transport_needs(task, element_size, ranks),
-                     arguments.threads, arguments.memory);
-}
-
 void report_transport_cost(const cli::Arguments& arguments, const TransportTask& task,
                            cli::Report& report) {
   const AttentionInput& input = task.input;
   const std::size_t element = task.f64 ? sizeof(double) : sizeof(float);
-  const MemoryPlan plan = plan_transport(task, element, arguments);
+  const MemoryPlan plan =
+      plan_memory(input, element, transport_needs(task, element, arguments.ranks),
+                  arguments.threads, arguments.memory);
   const auto problems = static_cast<double>(input.own_problems());
   const auto iterations = static_cast<double>(task.solver.most_iterations());
   constexpr double number = sizeof(double);

@@ -8,7 +8,6 @@
 #include "cli/command.hpp"
 #include "common/attention_input.hpp"
 #include "common/heads.hpp"
-#include "common/rank_inputs.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
 #include "sinkhorn/exact_transport.hpp"
@@ -86,19 +85,8 @@ struct TransportTask {
   bool is_of_scheme() const { return !exact && !histograms; }
 };
 
-/// How ranks share the rows of passes. They have neighbouring ones, so that each reads and may hold
-/// its rows of costs, scores, masks, biases and q only (rank_inputs); but not with exact,
-/// divergence or barycentre, nor if the plan or its gradients are wanted, which need all rows in
-/// one process, or all columns.
-RankInputs transport_ranks(const TransportTask& task, Index ranks);
-
-/// The memory that the computation needs in each of these ranks.
-HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size,
-                          const RankInputs& ranks);
-
-/// The plan for it.
-MemoryPlan plan_transport(const TransportTask& task, std::size_t element_size,
-                          const cli::Arguments& arguments);
+/// The memory that the computation needs on each of `ranks` ranks.
+HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, Index ranks);
 
 /// Reports the cost for --dry-run.
 void report_transport_cost(const cli::Arguments& arguments, const TransportTask& task,
