@@ -30,8 +30,8 @@ class ClaimTest(ToolTest):
     def claims(self, *texts, name="claims.toml", top=""):
         (self.folder / name).write_text(top + "".join(texts))
 
-    def check(self, *arguments, status=0):
-        done = self.run_tool("claim-check", "claims.toml", *arguments, "--json=r.json", status=status)
+    def check(self, *arguments, status=0, **more):
+        done = self.run_tool("claim-check", "claims.toml", *arguments, "--json=r.json", status=status, **more)
         self.text = done.out.decode()
         report = json.loads((self.folder / "r.json").read_text())
         return {c["id"]: c for c in report["result"]["list"]}

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 import h5py
@@ -11,6 +12,11 @@ import numpy as np
 
 from attn import BIN
 from claims import claim, ClaimTest
+
+def swap_for_link(path, target):
+    os.unlink(path)
+    os.link(target, path)
+
 
 # A command that prints 1, and what makes it print 2. $D is $CLAIMS and a folder of its own, FOLDER its path.
 PRINTS = {"x.txt": "1\n"}
@@ -45,6 +51,11 @@ CASES = {
     "appears-in-no-folder": ("cat $D/s/y.txt 2>/dev/null || echo 1", {}, {"s/y.txt": "2\n"}),
     "vanishes": ("[ -e $D/x.txt ] && echo 1 || echo 2", PRINTS, {"x.txt": None}),
     "size": ("[ $(stat -c %s $D/x.txt) -gt 2 ] && echo 2 || echo 1", PRINTS, {"x.txt": "11\n"}),
+    "links": ("stat -c %h $D/x.txt", PRINTS, {"x.txt": lambda path: os.link(path, path + b"2")}),
+    "age": ("[ $D/x.txt -nt $D/y.txt ] && echo 2 || echo 1", PRINTS | {"y.txt": ""},
+            {"x.txt": lambda path: os.utime(path, (1 << 31, 1 << 31))}),
+    "same-file": ("[ $D/x.txt -ef $D/y.txt ] && echo 2 || echo 1", PRINTS | {"y.txt": "1\n"},
+                  {"y.txt": lambda path: swap_for_link(path, path.replace(b"y.txt", b"x.txt"))}),
     "permission": ("[ -x $D/x.txt ] && echo 2 || echo 1", PRINTS, {"x.txt": 0o755}),
     "program": ("$D/tool", {"tool": "#!/bin/sh\necho 1\n"}, {"tool": "#!/bin/sh\necho 2\n"}),
     "program-by-a-link": ("$D/link", {"tool": "#!/bin/sh\necho 1\n", "link": ("tool",)},
@@ -82,6 +93,7 @@ NEVER = {
     "shares-memory": ("/usr/bin/python3 -c 'import multiprocessing; multiprocessing.Lock(); print(1)'", "/dev/shm"),
     "leaves-a-process": ("sleep 60 & echo 1", "not traced to its end"),
     "by-the-process": ("cat /proc/self/cwd/x 2>/dev/null || echo 1", "/proc/self/cwd/x"),
+    "counts-threads": ("echo $(($ATTN_NUM_THREADS > 0))", "it reads ATTN_NUM_THREADS"),
     "is-overtaken": ("cat $D/x.txt; sleep 1", "x.txt changed since it started"),
     "overtakes": ("sleep 0.5; echo 1 >$CLAIMS/is-overtaken/x.txt; echo 1", "x.txt"),
 }
@@ -95,9 +107,9 @@ def can_trace():
 @unittest.skipUnless(shutil.which("strace") and can_trace(), "strace is not there, or may not trace")
 class ClaimCache(ClaimTest):
 
-    def run_claims(self, *arguments, status=0):
+    def run_claims(self, *arguments, status=0, **more):
         """The claims by name, and the names of those that were taken from the cache."""
-        found = self.check("--cache=../cache", *arguments, status=status)
+        found = self.check("--cache=../cache", *arguments, status=status, **more)
         self.report = json.loads((self.folder / "r.json").read_text())
         return found, {name for name, c in found.items() if c["cached"]}
 
@@ -110,6 +122,9 @@ class ClaimCache(ClaimTest):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             if isinstance(content, int):
                 os.chmod(path, content)
+                continue
+            if callable(content):
+                content(path)
                 continue
             if content is None or isinstance(content, tuple) and os.path.lexists(path):
                 os.unlink(path)
@@ -176,6 +191,8 @@ class ClaimCache(ClaimTest):
                                    ("OF_MINE", "1", {"x"}), ("OF_MINE", b"\xff", set()), ("OF_MINE", b"\xff", {"x"})):
             self.environment[name] = value
             self.assertEqual(self.run_claims()[1], known, (name, value))
+        for mask, known in ((0o077, set()), (0o077, {"x"}), (0o002, set())):
+            self.assertEqual(self.run_claims(umask=mask)[1], known, oct(mask))
         # What does not count is not there.
         self.claims(claim("hidden", "test -z \"$GITHUB_RUN_ID$SLURM_JOB_ID$MAKEFLAGS\""))
         self.environment |= {"SLURM_JOB_ID": "3", "MAKEFLAGS": "-j"}
@@ -195,6 +212,25 @@ class ClaimCache(ClaimTest):
         (self.folder / "file").write_text("")
         for option in ("--cache", "--record"):
             self.refused("claim-check", "claims.toml", f"{option}=file/x", status=5, says=["file/x"], output=None)
+
+    def test_files_that_are_open(self):
+        """A command has no files of the process that runs claim-check."""
+        self.place("x", PRINTS)
+        with open(self.folder / "x/x.txt", encoding="utf-8") as file:
+            self.claims(claim("x", f"cat <&{file.fileno()} >n.txt", "n.txt", 1, "line = 1"))
+            found, _ = self.run_claims(status=1, pass_fds=[file.fileno()])
+        self.assertIn("exit status is 1", found["x"]["error"])
+
+    @unittest.skipUnless(os.access("/dev", os.W_OK), "/dev is not writable")
+    def test_a_plain_file_in_dev(self):
+        with tempfile.NamedTemporaryFile("w", dir="/dev", prefix="attn-test-") as file:
+            file.write("1\n")
+            file.flush()
+            self.claims(claim("x", f"cat {file.name} >n.txt; echo >/dev/null", "n.txt", 1, "line = 1"))
+            self.assertEqual((self.run_claims()[1], self.run_claims()[1]), (set(), {"x"}))
+            file.write("1\n")
+            file.flush()
+            self.assertEqual(self.run_claims()[1], set())
 
     def test_files_behind_a_dataset(self):
         """Only claim-check itself reads them."""

@@ -37,25 +37,35 @@ TEST_CASE("a state changes with what a path leads to") {
   const TemporaryFolder folder;
   const std::string file = folder / "a";
   PathStates states;
-  const auto text = [&](const std::string& path, bool entries = false) {
-    const auto state = states.of(path, entries);
+  const auto text = [&](const std::string& path, bool opened = false) {
+    const auto state = states.of(path, opened);
     REQUIRE(state);
     return state->text;
   };
   const std::string none = text(file);
   CHECK_FALSE(states.of(file, false)->is_there);
   std::ofstream(file) << "abc";
-  const std::string first = text(file);
+  const std::string first = text(file, true);
   CHECK(first != none);
   CHECK(states.of(file, false)->is_there);
   // A file of the same size, at once.
   std::ofstream(file) << "abd";
-  const std::string second = text(file);
+  const std::string second = text(file, true);
   CHECK(second != first);
   std::ofstream(file) << "abc";
-  CHECK(text(file) == first);
+  CHECK(text(file, true) == first);
+  // The time counts unless the file is opened.
+  const std::string seen = text(file);
+  fs::last_write_time(file, fs::last_write_time(file) - std::chrono::hours(1));
+  CHECK(text(file) != seen);
+  CHECK(text(file, true) == first);
+  fs::create_hard_link(file, folder / "hard");
+  CHECK(text(file, true) != first);
+  CHECK(states.of(file, true)->file == states.of(folder / "hard", true)->file);
+  fs::remove(folder / "hard");
+  CHECK(text(file, true) == first);
   fs::permissions(file, fs::perms::owner_exec, fs::perm_options::add);
-  CHECK(text(file) != first);
+  CHECK(text(file, true) != first);
 
   const std::string link = folder / "link";
   fs::create_symlink("a", link);

@@ -1,17 +1,21 @@
 #include "claim_check/claim_cache.hpp"
 
 #include <link.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include "attnkit/error.hpp"
 #include "claim_check/claim_json.hpp"
@@ -92,10 +96,23 @@ std::string program_digest(PathStates& states) {
       &files);
   std::string all;
   for (const std::string& file : files) {
-    const auto state = states.of(file, false);
+    const auto state = states.of(file, true);
     if (state) all += state->text + '\0';
   }
   return sha256(all);
+}
+
+// It can only be asked for by setting it.
+mode_t umask_here() {
+  const mode_t found = umask(0);
+  umask(found);
+  return found;
+}
+
+// Its value differs from run to run, unless the command sets it.
+bool reads_threads(const Claim& claim) {
+  static const RE2 reading(R"(\bATTN_NUM_THREADS(?:[^=\w]|$))");
+  return RE2::PartialMatch(claim.command, reading);
 }
 
 struct Survey {
@@ -105,13 +122,15 @@ struct Survey {
 
 Survey survey_of(const CommandReads& reads, PathStates& states) {
   std::string all;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> first;  // path, by file
   for (const auto& [path, look] : reads.looks) {
     const auto state = states.of(path, look.opened);
     if (!state) return {"", "it looked at " + path + ", which cannot be read"};
     const bool changed = state->changed >= reads.start || (look.found && !state->is_there) ||
                          (look.missed && state->leads_somewhere);
     if (changed) return {"", path + " changed since it started"};
-    all += path + '\0' + state->text + '\0';
+    const std::string& same = first.emplace(state->file, path).first->second;
+    all += path + '\0' + state->text + '\0' + same + '\0';
   }
   return {sha256(all), ""};
 }
@@ -131,10 +150,10 @@ ClaimCache::ClaimCache(std::string folder, std::span<const Claim> claims, const 
     throw Error(Failure::output, "--cache=" + folder_ + ": " + system_reason(failed.value()));
   }
   const std::string common =
-      fmt::format("{}\n{}\n{} {} {}\n", cpu_model(), program_digest(states_), geteuid(), getegid(),
-                  fs::absolute(place.folder).parent_path().string());
+      fmt::format("{}\n{}\n{} {} {:o} {}\n", cpu_model(), program_digest(states_), geteuid(),
+                  getegid(), umask_here(), fs::absolute(place.folder).parent_path().string());
   for (const Claim& claim : claims) {
-    if (claim.alone) continue;
+    if (claim.alone || reads_threads(claim)) continue;
     std::string key = common + text_of(claim).dump();
     for (const std::string& variable : known_environment(claim, place)) key += '\0' + variable;
     keys_[claim.id] = sha256(key);
@@ -161,8 +180,12 @@ std::optional<ClaimResult> ClaimCache::find(const Claim& claim) {
 }
 
 void ClaimCache::keep(const Claim& claim, ClaimResult& result) {
+  if (result.cached || !result.ran() || !result.reads) return;
   const auto key = keys_.find(claim.id);
-  if (key == keys_.end() || result.cached || !result.ran() || !result.reads) return;
+  if (key == keys_.end()) {
+    if (reads_threads(claim)) result.not_kept = "it reads ATTN_NUM_THREADS";
+    return;
+  }
   const CommandReads& reads = *result.reads;
   const Survey survey = reads.more.empty() ? survey_of(reads, states_) : Survey{"", reads.more};
   result.not_kept = result.found ? survey.problem : "it has too many numbers";

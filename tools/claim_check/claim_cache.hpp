@@ -14,15 +14,21 @@ namespace attn::tools {
 /// claim while all of this is the same:
 ///
 /// - what its text says of the command and its numbers; expectations and tolerances may change,
-/// - the environment of the command, the user, the folder of temporaries, the model of the CPU,
+/// - the environment of the command, the user, the umask, the folder of temporaries, the model of
+///   the CPU,
 /// - this program and its libraries,
 /// - the state (PathState) of every path that the command looked at outside of its own folder, as
-///   its trace has it (read_trace): programs, libraries, files, folders, and what was not there.
+///   its trace has it (read_trace): programs, libraries, files, folders, and what was not there;
+///   also which of these paths lead to the same file.
 ///
-/// Times of files, clocks, random numbers, and what /proc, /sys and /dev tell are not looked at.
+/// A change of these is not noticed: times, except that of the last change of a file that is looked
+/// at but not opened; inode numbers; the number of links of a folder; clocks; random numbers;
+/// ATTN_NUM_THREADS where only a script reads it; and what the kernel tells of itself, the machine
+/// and the process, such as limits, free memory, /proc, /sys and devices.
 ///
 /// Not kept: claims that measure time (`alone`), without a verdict or of many numbers; commands
-/// whose trace says that there is more (CommandReads::more); and what changed since they started.
+/// that read ATTN_NUM_THREADS or whose trace says that there is more (CommandReads::more); and
+/// what changed since they started.
 class ClaimCache {
  public:
   /// Makes the folder if it is missing. Throws Error(output) if that cannot be done.

@@ -79,10 +79,15 @@ cli::Declaration claim_options() {
   d.section("Records");
   d.text(
       "cache", "DIR",
-      "Takes the numbers of claims from DIR if their text, the environment, the model of the CPU, "
-      "and all that their commands looked at are the same, and keeps the others there. strace "
-      "tells what a command looks at, so that nothing is missed: files, programs, libraries, names "
-      "in folders, and what was not there.");
+      "Takes the numbers of claims from DIR if their text, the environment, the umask, the model "
+      "of the CPU, and all that their commands looked at are the same, and keeps the others there. "
+      "strace tells what a command looks at: files, programs, libraries, names in folders, and "
+      "what was not there. A change of these does not make a claim run again: times, except that "
+      "of the last change of a file that is looked at but not opened; inode numbers; the number of "
+      "links of a folder; clocks; random numbers; ATTN_NUM_THREADS where only a script "
+      "reads it; and what the kernel tells of itself, the machine and the process, such as limits, "
+      "free memory, /proc, "
+      "/sys and devices.");
   d.text("record", "DIR", "Writes the numbers into a new file DIR/DATE-COMMIT.jsonl.");
   d.text("commit", "NAME", "The commit in the record.")
       .default_words("that of the repository with the first FILE, by git");

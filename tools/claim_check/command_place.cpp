@@ -20,6 +20,12 @@ bool is_in_any(const std::string& path, const std::vector<std::string>& folders)
                      [&](const std::string& folder) { return is_in(path, folder); });
 }
 
+// Without following a link: /dev/stdout leads to one of this process.
+bool is_plain_file(const std::string& path) {
+  std::error_code failed;
+  return fs::is_regular_file(fs::symlink_status(path, failed));
+}
+
 std::vector<std::string> names_of(const std::string& folder) {
   std::error_code failed;
   return {folder, fs::canonical(folder, failed).string()};
@@ -38,7 +44,8 @@ CommandPlace::Where CommandPlace::where(const std::string& path) const {
   if (is_in_any(path, arounds_)) return Where::beside;
   if (RE2::FullMatch(path, through)) return Where::behind;
   const bool is_of_system = RE2::FullMatch(path, system) && !is_in(path, "/dev/shm") &&
-                            path.find("/..") == std::string::npos;
+                            path.find("/..") == std::string::npos &&
+                            !(is_in(path, "/dev") && is_plain_file(path));
   return is_of_system ? Where::system : Where::elsewhere;
 }
 

@@ -13,7 +13,7 @@ class CommandPlace {
     inside,  ///< in the command's folder
     above,   ///< the folder around those of all commands
     beside,  ///< in it, but not in the command's folder
-    system,  ///< below /proc, /sys or /dev, but not /dev/shm: no files
+    system,  ///< below /proc, /sys or /dev, but no file in /dev, and not in /dev/shm
     behind,  ///< a path through a folder or descriptor of a process, as /proc/self/cwd/x
     elsewhere,
   };
@@ -21,10 +21,11 @@ class CommandPlace {
   /// `folder` lies in `around`; both are absolute, and may have two names by symbolic links.
   CommandPlace(const std::string& folder, const std::string& around);
 
-  /// Of an absolute path without "..", or with ".." and not below `around`.
+  /// The path is absolute; below `around` it has no "..".
   Where where(const std::string& path) const;
 
-  /// The path, without ".." if it begins below `around`: there are no links to folders.
+  /// Resolves ".." in paths below `around`. Text alone suffices there, as links to folders are not
+  /// allowed.
   std::string plain(const std::string& path) const;
 
  private:

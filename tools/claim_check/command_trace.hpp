@@ -29,8 +29,8 @@ std::vector<std::string> tracing_words(const std::string& prefix);
 std::string tracing_problem(const std::string& scratch);
 
 /// Reads what strace wrote of a command that ran in `folder`, inside of the folder `around`, in
-/// which other commands may have theirs. `folder` must still be there. Files below /proc, /sys and
-/// /dev do not count, but for /dev/shm. The result has `more` if
+/// which other commands may have theirs. `folder` must still be there. What /proc, /sys and devices
+/// tell does not count. The result has `more` if
 ///
 /// - a process is not traced from its beginning to its end,
 /// - the command changes anything outside of its folder, even if that fails,

@@ -61,7 +61,7 @@ std::optional<std::string> PathStates::digest(const std::string& file, const Ver
   return found;
 }
 
-std::optional<PathState> PathStates::of(const std::string& path, bool entries) {
+std::optional<PathState> PathStates::of(const std::string& path, bool opened) {
   PathState state;
   struct stat status = {};
   if (lstat(path.c_str(), &status) != 0) {
@@ -80,17 +80,23 @@ std::optional<PathState> PathStates::of(const std::string& path, bool entries) {
     }
   }
   state.leads_somewhere = true;
-  state.text += fmt::format("{:o} ", status.st_mode);
+  state.file = {status.st_dev, status.st_ino};
+  state.text += fmt::format("{:o} {} {} ", status.st_mode, status.st_uid, status.st_gid);
   if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
     state.text += std::to_string(status.st_rdev);
     return state;
   }
   const bool is_folder = S_ISDIR(status.st_mode);
-  if (is_folder && !entries) return state;
+  if (is_folder && !opened) return state;
   if (!is_folder && !S_ISREG(status.st_mode)) return {};
   const Version version = version_of(status);
   const auto content = is_folder ? entries_of(path) : digest(path, version);
   if (!content || stat(path.c_str(), &status) != 0 || version_of(status) != version) return {};
+  if (!is_folder) {
+    state.text += fmt::format("{} ", status.st_nlink);
+    // A copy of a file that was opened is as good, although it is of another time.
+    if (!opened) state.text += fmt::format("{} ", nanoseconds(status.st_mtim));
+  }
   state.text += *content;
   state.changed = std::max(state.changed, nanoseconds(status.st_ctim));
   return state;

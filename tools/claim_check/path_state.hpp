@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace attn::tools {
 
@@ -15,24 +16,30 @@ std::int64_t file_time_now();
 
 /// What a path leads to.
 struct PathState {
-  /// Two texts are equal if the same is there: nothing, for the same reason; a file with the same
-  /// permissions and content; a folder with the same permissions and, if asked for, the same names
-  /// of the same kinds; a device; or a link with the same text that leads to the same. Times of
-  /// files and their owners do not count.
+  /// Two texts are equal if the same is there:
+  ///
+  /// - nothing, for the same reason,
+  /// - a file with the same permissions, owner, number of links and content, and, if it was not
+  ///   opened, the same time,
+  /// - a folder with the same permissions, owner and, if it was opened, names of the same kinds,
+  /// - the same device,
+  /// - a link with the same text that leads to the same.
   std::string text;
+  /// Device and number of the file or folder: two paths that have the same lead to one.
+  std::pair<std::uint64_t, std::uint64_t> file = {};
   bool is_there = false;         ///< also a link that leads nowhere
   bool leads_somewhere = false;  ///< not to nothing, after all links
   /// When what the text says may have changed last, by file_time_now; 0 if nothing is there, and
-  /// for a folder whose names do not count.
+  /// for a folder that was not opened.
   std::int64_t changed = 0;
 };
 
 /// Finds states, and reads each version of a file once. Not for several threads at once.
 class PathStates {
  public:
-  /// `entries`: a folder's names count. Absent if the state cannot be known: a file or folder that
-  /// cannot be read or changes meanwhile, a FIFO, a socket.
-  std::optional<PathState> of(const std::string& path, bool entries);
+  /// `opened`: the path was not only looked at. Absent if the state cannot be known: a file or
+  /// folder that cannot be read or changes meanwhile, a FIFO, a socket.
+  std::optional<PathState> of(const std::string& path, bool opened);
 
  private:
   /// Device, number, size, and time of the last change.

@@ -95,6 +95,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
       dup2(errors, 2) < 0 || chdir(command.directory.c_str()) != 0) {
     _exit(127);
   }
+  // The command has no other files of this process: a cache would not know what they hold.
+  close_range(3, ~0U, 0);
   execve("/bin/bash", words, environment);
   _exit(127);
 }
