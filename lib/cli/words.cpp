@@ -35,11 +35,12 @@ std::size_t character_length(std::string_view text) {
   return wrong ? 0 : length;
 }
 
-// U+202A to U+202E and U+2066 to U+2069 reverse the order in which the rest of a line is shown.
-bool orders_anew(std::string_view character) {
+// U+2028 and U+2029 end a line or a paragraph. U+202A to U+202E and U+2066 to U+2069 reverse the
+// order in which the rest of a line is shown.
+bool breaks_line(std::string_view character) {
   if (character.size() != 3 || character[0] != '\xe2') return false;
   const auto last = static_cast<unsigned char>(character[2]);
-  return (character[1] == '\x80' && last >= 0xaa && last <= 0xae) ||
+  return (character[1] == '\x80' && last >= 0xa8 && last <= 0xae) ||
          (character[1] == '\x81' && last >= 0xa6 && last <= 0xa9);
 }
 
@@ -88,7 +89,7 @@ std::size_t printing_character(std::string_view text) {
   if (length == 1 && is_control(text[0])) return 0;
   // U+0080 to U+009F are control characters, which terminals obey.
   const bool c1 = length == 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0;
-  return c1 || orders_anew(text.substr(0, length)) ? 0 : length;
+  return c1 || breaks_line(text.substr(0, length)) ? 0 : length;
 }
 
 std::string printing(std::string_view text, std::string_view kept) {

@@ -16,7 +16,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The number of bytes of the UTF-8 character at the beginning of `text`; 0 if it must not be sent
-/// to a terminal: a control character, one that reverses the order of a line, or invalid UTF-8.
+/// to a terminal: a control character, one that ends a line or reverses its order, or invalid
+/// UTF-8.
 std::size_t printing_character(std::string_view text);
 
 /// `text`, in which bytes that do not print become '?', but for those in `kept`.

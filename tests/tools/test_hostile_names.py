@@ -13,11 +13,12 @@ from attn import BIN, ToolTest
 from mechanisms import PROBLEMS
 
 FORGED = "forged: all is well"
-# The screen cleared, a line of its own, a return, a tab, a bell, a control character of two bytes, an order of writing.
-HOSTILE = f"a\x1b[2J\n{FORGED}\n\r\t\x07\u009b31m\u202e|<b>,\"z"
+# The screen cleared, a line of its own, a return, a tab, a bell, a control character of two bytes, a line separator, an
+# order of writing.
+HOSTILE = f"a\x1b[2J\n{FORGED}\n\r\t\x07\u009b31m\u2028\u202e|<b>,\"z"
 FILE = HOSTILE.replace("/", "_") + ".h5"
 # Each is added to each run; a tool without the option refuses it, which must be clean, too.
-MODES = ([], ["--dry-run"], ["--json"], ["--tsv"], ["--csv"], ["--list"], [f"--{HOSTILE}"],
+MODES = ([], ["--dry-run"], ["--json"], ["--tsv"], ["--csv"], ["--list"], ["-v"], [f"--{HOSTILE}"],
          ["-i", f"{HOSTILE}={HOSTILE}"])
 
 
@@ -25,7 +26,7 @@ def printed_badly(text):
     """The first character that a terminal would obey, and lines that were forged."""
     text = text.decode()  # which must be UTF-8
     text = text.replace("\r\n", "\n")
-    found = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    found = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", text)
     # What a claim's command prints is indented.
     forged = [line for line in text.splitlines() if line.startswith(FORGED)]
     return ([repr(found[0])] if found else []) + forged
@@ -49,6 +50,9 @@ class HostileNames(ToolTest):
                 file[group].attrs["attn_energy"] = "dot"
                 file[group].attrs[HOSTILE] = HOSTILE
             file.attrs["model"] = HOSTILE
+        with h5py.File(self.folder / ("s" + FILE), "w") as file:  # a single section
+            for name in ("q", "k", "v", "scores"):
+                file[name] = random.normal(size=shapes[name])
         with h5py.File(self.folder / ("b" + FILE), "w") as file:
             file[f"{HOSTILE}/{HOSTILE}"] = [1.0]
         with h5py.File(self.folder / ("x" + FILE), "w") as file:
@@ -75,15 +79,16 @@ class HostileNames(ToolTest):
         out = ["-o", "out.h5", "--force"]
         every = ["--each", "*", FILE]
         found = {
-            "attn-compute": [[*every, *out], [*every, "--emit", "out,col_sum,grad_q", *out], ["b" + FILE, *out],
+            "attn-compute": [["s" + FILE, *out], [*every, *out], [*every, "--emit", "out,col_sum,grad_q", *out], ["b" + FILE, *out],
                              ["--map", f"q={HOSTILE}", *every, *out], [FILE, "-o", f"{HOSTILE}/out.h5"],
                              [*every, "--shard", "1/2", "-o", f"s{HOSTILE}.h5", "--force"],
                              [FILE + f":/{HOSTILE}9", *out]],
-            "explain-away-stats": [every, [*every, "--sort", "group"], [*every, "x" + FILE], [*every, FILE],
+            "explain-away-stats": [["s" + FILE], [f"{FILE}:/{HOSTILE}"],
+                                   ["s" + FILE, "--shard", "1/1", "-o", f"e{HOSTILE}.h5", "--force"], every, [*every, "--sort", "group"], [*every, "x" + FILE], [*every, FILE],
                                    ["b" + FILE], ["--map", f"tokens={HOSTILE}", *every],
                                    [*every, "--sort", HOSTILE]],
-            "lambda-solve": [[*every, *out], [*every, "--sort", "group", *out], ["b" + FILE, *out]],
-            "sinkhorn-iter": [["--from", "scores", *every, *out], ["bulk", "--from", "scores", *every, *out],
+            "lambda-solve": [["s" + FILE, *out], [*every, *out], [*every, "--sort", "group", *out], ["b" + FILE, *out]],
+            "sinkhorn-iter": [["--from", "scores", "s" + FILE, *out], ["--from", "scores", *every, *out], ["bulk", "--from", "scores", *every, *out],
                               ["exact", "--from", "scores", *every, *out],
                               ["divergence", *every, *out], ["barycentre", *every, *out]],
             "mode-collapse-sim": [["simulate", "x" + FILE, *out], ["em", "x" + FILE, *out], ["curve", *out],
@@ -99,7 +104,8 @@ class HostileNames(ToolTest):
             "tensor-convert": [[FILE, "-o", "o.npz"], ["b" + FILE, *out], [FILE, "--model", "llama", *out],
                                [HOSTILE, *out]],
             "tensor-gen": [["normal", f"{HOSTILE}=2x3", *out], ["normal", "q=2x3", "-o", f"g{HOSTILE}.h5", "--force"]],
-            "tensor-join": [[FILE, "b" + FILE, *out], [f"s{HOSTILE}.0001-of-0002.h5", *out]],
+            "tensor-join": [[FILE, "b" + FILE, *out], [f"s{HOSTILE}.0001-of-0002.h5", *out],
+                            [f"e{HOSTILE}.0001-of-0001.h5", *out]],
             "claim-check": [["claims.toml"], ["claims.toml", "--falsify"], ["claims.toml", "--select", HOSTILE],
                             ["claims.toml", "--markdown", "c.md", "--junit", "c.xml", "--sarif", "c.sarif"],
                             ["claims.toml", "--format", "latex"], ["claims.toml", "--dry-run"],
@@ -140,7 +146,7 @@ class HostileNames(ToolTest):
             self.assertEqual(bad, [], name)
         self.assertNotIn("<b>", (self.folder / "c.md").read_text())
         # Otherwise the cases above would only be refused.
-        self.assertEqual(sorted(computed), sorted(set(runs) - {"tensor-join", "attn-train"}))
+        self.assertEqual(sorted(computed), sorted(set(runs) - {"attn-train"}))
 
 
 if __name__ == "__main__":

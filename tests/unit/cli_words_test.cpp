@@ -36,7 +36,9 @@ TEST_CASE("messages stay on one line") {
   CHECK(one_line("\nbegin") == "begin");
   CHECK(one_line("bell\a and \x1b[31m") == "bell? and ?[31m");
   CHECK(one_line("\xce\xbb \xe2\x89\xa5 0") == "\xce\xbb \xe2\x89\xa5 0");
-  // An order of writing, an overlong form, a surrogate.
+  // A line separator, an order of writing, an overlong form, a surrogate.
+  CHECK(one_line("a\xe2\x80\xa8"
+                 "b\xe2\x80\xa9") == "a???b???");
   CHECK(one_line("a\xe2\x80\xae"
                  "b\xe2\x81\xa6") == "a???b???");
   CHECK(one_line("\xe0\x80\xaf") == "???");

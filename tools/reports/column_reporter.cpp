@@ -40,7 +40,7 @@ const ColumnSummaries& ColumnReporter::add(const SectionName& section, const std
   // For thousands of heads the JSON is larger than the statistics themselves.
   if (wishes_.json) report.result() = column_json(statistics, wanted_, summaries);
   if (wishes_.each) {
-    report.print(heading + "\n\n" + column_report(statistics, wanted_, summaries) +
+    report.print(cli::one_line(heading) + "\n\n" + column_report(statistics, wanted_, summaries) +
                  (wishes_.several ? "\n" : ""));
   }
   verdict_.add(statistics, summaries, section.label, report);
