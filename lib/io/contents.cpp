@@ -84,7 +84,7 @@ std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Im
       const InputDataset dataset = bundle.dataset(item.path);
       item.shape = dataset.shape();
       item.dtype = dataset.dtype();
-      item.type = attn::name(dataset.dtype());
+      item.type = dataset.type();
     });
   }
   return items;
@@ -98,7 +98,7 @@ std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::
     item.path = name;
     item.shape = dataset.shape();
     item.dtype = dataset.dtype();
-    item.type = attn::name(dataset.dtype());
+    item.type = dataset.type();
     items.push_back(std::move(item));
   }
   return items;

@@ -111,6 +111,9 @@ const std::string& InputDataset::name() const { return impl_->name; }
 const std::string& InputDataset::address() const { return impl_->address; }
 const Shape& InputDataset::shape() const { return impl_->shape; }
 DType InputDataset::dtype() const { return impl_->dtype; }
+std::string InputDataset::type() const {
+  return dtype() == DType::other ? impl_->description : std::string(attn::name(dtype()));
+}
 
 void InputDataset::read(const Shape& start, const Shape& count, float* out) const {
   read_as(*impl_, start, count, out);

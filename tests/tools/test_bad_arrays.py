@@ -189,6 +189,9 @@ class BadArrays(ToolTest):
             framed({"x": entry("F8_E4M3", (24,)), "y": entry("F32", (1,), (24, 28))}, bytes(28)))
         self.run_tool("tensor-convert", "y=f8.safetensors:y", "-o", "y.npy")
         self.refused("tensor-convert", "x=f8.safetensors:x", status=3, says=["x", "F8_E4M3"])
+        self.assertRegex(self.run_tool("tensor-info", "f8.safetensors").out.decode(), r"(?m)^x +24 +F8_E4M3")
+        self.refused("attn-compute", "-i", "q=f8.safetensors:x", "-i", "k=f8.safetensors:x", status=3,
+                     says=["has type F8_E4M3, expected "])
         good = safetensors({"x": np.arange(6.0)})
         for length in sample(range(1, len(good)), 25):
             self.refuse("cut.safetensors", good[:length], (), "cut.safetensors:x")

@@ -61,7 +61,7 @@ void require_path_type(const io::InputDataset& dataset, bool index) {
   if (!index) return require_floating(dataset);
   if (is_integral(dataset.dtype()) && dataset.dtype() != DType::boolean) return;
   throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
-                                          dataset.address(), name(dataset.dtype())));
+                                          dataset.address(), dataset.type()));
 }
 
 std::string shape_text(const io::InputDataset& dataset) {

@@ -111,7 +111,7 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     if (!is_integral(mask->dataset.dtype())) {
       throw Error(Failure::input,
                   fmt::format("{} has type {}, expected bool or an integer type",
-                              mask->dataset.address(), name(mask->dataset.dtype())),
+                              mask->dataset.address(), mask->dataset.type()),
                   "a mask to be added to the scores is called bias");
     }
   }

@@ -10,8 +10,7 @@
 namespace attn::tools {
 namespace {
 
-// So that a length that a file claims is refused, or is too much memory, but never beyond what a
-// vector can have.
+// Longer lists are refused: a vector could not hold them.
 constexpr Index most_elements = Index{1} << 40;
 
 Error damaged(const std::string& place, const std::string& why) {
@@ -177,9 +176,9 @@ io::InputDataset CheckedGroup::list_of(const std::string& name, DType type) cons
   io::InputDataset dataset = group_.dataset(name);
   if (dataset.dtype() != type || dataset.shape().size() != 1 ||
       dataset.shape().front() > most_elements) {
-    throw damaged(place(name), fmt::format("it has shape {} and type {}, expected a list of {}",
-                                           to_string(dataset.shape()), attn::name(dataset.dtype()),
-                                           attn::name(type)));
+    throw damaged(place(name),
+                  fmt::format("it has shape {} and type {}, expected a list of {}",
+                              to_string(dataset.shape()), dataset.type(), attn::name(type)));
   }
   return dataset;
 }

@@ -42,8 +42,8 @@ bool is_needed(const TensorForm& input, const io::InputBundle& bundle) {
 
 void require_integers(const io::InputDataset& dataset) {
   if (is_integral(dataset.dtype())) return;
-  throw Error(Failure::input, fmt::format("{} holds {}, expected integers", dataset.address(),
-                                          name(dataset.dtype())));
+  throw Error(Failure::input,
+              fmt::format("{} holds {}, expected integers", dataset.address(), dataset.type()));
 }
 
 }  // namespace

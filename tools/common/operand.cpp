@@ -61,7 +61,7 @@ void require_numbers(const io::InputDataset& dataset, NumberTypes types) {
   if (is_floating(dataset.dtype()) || (any && is_integral(dataset.dtype()))) return;
   throw Error(Failure::input,
               fmt::format("{} has type {}, expected {}float16, float32 or float64",
-                          dataset.address(), name(dataset.dtype()), any ? "integers, " : ""));
+                          dataset.address(), dataset.type(), any ? "integers, " : ""));
 }
 
 void require_floating(const io::InputDataset& dataset) {
@@ -117,7 +117,7 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
                                         Index low, Index high) {
   if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
     throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
-                                            dataset.address(), name(dataset.dtype())));
+                                            dataset.address(), dataset.type()));
   }
   const Shape& shape = dataset.shape();
   const auto fits = [](Index have, Index want) { return have == 1 || have == want; };

@@ -66,7 +66,7 @@ void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
   const Shape own = leading_axes(datasets_.front().shape(), 1);
   if (!is_integral(label.dtype())) {
     throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
-                                            label.address(), name(label.dtype())));
+                                            label.address(), label.type()));
   }
   if (label.shape() != own && label.shape() != Shape{points}) {
     throw Error(Failure::input, fmt::format("{} has the shape {}, expected {}", label.address(),

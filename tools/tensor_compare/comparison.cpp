@@ -102,7 +102,7 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
   item.name = name;
   item.shape = a.shape();
   if (a.dtype() != b.dtype()) {
-    item.note = fmt::format("{} against {}", attn::name(a.dtype()), attn::name(b.dtype()));
+    item.note = fmt::format("{} against {}", a.type(), b.type());
   }
   if (a.shape() != b.shape()) {
     item.reason = fmt::format("shape {} against {}", to_string(a.shape()), to_string(b.shape()));

@@ -279,7 +279,7 @@ void Conversion::take(const std::string& name, bool named) {
   }
   if (!plain && named) {
     throw Error(Failure::input, fmt::format("{} is of type {}, which {} cannot hold",
-                                            dataset.address(), attn::name(stored), format_));
+                                            dataset.address(), dataset.type(), format_));
   }
   if (!plain) {
     left_out_.push_back(name);

@@ -73,7 +73,7 @@ std::string table(const tools::Conversion& conversion) {
   }
   for (const io::InputDataset& dataset : conversion.copied()) {
     text += fmt::format("{}  {}  {}\n", cli::one_line(dataset.name()),
-                        tools::times(dataset.shape()), name(dataset.dtype()));
+                        tools::times(dataset.shape()), dataset.type());
   }
   return text + "total  " + tools::bytes_text(total) + "\n";
 }

@@ -28,7 +28,7 @@ Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
                 fmt::format("{} is {} of {}, expected a matrix of numbers", dataset.address(),
-                            to_string(dataset.shape()), attn::name(dataset.dtype())),
+                            to_string(dataset.shape()), dataset.type()),
                 dataset.dtype() == DType::other
                     ? "float16, bfloat16, float32 and float64 are read, float8 and packed types not"
                     : "");

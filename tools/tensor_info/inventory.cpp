@@ -91,7 +91,7 @@ Inventory::Inventory(const cli::Arguments& arguments, const io::InputBundle& bun
     item.path = pair.first;
     item.shape = dataset.shape();
     item.dtype = dataset.dtype();
-    item.type = name(dataset.dtype());
+    item.type = dataset.type();
     entries_.push_back({std::move(item), {}, {}});
   }
   if (!with_values) return;
