@@ -155,9 +155,44 @@ class Heads(ShardTest):
         check(notes(f'"own":"{own}"', f'"own":"{first}:13"'), f'own is "{first}:13", expected ranges of at most 12 numbers below 12')
         check(notes('"own"', '"none"'), "changed.h5:/attn_shard/divided is damaged: own is missing")
         check(notes(f'"blocks":"{own}"', f'"blocks":"{first + 1}:{last + 1}"'), f"both hold block {last} of ")
+
+        def many(file):
+            """A list of more problems than --memory has room for, in a short text."""
+            notes(f'"own":"{own}"', '"own":"0:100000000"')(file)
+            file["attn_shard"].attrs["problems"] = 10**8
+
+        with h5py.File(self.folder / files[1]) as file:
+            self.assertEqual(file["attn_shard"].attrs["problems"], 12)
+        shutil.copy(self.folder / files[1], self.folder / "changed.h5")
+        with h5py.File(self.folder / "changed.h5", "a") as file:
+            many(file)
+        self.refused("tensor-join", "changed.h5", "--memory", "500M", status=6, output="joined.h5",
+                     says=["problems of the shards up to changed.h5 needs 762.9 MiB of working memory"])
         other = self.shards("attn-compute", "in.h5", "-q", "--emit", "out", count=3, output="other.h5")
         self.refused("tensor-join", files[0], other[1], files[2], status=3, says=[other[1], "emit"],
                      output="joined.h5")
+
+
+    def test_a_shard_that_is_longer_without_blocks(self):
+        """A result that may end early is as long as its longest block, and no shard without blocks is longer."""
+        with h5py.File(self.folder / "cost.h5", "w") as file:
+            file["cost"] = np.random.default_rng(4).normal(size=(2, 3, 4))
+        files = self.shards("sinkhorn-iter", "cost.h5", "--epsilon=1", "--iterations=3", "--emit=error", "-q", count=3)
+        notes = {}
+        for name in files:
+            with h5py.File(self.folder / name) as file:
+                notes[name] = json.loads(file["attn_shard/divided"].asstr()[0])
+        empty, = (name for name in files if notes[name]["own"] == "")
+        full = next(name for name in files if name != empty)
+        piece, = (one for one in notes[full]["pieces"] if one["name"] == "error")
+        piece |= {"shape": [*piece["shape"][:-1], 2**58], "blocks": ""}
+        notes[empty]["pieces"] = [piece]
+        with h5py.File(self.folder / empty, "a") as file:
+            file["attn_shard/divided"][0] = json.dumps(notes[empty])
+            file.create_dataset("error", (0, 2**58), "f8", chunks=(1, 1), maxshape=(None, 2**58))
+        for more in ([], ["--virtual"]):
+            self.refused("tensor-join", *files, *more, status=3, says=[f"{empty} is part of a error "],
+                         output="joined.h5")
 
 
 class Paths(ShardTest):

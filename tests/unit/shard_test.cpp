@@ -82,7 +82,10 @@ class StoredMarks {
     bundle.commit();
   }
 
-  ShardMarks read() const { return read_shard_marks(testing::open_input(path_)); }
+  ShardMarks read(std::int64_t allowed = std::int64_t{1} << 30) const {
+    ListMemory memory{allowed};
+    return read_shard_marks(testing::open_input(path_), memory);
+  }
 
   std::vector<std::string> texts(const std::string& name) const {
     return testing::open_input(path_).group("attn_shard").dataset(name).read_strings();

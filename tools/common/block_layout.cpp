@@ -57,8 +57,12 @@ std::string ranges_text(const std::vector<Index>& numbers) {
   return text;
 }
 
-std::vector<Index> parse_ranges(const std::string& text, Index limit, Index most) {
-  std::vector<Index> numbers;
+namespace {
+
+// Calls `take` with the two ends of each range.
+template <class Take>
+void for_each_range(const std::string& text, Index limit, const Take& take) {
+  Index least = 0;
   const char* at = text.data();
   const char* const end = at + text.size();
   const auto refuse = [&]() -> Error {
@@ -75,12 +79,26 @@ std::vector<Index> parse_ranges(const std::string& text, Index limit, Index most
     const Index first = number();
     if (at == end || *at++ != ':') throw refuse();
     const Index last = number();
-    const Index least = numbers.empty() ? 0 : numbers.back() + 1;
     if (first < least || last <= first || last > limit) throw refuse();
-    if (last - first > most - static_cast<Index>(numbers.size())) throw refuse();
-    for (Index n = first; n < last; ++n) numbers.push_back(n);
+    take(first, last);
+    least = last;
     if (at != end && (*at++ != ',' || at == end)) throw refuse();
   }
+}
+
+}  // namespace
+
+Index count_in_ranges(const std::string& text, Index limit) {
+  Index count = 0;
+  for_each_range(text, limit, [&](Index first, Index last) { count += last - first; });
+  return count;
+}
+
+std::vector<Index> parse_ranges(const std::string& text, Index limit) {
+  std::vector<Index> numbers;
+  for_each_range(text, limit, [&](Index first, Index last) {
+    for (Index n = first; n < last; ++n) numbers.push_back(n);
+  });
   return numbers;
 }
 

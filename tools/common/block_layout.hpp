@@ -44,8 +44,11 @@ std::vector<std::size_t> first_axes(std::size_t count);
 /// Ascending numbers as ranges: "0:3,7:9" for 0, 1, 2, 7, 8. Empty text for none.
 std::string ranges_text(const std::vector<Index>& numbers);
 
-/// The inverse. Throws Error(input) for any other text, for numbers of `limit` and more, and for
-/// more than `most` numbers: a short text can name more than fit into memory.
-std::vector<Index> parse_ranges(const std::string& text, Index limit, Index most);
+/// How many numbers such a text names: a short one can name more than fit into memory. Throws
+/// Error(input) for any other text, and for numbers of `limit` and more.
+Index count_in_ranges(const std::string& text, Index limit);
+
+/// The inverse of ranges_text, for a text that count_in_ranges accepts.
+std::vector<Index> parse_ranges(const std::string& text, Index limit);
 
 }  // namespace attn::tools

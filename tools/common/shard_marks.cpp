@@ -10,6 +10,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
+#include "common/block_plan.hpp"
 #include "common/checked_notes.hpp"
 #include "common/json_text.hpp"
 
@@ -27,23 +28,36 @@ Json json_of(const BlockLayout& layout, const std::vector<Index>& blocks) {
           {"blocks", ranges_text(blocks)}};
 }
 
-// Notes of an axis each; a list may be shorter.
+// For lists with one note per axis; some may be shorter than the number of axes.
 void require_axes(bool holds, const CheckedJson& json, const BlockLayout& layout) {
   if (holds) return;
   throw json.refused("a list that fits the " + cli::counted(layout.shape.size(), "axis", "axes") +
                      " of " + layout.name);
 }
 
-std::vector<Index> ranges_of(const CheckedJson& json, Index limit, Index most) {
-  const std::string text = json.text();
-  try {
-    return parse_ranges(text, limit, most);
-  } catch (const Error&) {
-    throw json.refused(fmt::format("ranges of at most {} numbers below {}", most, limit));
-  }
-}
+// Reads lists of numbers of one shard.
+struct ListReader {
+  std::string shard;
+  ListMemory& memory;
 
-ProblemShare::Piece piece_of(const CheckedJson& json, Index problems) {
+  std::vector<Index> ranges(const CheckedJson& json, Index limit, Index most) const {
+    const std::string text = json.text();
+    Index count = most + 1;
+    try {
+      count = count_in_ranges(text, limit);
+    } catch (const Error&) {
+    }
+    if (count > most) {
+      throw json.refused(fmt::format("ranges of at most {} numbers below {}", most, limit));
+    }
+    memory.taken += count * static_cast<Index>(sizeof(Index));
+    require_memory("the list of problems of the shards up to " + shard, memory.taken,
+                   memory.allowed);
+    return parse_ranges(text, limit);
+  }
+};
+
+ProblemShare::Piece piece_of(const CheckedJson& json, Index problems, const ListReader& lists) {
   BlockLayout layout;
   layout.name = json.at("name").text();
   if (layout.name.empty() || is_of_shard_marks(layout.name)) {
@@ -64,7 +78,7 @@ ProblemShare::Piece piece_of(const CheckedJson& json, Index problems) {
   layout.padded = json.at("padded").flag();
   // A problem has one block at most.
   const Index count = element_count(layout.positions());
-  return {layout, ranges_of(json.at("blocks"), count, problems)};
+  return {layout, lists.ranges(json.at("blocks"), count, problems)};
 }
 
 void write_divided(const ShardMarks::Divided& divided, io::OutputBundle& group) {
@@ -83,14 +97,15 @@ void write_divided(const ShardMarks::Divided& divided, io::OutputBundle& group) 
   group.write_strings("divided", {json_text(notes)});
 }
 
-std::optional<ShardMarks::Divided> read_divided(const CheckedGroup& group) {
+std::optional<ShardMarks::Divided> read_divided(const CheckedGroup& group,
+                                                const ListReader& lists) {
   if (!group.bundle().number_attribute("problems")) return std::nullopt;
   const Index problems = group.whole_number("problems", 0, most_problems);
   const CheckedJson notes = group.json("divided");
-  ProblemShare share(problems, ranges_of(notes.at("own"), problems, problems));
+  ProblemShare share(problems, lists.ranges(notes.at("own"), problems, problems));
   std::set<std::string> names;
   for (const CheckedJson& json : notes.at("pieces").list()) {
-    ProblemShare::Piece piece = piece_of(json, problems);
+    ProblemShare::Piece piece = piece_of(json, problems, lists);
     if (!names.insert(piece.layout.name).second) throw json.at("name").refused("another name");
     share.add(std::move(piece));
   }
@@ -211,7 +226,7 @@ void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   write_report_notes(marks.report, notes);
 }
 
-ShardMarks read_shard_marks(const io::InputBundle& bundle) {
+ShardMarks read_shard_marks(const io::InputBundle& bundle, ListMemory& memory) {
   const auto refuse = [&]() -> Error {
     return Error(Failure::input, bundle.description() + " is no shard, the output of --shard");
   };
@@ -235,7 +250,7 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
   }
   ShardMarks marks{.shard = {static_cast<Index>(*number), static_cast<Index>(*count)},
                    .run = group.text_attribute("run"),
-                   .divided = read_divided(group),
+                   .divided = read_divided(group, {bundle.description(), memory}),
                    .groups = group.texts("groups"),
                    .own = group.texts("own"),
                    .left_out = group.texts("left_out"),

@@ -49,11 +49,18 @@ bool is_of_shard_marks(const std::string& group);
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
 
-/// Throws Error(input) if the bundle is no shard, or if its marks are not those that a tool writes:
-/// its own groups are among those of the run, each once; pieces have names of their own, and blocks
-/// that lie in the whole dataset; and the report has notes of each own section. Whether the results
-/// agree with them is not checked.
-ShardMarks read_shard_marks(const io::InputBundle& bundle);
+/// The working memory for the lists of problems and blocks of all shards.
+struct ListMemory {
+  std::int64_t allowed;
+  std::int64_t taken = 0;
+};
+
+/// Adds to `memory` what the lists of this shard take; Error(memory) if that is more than allowed:
+/// a short text names any number of problems. Throws Error(input) if the bundle is no shard, or if
+/// its marks are not those that a tool writes: its own groups are among those of the run, each
+/// once; pieces have names of their own, and blocks that lie in the whole dataset; and the report
+/// has notes of each own section. Whether the results agree with them is not checked.
+ShardMarks read_shard_marks(const io::InputBundle& bundle, ListMemory& memory);
 
 /// The path GROUP/NAME of a dataset or an attribute; NAME if the group is "", the root.
 std::string path_in(const std::string& group, const std::string& name);

@@ -11,20 +11,35 @@
 #include "common/shard_marks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
+#include "tensor_join/held_twice.hpp"
 
 namespace attn::tools {
 namespace {
 
 [[noreturn]] void refuse_part(const std::string& why) { throw Error(Failure::input, why); }
 
-// The blocks of some parts may end early: the whole is as long as the longest.
+// Whether the bytes of such a dataset can be counted.
+bool is_countable(const Shape& shape) {
+  auto bytes = static_cast<Index>(sizeof(double));
+  return std::none_of(shape.begin(), shape.end(),
+                      [&](Index axis) { return __builtin_mul_overflow(bytes, axis, &bytes); });
+}
+
+// The blocks of some parts may end early: the whole is as long as the longest block.
 BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
-  BlockLayout whole = parts.front().piece.layout;
+  const auto has_blocks = [](const PieceJoin::Part& part) { return !part.piece->blocks.empty(); };
+  const auto first = std::find_if(parts.begin(), parts.end(), has_blocks);
+  BlockLayout whole = (first == parts.end() ? parts.front() : *first).piece->layout;
+  if (!whole.padded) return whole;
   for (const PieceJoin::Part& part : parts) {
-    const Shape& shape = part.piece.layout.shape;
-    if (!whole.padded || shape.size() != whole.shape.size()) continue;
+    const Shape& shape = part.piece->layout.shape;
+    if (!has_blocks(part) || shape.size() != whole.shape.size()) continue;
     for (const std::size_t axis : whole.own_axes()) {
       whole.shape[axis] = std::max(whole.shape[axis], shape[axis]);
+    }
+    if (!is_countable(whole.shape)) {
+      refuse_part(
+          fmt::format("{} makes {} too large: {}", part.file, whole.name, to_string(whole.shape)));
     }
   }
   return whole;
@@ -68,13 +83,15 @@ PieceJoin::PieceJoin(std::string group, std::vector<Part> parts)
 }
 
 void PieceJoin::require_part(const Part& part) const {
-  BlockLayout like = part.piece.layout;
+  BlockLayout like = part.piece->layout;
   if (layout_.padded && like.shape.size() == layout_.shape.size()) {
-    for (const std::size_t axis : layout_.own_axes()) like.shape[axis] = layout_.shape[axis];
+    for (const std::size_t axis : layout_.own_axes()) {
+      like.shape[axis] = std::max(like.shape[axis], layout_.shape[axis]);
+    }
   }
   if (like != layout_) {
     refuse_part(fmt::format("{} is part of a {} {}, but {} of a {} {}", part.file, layout_.name,
-                            to_string(part.piece.layout.shape), parts_.front().file, layout_.name,
+                            to_string(part.piece->layout.shape), parts_.front().file, layout_.name,
                             to_string(layout_.shape)));
   }
   if (!part.bundle->is_dataset(path_)) {
@@ -82,40 +99,34 @@ void PieceJoin::require_part(const Part& part) const {
   }
   const io::InputDataset found = part.bundle->dataset(path_);
   const Shape expected =
-      join({static_cast<Index>(part.piece.blocks.size())}, part.piece.layout.own());
+      join({static_cast<Index>(part.piece->blocks.size())}, part.piece->layout.own());
   if (found.shape() != expected) {
     refuse_part(fmt::format("{} has shape {}, expected {} as its marks say", found.address(),
                             to_string(found.shape()), to_string(expected)));
   }
   if (size_of(found.dtype()) == 0 || found.dtype() == DType::bf16 ||
       (layout_.padded && !is_floating(found.dtype()))) {
-    refuse_part(
-        fmt::format("{} has type {}, expected numbers", found.address(), name(found.dtype())));
+    refuse_part(fmt::format("{} has type {}, expected numbers", found.address(), found.type()));
   }
   const io::InputDataset first = parts_.front().bundle->dataset(path_);
   if (found.dtype() == first.dtype()) return;
-  refuse_part(fmt::format("{} has type {}, but {} has {}", found.address(), name(found.dtype()),
-                          first.address(), name(first.dtype())));
+  refuse_part(fmt::format("{} has type {}, but {} has {}", found.address(), found.type(),
+                          first.address(), first.type()));
 }
 
 void PieceJoin::require_each_block_once() const {
   const auto count = static_cast<std::size_t>(element_count(layout_.positions()));
   std::size_t found = 0;
-  for (const Part& part : parts_) found += part.piece.blocks.size();
+  for (const Part& part : parts_) found += part.piece->blocks.size();
   if (found < count) {
     refuse_part(fmt::format("the shards have only {} of the {} of {}", found,
                             cli::counted(count, "block"), path_));
   }
-  std::vector<const Part*> holder(count, nullptr);
-  for (const Part& part : parts_) {
-    for (const Index block : part.piece.blocks) {
-      const Part*& held = holder[static_cast<std::size_t>(block)];
-      if (held != nullptr) {
-        refuse_part(
-            fmt::format("{} and {} both hold block {} of {}", held->file, part.file, block, path_));
-      }
-      held = &part;
-    }
+  std::vector<const std::vector<Index>*> lists;
+  for (const Part& part : parts_) lists.push_back(&part.piece->blocks);
+  if (const auto twice = held_twice(lists, static_cast<Index>(count))) {
+    refuse_part(fmt::format("{} and {} both hold block {} of {}", parts_[twice->first].file,
+                            parts_[twice->second].file, twice->number, path_));
   }
 }
 
@@ -144,14 +155,14 @@ void PieceJoin::write(io::OutputBundle& output) const {
 
 std::vector<io::VirtualBlock> PieceJoin::blocks(const Part& part) const {
   std::vector<io::VirtualBlock> found;
-  const std::vector<Index>& numbers = part.piece.blocks;
-  const Shape own = part.piece.layout.own();
+  const std::vector<Index>& numbers = part.piece->blocks;
+  const Shape own = part.piece->layout.own();
   const Shape shape = join({static_cast<Index>(numbers.size())}, own);
   for (std::size_t n = 0; n < numbers.size();) {
     const Index length = run_length(layout_, numbers, n);
     // Blocks that end early take only the beginning of their place.
     BlockLayout ends = layout_;
-    ends.shape = part.piece.layout.shape;
+    ends.shape = part.piece->layout.shape;
     BlockBox box = box_of(ends, numbers[n]);
     if (!layout_.axes.empty()) box.count[layout_.axes.back()] = length;
     const Shape from_count = join({length}, own);
@@ -166,8 +177,8 @@ std::vector<io::VirtualBlock> PieceJoin::blocks(const Part& part) const {
 
 void PieceJoin::copy(const Part& part, io::OutputDataset& whole) const {
   const io::InputDataset from = part.bundle->dataset(path_);
-  const std::vector<Index>& blocks = part.piece.blocks;
-  const Shape own = part.piece.layout.own();
+  const std::vector<Index>& blocks = part.piece->blocks;
+  const Shape own = part.piece->layout.own();
   const bool ends_early = own != layout_.own();
   const std::size_t size = size_of(from.dtype());
   const Index limit = piece_elements(size);

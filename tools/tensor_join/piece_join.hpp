@@ -16,8 +16,8 @@ class PieceJoin {
   struct Part {
     std::string file;
     std::string source;             ///< its name for virtual datasets; empty: elements are copied
-    const io::InputBundle* bundle;  ///< of the shard
-    ProblemShare::Piece piece;
+    const io::InputBundle* bundle;  ///< of the shard; it and the piece must outlive this
+    const ProblemShare::Piece* piece;
   };
 
   /// `group` holds the dataset in every bundle. Throws Error(input) that names the file of a part

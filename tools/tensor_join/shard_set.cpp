@@ -1,5 +1,7 @@
 #include "tensor_join/shard_set.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +10,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,6 +18,7 @@
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "system/paths.hpp"
+#include "tensor_join/held_twice.hpp"
 #include "tensor_join/warning_join.hpp"
 
 namespace attn::tools {
@@ -65,6 +69,19 @@ std::string virtual_source(const std::string& file, const std::string& output) {
   return std::filesystem::canonical(file).lexically_relative(from).string();
 }
 
+// A second reader of a pipe would wait for ever.
+void require_pipes_once(const std::vector<std::string>& files) {
+  std::map<std::pair<dev_t, ino_t>, std::string> pipes;
+  for (const std::string& file : files) {
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) continue;
+    const auto [before, is_new] = pipes.emplace(std::pair(status.st_dev, status.st_ino), file);
+    if (is_new) continue;
+    throw Error(Failure::usage, before->second + " and " + file +
+                                    " are the same pipe, which can be read only once");
+  }
+}
+
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -77,11 +94,13 @@ bool has_attribute(const io::InputBundle& bundle, const std::string& name) {
 
 ShardSet::ShardSet(const cli::Arguments& arguments, cli::Report& report,
                    const std::vector<std::string>& files) {
+  require_pipes_once(files);
+  ListMemory memory{arguments.memory};
   for (const std::string& file : files) {
     io::InputBundle::Options options = input_options(arguments, report);
     options.input = file;
     io::InputBundle bundle(options);
-    ShardMarks marks = read_shard_marks(bundle);
+    ShardMarks marks = read_shard_marks(bundle, memory);
     run_ = described_run(marks.run, bundle.description() + ": the description of its run");
     const std::string source =
         arguments.flag("virtual") ? virtual_source(file, *arguments.output) : "";
@@ -158,15 +177,11 @@ void ShardSet::require_all_problems() const {
   if (found < count) {
     refuse(fmt::format("the shards have only {} of the {}", found, cli::counted(count, "problem")));
   }
-  std::vector<const Part*> holder(static_cast<std::size_t>(count), nullptr);
-  for (const Part& one : shards_) {
-    for (const Index problem : one.marks.divided->problems.own()) {
-      const Part*& held = holder[static_cast<std::size_t>(problem)];
-      if (held != nullptr) {
-        refuse(fmt::format("{} and {} both have problem {}", held->file, one.file, problem));
-      }
-      held = &one;
-    }
+  std::vector<const std::vector<Index>*> lists;
+  for (const Part& one : shards_) lists.push_back(&one.marks.divided->problems.own());
+  if (const auto twice = held_twice(lists, count)) {
+    refuse(fmt::format("{} and {} both have problem {}", shards_[twice->first].file,
+                       shards_[twice->second].file, twice->number));
   }
 }
 
@@ -178,7 +193,7 @@ void ShardSet::take_pieces() {
     for (const ProblemShare::Piece& piece : one.marks.divided->problems.pieces()) {
       std::vector<PieceJoin::Part>& of = parts[piece.layout.name];
       if (of.empty()) names.push_back(piece.layout.name);
-      of.push_back({one.file, one.source, &one.bundle, piece});
+      of.push_back({one.file, one.source, &one.bundle, &piece});
     }
   }
   const std::string& group = shards_.front().marks.divided->group;

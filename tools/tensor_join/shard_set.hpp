@@ -17,10 +17,11 @@ namespace attn::tools {
 /// All shards of one run.
 class ShardSet {
  public:
-  /// Opens the files. With --virtual, Error(usage) if one is not HDF5, or is OUTPUT itself. Throws
-  /// Error(input) that names the file or what is missing: a file that is no shard or lacks what its
-  /// marks name, a shard of another run than the first one, with what differs, a shard that is
-  /// there twice, one that is missing, and a group of no shard.
+  /// Opens the files. Error(usage) for a pipe that is there twice and, with --virtual, a file that
+  /// is not HDF5, or is OUTPUT itself; Error(memory) as read_shard_marks. Throws Error(input) that
+  /// names the file or what is missing: a file that is no shard or lacks what its marks name, a
+  /// shard of another run than the first one, with what differs, a shard that is there twice, one
+  /// that is missing, and a group of no shard.
   ShardSet(const cli::Arguments& arguments, cli::Report& report,
            const std::vector<std::string>& files);
 
