@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
@@ -122,6 +123,12 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
   if (isatty(descriptor) != 0) {
     throw Error(Failure::usage, label + " is a terminal, expected a bundle",
                 "name an INPUT file, or pipe a bundle in");
+  }
+  struct stat status {};
+  fstat(descriptor, &status);
+  // /dev/null is empty.
+  if (S_ISCHR(status.st_mode) && status.st_rdev != makedev(1, 3)) {
+    throw Error(Failure::input, label + " is a device, expected a bundle");
   }
   const std::string folder = temporary_folder(tmpdir);
   UnnamedFile temporary(folder);

@@ -5,6 +5,7 @@
 
 #include "io/arrays/array_file.hpp"
 #include "io/hdf5/h5.hpp"
+#include "io/hdf5/never_written.hpp"
 
 namespace attn::io {
 
@@ -17,6 +18,7 @@ struct InputFile {
   h5::Handle handle;
   std::shared_ptr<const ArrayFile> arrays = {};  ///< set for the other formats
   std::shared_ptr<const Bytes> bytes = {};       ///< of an HDF5 file, for what is read without HDF5
+  std::shared_ptr<NeverWritten> never_written = std::make_shared<NeverWritten>();
   bool is_stream = false;
   // Where the source files of its contents may lie (InputFiles); symbolic links are resolved.
   std::string folder = {};  ///< its own folder; empty for a stream
@@ -26,7 +28,8 @@ struct InputFile {
 
 /// Opens a regular file in place; its format is detected from its first bytes. A stream (a FIFO, a
 /// process substitution, "-" for standard input) must be HDF5 and is first read to its end into an
-/// unnamed temporary in `tmpdir`. Throws what InputBundle's constructor promises.
+/// unnamed temporary in `tmpdir`. Devices are refused, as some never end. Throws what InputBundle's
+/// constructor promises.
 InputFile open_input_file(const std::string& file, const std::string& tmpdir);
 
 }  // namespace attn::io

@@ -140,7 +140,7 @@ class Unwritten(ToolTest):
     def test_refused(self):
         for name in ("plain", "packed", "contiguous", "virtual"):
             with self.subTest(name=name):
-                says = (f"{name}.h5:/x has the shape (32768, 32768, 32768), but nearly all of its values were "
+                says = (f"{name}.h5:/x has the shape (32768, 32768, 32768), but nearly all values of its file were "
                         "never written\n")
                 for tool, *words in (["tensor-info"], ["tensor-compare", f"{name}.h5"], ["tensor-convert", "-o", "o.h5"]):
                     done = self.run_tool(tool, f"{name}.h5", *words, status=3)
@@ -151,6 +151,14 @@ class Unwritten(ToolTest):
                 lowest = 0 if name == "contiguous" else 2
                 self.assertEqual(found["result"]["datasets"][0]["min"], lowest)
         self.assertNotIn("o.h5", os.listdir(self.folder))
+
+    def test_many_datasets(self):
+        """Each takes a second, all of them minutes."""
+        with h5py.File(self.folder / "many.h5", "w", libver="latest") as file:
+            for n in range(200):
+                file.create_dataset(f"x{n:03}", (2**27,), "f8")
+        done = self.run_tool("tensor-info", "many.h5", status=3)
+        self.assertIn("nearly all values of its file were never written", done.err + done.out.decode())
 
     def test_read_if_written(self):
         """Zeros take little room when compressed, and are read nevertheless."""
@@ -190,6 +198,16 @@ class Special(ToolTest):
                 with self.subTest(tool=tool, words=words, file=file):
                     self.refused(tool, *(word.format(file) for word in words), output=None, status=3,
                                  says=[f"{file} is {kind}, expected "])
+
+    def test_bundles(self):
+        for tool in ("tensor-info", "attn-compute"):
+            for words in (["/dev/zero"], ["-i", "q=/dev/zero:/q"]):
+                self.refused(tool, *words, output="o.h5" if tool == "attn-compute" else None, status=3,
+                             says=["/dev/zero is a device, expected a bundle"])
+        with open("/dev/zero", "rb") as zero:
+            self.refused("tensor-info", "-", output=None, status=3, stdin=zero,
+                         says=["standard input is a device, expected a bundle"])
+        self.refused("tensor-join", "pipe", "pipe", status=2, says=["pipe and pipe are the same pipe"])
 
     def test_config_of_a_model(self):
         (self.folder / "config.json").symlink_to("pipe")

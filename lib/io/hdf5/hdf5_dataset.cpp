@@ -21,18 +21,14 @@ Shape shape_of(hid_t dataset, const std::string& address) {
   return shape;
 }
 
-/// Refuses what would take hours to read though it is hardly there: a few bytes can declare any
-/// number of chunks.
-void require_written(const OpenDataset& dataset, const Shape& shape, std::size_t element_size,
-                     const std::string& address) {
-  constexpr double always_read = 0x1p36;
-  constexpr double most_declared = 100;  // times what was written
+void require_written(const InputFile& file, const OpenDataset& dataset, const Shape& shape,
+                     std::size_t element_size, const std::string& address) {
   double bytes = static_cast<double>(element_size);
   for (const Index extent : shape) bytes *= static_cast<double>(extent);
-  if (bytes <= always_read + most_declared * dataset.most_written()) return;
+  if (file.never_written->allows(address, bytes, dataset.most_written())) return;
   throw Error(Failure::input,
               address + " has the shape " + to_string(shape) +
-                  ", but nearly all of its values were never written",
+                  ", but nearly all values of its file were never written",
               "a selection of it can be read, and tensor-info --brief shows its shape");
 }
 
@@ -57,7 +53,7 @@ Hdf5Dataset::Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset data
   description = type_.description;
   slab_ = resolve(selection, shape_of(dataset_.handle(), address), address);
   shape = slab_.shape;
-  require_written(dataset_, shape, H5Tget_size(type.get()), address);
+  require_written(*file_, dataset_, shape, H5Tget_size(type.get()), address);
 }
 
 Hdf5Dataset::~Hdf5Dataset() = default;

@@ -16,8 +16,8 @@ namespace attn::io {
 class Hdf5Dataset : public InputDataset::Impl {
  public:
   /// `address_text` is its name in messages. Throws Error(input) if the dataset has no dataspace,
-  /// if the selection does not fit, or if it takes more than 64 GiB besides 100 times what can have
-  /// been written.
+  /// if the selection does not fit, or if the file declares too much that was never written
+  /// (NeverWritten).
   Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset dataset, std::string dataset_name,
               std::string address_text, const std::vector<SliceItem>& selection);
   ~Hdf5Dataset() override;
