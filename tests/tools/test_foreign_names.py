@@ -20,7 +20,7 @@ NAMES = [
     ("cu_seqlens", CUTS, {"mask": SAME}),
     ("cu_seq_lens_k", CUTS, {"mask": SAME}),
     ("segment_ids", DOCUMENTS, {"mask": SAME}),
-    ("document_ids", DOCUMENTS, {"bias": np.where(SAME, 0, -np.inf)}),
+    ("document_ids", DOCUMENTS, {"mask": SAME}),
     ("position_ids", np.concatenate([np.arange(4), np.arange(5)]), {"mask": SAME}),
     ("attention_mask", PADDING.astype(int)[None], {"key_length": np.array([7, 7])}),
     ("attn_mask", SAME, {"mask": SAME}),
@@ -95,6 +95,20 @@ class ForeignNames(ToolTest):
             q, k, v = (data[name][:, part] for name in "qkv")
             expected = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(DEPTH)) @ v
             self.assert_near("out", out[:, part], expected, 1e-12)
+
+    def test_a_bias_is_none_of_them(self):
+        """A bias of positions says nothing of packing, masks and lengths."""
+        for name, values in (("cu_seqlens", CUTS), ("segment_ids", DOCUMENTS), ("seqlens", np.array([7, 7])),
+                             ("attention_mask", PADDING.astype(int)[None]),
+                             ("position_ids", np.concatenate([np.arange(4), np.arange(5)]))):
+            with self.subTest(name=name):
+                self.write_new(**vectors(), **{name: values}, bias=np.zeros((LENGTH, LENGTH)))
+                self.refused("attn-compute", "in.h5", "--only", status=2, says=[f"in.h5:/{name} "], hint="")
+
+    def test_positions_that_are_no_integers(self):
+        for positions in (np.concatenate([np.arange(4.0), np.arange(5.0)]), ["a", "b"]):
+            self.write_new(**vectors(), position_ids=positions)
+            self.run_on("attn-compute", "in.h5")
 
     def test_positions_of_one_sequence(self):
         for positions in (np.arange(LENGTH), np.arange(LENGTH)[None] + 3, np.tile(np.arange(LENGTH), (2, 1))):

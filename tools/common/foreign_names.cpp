@@ -28,7 +28,7 @@ const Meaning& packing() {
       {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_kv", "cu_seq_lens",
        "cu_seq_lens_q", "cu_seq_lens_k", "segment_ids", "q_segment_ids", "kv_segment_ids",
        "document_id", "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
-      {"mask", "bias"},
+      {"mask"},
       "a dataset mask that is true within each sequence says it; slices take one of them: "
       "-i q=FILE:q[:,0:4]"};
   return meaning;
@@ -40,7 +40,7 @@ const Meaning& masks() {
       {"attention_mask", "attn_mask", "key_padding_mask", "src_key_padding_mask", "padding_mask",
        "encoder_attention_mask", "decoder_attention_mask", "causal_mask", "block_mask", "key_mask",
        "kv_mask", "query_mask"},
-      {"mask", "bias", "key_length", "key_start"},
+      {"mask", "key_length", "key_start"},
       "--map mask={0} if true means may attend, --map bias={0} if it is added to the scores; "
       "key_length if it is padding"};
   return meaning;
@@ -52,7 +52,7 @@ const Meaning& lengths_of_sequences() {
       {"length", "lengths", "seqlens", "seqlens_q", "seqlens_k", "seqlens_kv", "seq_len",
        "seq_lens", "seq_lengths", "sequence_length", "sequence_lengths", "seqused_q", "seqused_k",
        "cache_seqlens", "source_length", "target_length"},
-      {"key_length", "query_length", "mask", "bias"},
+      {"key_length", "query_length", "mask"},
       "--map key_length={0}, and query_length for those of queries"};
   return meaning;
 }
@@ -104,10 +104,15 @@ bool is_one_of(const std::string& name, const Names& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// By --map bias=attn_mask, say.
+bool is_bias(const io::InputBundle& bundle, const std::string& name) {
+  return bundle.has("bias") && bundle.dataset("bias").address() == bundle.dataset(name).address();
+}
+
 void refuse_names(const io::InputBundle& bundle, const Meaning& meaning) {
   if (has_any(bundle, meaning.read)) return;
   for (const std::string& name : meaning.names) {
-    if (!bundle.has(name)) continue;
+    if (!bundle.has(name) || is_bias(bundle, name)) continue;
     throw Error(Failure::usage, bundle.dataset(name).address() + " " + meaning.what,
                 fmt::format(fmt::runtime(meaning.hint), name));
   }
@@ -161,12 +166,14 @@ void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions&
   refuse_names(bundle, sinks());
   if (options.relative == ScoreOptions::Relative::none) refuse_names(bundle, biases());
   const std::string positions = "position_ids";
-  if (bundle.has(positions) && !has_any(bundle, {"mask", "bias", "key_length", "key_start"}) &&
-      begins_anew(bundle.dataset(positions))) {
-    throw Error(
-        Failure::usage,
-        bundle.dataset(positions).address() + " begins anew within a row: it " + packing().what,
-        packing().hint);
+  if (bundle.has(positions) && !has_any(bundle, masks().read)) {
+    const io::InputDataset dataset = bundle.dataset(positions);
+    // Others hold no numbers of positions.
+    if (is_integral(dataset.dtype()) && begins_anew(dataset)) {
+      throw Error(Failure::usage,
+                  dataset.address() + " begins anew within a row: it " + packing().what,
+                  packing().hint);
+    }
   }
   if (options.source != ScoreOptions::Source::weights) refuse_options(bundle, options);
 }

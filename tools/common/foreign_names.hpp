@@ -14,9 +14,9 @@ namespace attn::tools {
 
 /// Refuses datasets of attention that have another program's name, unless the bundle also has the
 /// dataset that is read in their place: a mask beside an attention_mask, say. So it refuses
-/// position_ids that begin anew within a row, and scalars and attributes such as softmax_scale,
-/// unless their option is chosen. Throws Error(usage) that names the dataset; the hint says what is
-/// read.
+/// integer position_ids that begin anew within a row, and scalars and attributes such as
+/// softmax_scale, unless their option is chosen. Throws Error(usage) that names the dataset; the
+/// hint says what is read.
 void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions& options);
 
 /// The same for a tool that knows padding only, by datasets called `lengths`: masks and the names
