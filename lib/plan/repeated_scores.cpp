@@ -18,12 +18,6 @@ bool is_product(const EnergyDescription* energy) {
   return energy == &dot_energy() || energy == &scaled_dot_energy() || energy == &gaussian_energy();
 }
 
-// σ² of the mixture of which dnas is a step.
-double first_variance(const ScoreRecipe& recipe, Index depth) {
-  const double root = recipe.energy == &scaled_dot_energy() ? std::sqrt(depth) : 1;
-  return root / recipe.scale;
-}
-
 template <class T>
 Buffer<double> widened(MatrixView<const T> rows) {
   Buffer<double> wide(rows.rows * rows.cols);
@@ -46,6 +40,11 @@ void narrow_to(const Buffer<From>& from, MatrixView<T> to) {
 }
 
 }  // namespace
+
+double first_variance(const ScoreRecipe& recipe, Index depth) {
+  const double root = recipe.energy == &scaled_dot_energy() ? std::sqrt(depth) : 1;
+  return root / recipe.scale;
+}
 
 void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
                         std::optional<Index> depth, bool bias_by_query, bool has_sink) {

@@ -9,6 +9,9 @@
 
 namespace attn {
 
+/// σ² of the mixture of which the first time of dnas is a step: 1/scale, or sqrt(d)/scale.
+double first_variance(const ScoreRecipe& recipe, Index depth);
+
 /// Throws Error(usage) unless attention can be repeated under the scheme, with that energy, scale
 /// and so on: see Repetition. `depth`: of q and k; none if scores are not made of them.
 /// `bias_by_query`: there is no bias, or it is one number for each query.

@@ -6,6 +6,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
+#include "energy/table.hpp"
 #include "plan/repeated_scores.hpp"
 
 namespace attn::tools {
@@ -67,8 +68,18 @@ void require_repeatable(const ComputeOptions& options, const AttentionInput& inp
     throw Error(Failure::usage,
                 fmt::format("--precision bf16 does not go with --scheme {}", options.name));
   }
-  require_repetition(*options.repetition, options.scheme.scheme,
-                     input.recipe(options.scheme.scheme),
+  const ScoreRecipe recipe = input.recipe(options.scheme.scheme);
+  const double least = options.repetition->min_variance;
+  if (options.repetition->estimates_variance && input.q && recipe.scale > 0) {
+    const double first = first_variance(recipe, input.depth);
+    if (input.depth > 0 && first < least) {
+      throw Error(
+          Failure::usage,
+          fmt::format("variances start at {}/scale = {:.6g}, below --min-variance {}",
+                      recipe.energy == &scaled_dot_energy() ? "sqrt(d)" : "1", first, least));
+    }
+  }
+  require_repetition(*options.repetition, options.scheme.scheme, recipe,
                      input.q ? std::optional(input.depth) : std::nullopt,
                      !input.bias || input.bias->cols == 1, input.sink.has_value());
 }
