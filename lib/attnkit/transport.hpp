@@ -139,7 +139,9 @@ struct TransportOptions {
   /// and the gradients are those of S.
   bool divergence = false;
 
-  /// Unbalanced transport, with penalties > 0 and finite in units of the cost. There is a solution
+  /// Unbalanced transport, with penalties > 0 and finite in units of the cost, and ρ_a ρ_b/(ρ_a +
+  /// ρ_b) of at most 2³⁰ ε: the rounding of potentials of that size is 1e-7 of a plan, also in
+  /// float32, as potentials are float64; and larger ones would not converge. There is a solution
   /// whatever the marginals and the mask; b is not rescaled. If Σ a ≠ Σ b, potentials grow with the
   /// penalties: the usual tolerance is then at least their rounding, 2⁻⁵¹ ρ_a ρ_b/(ρ_a + ρ_b)
   /// |log(Σ a/Σ b)|/ε times the larger sum, but at most 1e-6 times that.

@@ -15,6 +15,7 @@
 #include "sinkhorn/completed_lines.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -41,6 +42,13 @@ void require_exact(const TransportOptions& options) {
     throw Error(Failure::usage,
                 "exact transport has neither epsilon, solver, penalties nor divergence");
   }
+}
+
+// In units of the scores.
+void require_joint_penalty(const std::optional<MarginalPenalties>& penalties, double unit) {
+  if (!penalties || joint_penalty(*penalties) / unit <= most_joint_penalty) return;
+  refuse_option("penalties.row penalties.col/(penalties.row + penalties.col)",
+                joint_penalty(*penalties), "at most 2^30 epsilon");
 }
 
 const TransportOptions& checked(const TransportOptions& options) {
@@ -111,6 +119,7 @@ class TransportPlan<T>::Impl {
         grad_col_("grad_col_potential", shapes.grad_col_potential, 1),
         grad_row_self_("grad_row_self_potential", shapes.grad_row_self_potential, 1),
         grad_col_self_("grad_col_self_potential", shapes.grad_col_self_potential, 1) {
+    require_joint_penalty(options.penalties, source_.unit());
     if (options.divergence) require_divergence();
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});

@@ -13,6 +13,16 @@ namespace attn {
 /// φ = ρ/(ρ + 1): exact sums would give a line the potential LSE − log a; it gets φ times that.
 inline double soft_exponent(double penalty) { return penalty / (penalty + 1); }
 
+/// ρ_a ρ_b/(ρ_a + ρ_b). Where Σ a ≠ Σ b, potentials grow to this times |log(Σ a/Σ b)|.
+inline double joint_penalty(const MarginalPenalties& penalties) {
+  return 1 / (1 / penalties.row + 1 / penalties.col);  // not ρ_a ρ_b, which may overflow
+}
+
+/// The largest joint penalty. The rounding of potentials of that size, 2⁻⁵³ of it, changes a plan
+/// by 1e-7 of it, in float32 too, as potentials are float64. Iterations no longer converge from
+/// some 2³² on, and from 2⁵⁰ on masses are wrong.
+inline constexpr double most_joint_penalty = 0x1p30;
+
 /// a exp(f/ρ), from log a.
 double soft_sum(double log_marginal, double potential, double penalty);
 

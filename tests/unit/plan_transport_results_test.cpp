@@ -208,8 +208,17 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
     options.penalties = {1, penalty};
     CHECK(contains(message([&] { plan_of(shapes, options); }), "penalties.col is"));
   }
-  options.penalties = {1, 1};
+  for (const double penalty : {0x1p32, 1e300}) {
+    options.penalties = {penalty, penalty};
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "at most 2^30 epsilon"));
+  }
+  for (const double penalty : {1.0, 0x1p31}) {
+    options.penalties = {penalty, penalty};
+    plan_of(shapes, options);
+  }
+  options.penalties = {1, 1e300};
   plan_of(shapes, options);
+  options.penalties = {1, 1};
 
   TransportInputs<double> in;
   Array<double> cost({2, 2}, 1.0);

@@ -111,7 +111,8 @@ cli::Declaration declare() {
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
          "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
-         "cost. The error is the L1 distance of the sums from a exp(f/R) and b exp(g/R), R = "
+         "cost; rounding allows RHO RHO/(RHO + RHO) of 2^30 epsilon. The error is the L1 distance "
+         "of the sums from a exp(f/R) and b exp(g/R), R = "
          "RHO/E.");
   d.for_verbs({"", divergence_verb});
   d.flag("anneal",

@@ -15,6 +15,7 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "common/score_source.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/masses.hpp"
@@ -141,6 +142,18 @@ std::optional<MarginalPenalties> resolve_penalties(const cli::Arguments& argumen
   return MarginalPenalties{*row, *col};
 }
 
+// In units of the scores.
+void require_joint_penalty(const cli::Arguments& arguments,
+                           const std::optional<MarginalPenalties>& penalties, double unit) {
+  if (!penalties || joint_penalty(*penalties) / unit <= most_joint_penalty) return;
+  throw Error(Failure::usage,
+              fmt::format("--unbalanced is {}: RHO RHO/(RHO + RHO) is {:.3g}, above {:.3g} (2^30 "
+                          "epsilon), where rounding of the potentials spoils the plan",
+                          arguments.text("unbalanced"), joint_penalty(*penalties),
+                          most_joint_penalty * unit),
+              "without --unbalanced the sums are exact");
+}
+
 bool is_float64(const std::optional<Operand>& operand) {
   return operand && operand->dataset.dtype() == DType::f64;
 }
@@ -168,6 +181,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
       solver(solver_options(arguments)),
       penalties(resolve_penalties(arguments)),
       exact(exact_options(arguments)) {
+  require_joint_penalty(arguments, penalties, unit());
   require_layout_effect(arguments, input);
   const auto wanted = arguments.words_of("emit");
   emitted.insert(wanted.begin(), wanted.end());
