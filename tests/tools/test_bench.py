@@ -18,6 +18,10 @@ BENCH = SOURCE / "tests/bench"
 BUILD = BIN.parent
 
 
+# Where the scripts find what they share.
+sys.path.insert(0, str(BENCH))
+
+
 def script(name):
     """A script without an ending, as a module."""
     loader = SourceFileLoader(name, str(BENCH / name))
@@ -79,7 +83,7 @@ class Comparison(unittest.TestCase):
     def test_wrong_use(self):
         done = run("compare", "no-such-commit")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, "compare: no-such-commit is neither a commit nor a folder with attn-bench\n")
+        self.assertEqual(done.stderr, "base_build: no-such-commit is neither a commit nor a folder with a build\n")
         self.assertEqual(run("compare", str(BUILD), "--turns", "5").returncode, 2)
 
 

@@ -94,8 +94,7 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
   const bool ids = is_integral(tokens.dtype()) && tokens.dtype() != DType::boolean;
   if ((tokens.dtype() != DType::string && !ids) || (!one_list && !per_batch)) {
     report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
-                std::string(name(tokens.dtype())) + ", expected strings of " +
-                to_string({statistics.keys}));
+                tokens.type() + ", expected strings of " + to_string({statistics.keys}));
     return;
   }
   statistics.names = ids ? numbers_as_text(tokens) : tokens.read_strings();
