@@ -72,7 +72,7 @@ bench-compare: ## build, and compare the speed with BASE, a commit or a folder w
 	@$(MAKE) --no-print-directory compile TARGETS="attn-bench tools"
 	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/compare $(BASE) $(if $(CASES),--cases "$(CASES)") $(if $(COMMANDS),--commands "$(COMMANDS)")
 
-same-results: ## build, and check that some 380 commands have the results of BASE, a commit or a folder with a build
+same-results: ## build, and check that some 400 commands have the results of BASE, a commit or a folder with a build
 	$(if $(BASE),,$(error same-results: say what to compare with, as in `make same-results BASE=main`))
 	@scripts/install-deps build test
 	@$(MAKE) --no-print-directory compile TARGETS=tools

@@ -1,4 +1,4 @@
-"""Inputs and some 300 commands over all tools, whose results two builds must share to the last bit."""
+"""Inputs and some 400 commands over all tools, whose results two builds must share to the last bit."""
 
 import json
 

@@ -1,5 +1,5 @@
 """Two builds have the same results: ATTN_BASE names the folder of the tools of another build, as `make same-results`
-does. Some 300 commands run with both. Compared are the bits of datasets, attributes, tables, and `result` of reports;
+does. Some 400 commands run with both. Compared are the bits of datasets, attributes, tables, and `result` of reports;
 not what a run costs, nor versions and dates."""
 
 import hashlib

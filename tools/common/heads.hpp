@@ -20,8 +20,8 @@
 
 namespace attn::tools {
 
-/// How so many ranks share the rows of passes by rows: neighbouring ones if ready-made scores, a
-/// mask, a bias or a preference has a row for each query, so that each rank reads its rows only.
+/// How that number of ranks shares the rows of passes by rows. If ready-made scores, a mask, a bias
+/// or a preference has a row for each query, a rank gets neighbouring rows and reads only these.
 RankRows rank_rows(const AttentionInput& input, Index ranks);
 
 /// The memory that a tool needs for each head besides its inputs.
