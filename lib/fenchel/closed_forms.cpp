@@ -87,12 +87,10 @@ class ClosedFormSolver {
       }
       solve_one(*origin, q);
     };
-    // Soon done again, so that no record is worth its bytes.
-    for_each_query(
-        problem_.evidence.rows, threads, nullptr, solve_query, [&](Index q, const auto& visit) {
-          visit_rows({results_.h_first_order, results_.p_first_order, results_.h_second_order}, q,
-                     visit);
-        });
+    for_each_query(problem_.evidence.rows, threads, solve_query, [&](Index q, const auto& visit) {
+      visit_rows({results_.h_first_order, results_.p_first_order, results_.h_second_order}, q,
+                 visit);
+    });
   }
 
  private:

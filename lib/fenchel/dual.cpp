@@ -93,22 +93,17 @@ class DualSolver {
     const Index rows = block_rows(of_all());
     const Index blocks = blocks_of(queries(), rows);
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
-    const kernel::RankShare share(blocks, kernel::Ranks::current(), kernel::LoopRecord::current());
-    const auto solve_own = [&] {
-      kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
-        auto& solver = solvers[static_cast<std::size_t>(worker)];
-        if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
-        const Index first = share.own_item(n) * rows;
-        solver->solve(first, std::min(rows, queries() - first));
-        share.done(share.own_item(n));
-      });
-    };
-    share.run(solve_own, [&] {
-      share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
-        for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
-          visit_results(q, block.lambda, block.mean, visit);
-        }
-      });
+    const kernel::RankShare share(blocks, kernel::Ranks::current());
+    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
+      auto& solver = solvers[static_cast<std::size_t>(worker)];
+      if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
+      const Index first = share.own_item(n) * rows;
+      solver->solve(first, std::min(rows, queries() - first));
+    });
+    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+      for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
+        visit_results(q, block.lambda, block.mean, visit);
+      }
     });
     if (space.is_reduced()) lift(space, evidence, lambda, mean);
   }
@@ -155,10 +150,9 @@ class DualSolver {
       if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
       solve_one(space, *solver, query(item));
     };
-    for_each_query(std::ssize(left), threads_, kernel::LoopRecord::current(), solve_item,
-                   [&](Index item, const auto& visit) {
-                     visit_results(query(item), results_.lambda, mean_.view(), visit);
-                   });
+    for_each_query(std::ssize(left), threads_, solve_item, [&](Index item, const auto& visit) {
+      visit_results(query(item), results_.lambda, mean_.view(), visit);
+    });
   }
 
   // The memory of all that is found for a query.

@@ -12,32 +12,21 @@
 namespace attn {
 
 /// Calls solve(q, worker) for the queries 0, 1, …, count − 1, which do not depend on each other, on
-/// up to `threads` threads, some at a time, which are divided among ranks and kept in `record`
-/// (kernel/rank_share.hpp), if it is not null. results(q, visit) visits the memory of all that
-/// solve writes for a query.
+/// up to `threads` threads, some at a time, which are divided among ranks (kernel/rank_share.hpp).
+/// results(q, visit) visits the memory of all that solve writes for a query.
 template <class Solve, class Results>
-void for_each_query(Index count, int threads, kernel::LoopRecord* record, const Solve& solve,
-                    const Results& results) {
-  // A record may be kept after each item, which takes longer than many a query.
+void for_each_query(Index count, int threads, const Solve& solve, const Results& results) {
   const Index together = std::clamp<Index>(count / 64, 1, 32);
   const auto for_item = [count, together](Index item, const auto& body) {
     for (Index q = item * together; q < std::min(count, (item + 1) * together); ++q) body(q);
   };
-  const kernel::RankShare share((count + together - 1) / together, kernel::Ranks::current(),
-                                record);
-  share.run(
-      [&] {
-        kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
-          const Index item = share.own_item(n);
-          for_item(item, [&](Index q) { solve(q, worker); });
-          share.done(item);
-        });
-      },
-      [&] {
-        share.complete([&](Index item, const kernel::RankShare::Visit& visit) {
-          for_item(item, [&](Index q) { results(q, visit); });
-        });
-      });
+  const kernel::RankShare share((count + together - 1) / together, kernel::Ranks::current());
+  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
+    for_item(share.own_item(n), [&](Index q) { solve(q, worker); });
+  });
+  share.complete([&](Index item, const kernel::RankShare::Visit& visit) {
+    for_item(item, [&](Index q) { results(q, visit); });
+  });
 }
 
 /// Visits the rows q of matrices, but for those without rows.

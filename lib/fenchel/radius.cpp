@@ -264,12 +264,10 @@ class RadiusSolver {
       summaries[static_cast<std::size_t>(q)] = solve_one(*solver, q);
     };
     static_assert(std::is_trivially_copyable_v<DualSummary>);
-    for_each_query(
-        queries, threads_, kernel::LoopRecord::current(), solve_query,
-        [&](Index q, const auto& visit) {
-          visit(std::as_writable_bytes(std::span(&summaries[static_cast<std::size_t>(q)], 1)));
-          visit_rows({results_.lambda, results_.h, results_.p}, q, visit);
-        });
+    for_each_query(queries, threads_, solve_query, [&](Index q, const auto& visit) {
+      visit(std::as_writable_bytes(std::span(&summaries[static_cast<std::size_t>(q)], 1)));
+      visit_rows({results_.lambda, results_.h, results_.p}, q, visit);
+    });
     return summaries;
   }
 

@@ -75,21 +75,16 @@ class MeanProducts {
   PooledVector<Numbers> run(int threads) {
     const SlotShare share(partition_);
     auto workspaces = workspaces_for<MeanScratch<T>>(threads);
-    share.run(
-        [&] {
-          for_each_panel(share, threads, nullptr, workspaces,
-                         [&](Index panel, Index, MeanScratch<T>& workspace) {
-                           const RowRange lines = partition_.lines(panel);
-                           for (Index col = 0; col < partition_.cols; col += pass_tile_length) {
-                             add({lines.first, lines.last - lines.first, col,
-                                  std::min(pass_tile_length, partition_.cols - col)},
-                                 workspace);
-                           }
-                         });
-        },
-        [&] {
-          for (RowMeans& set : sets_) set.hand_over(share);
-        });
+    for_each_panel(share, threads, nullptr, workspaces,
+                   [&](Index panel, Index, MeanScratch<T>& workspace) {
+                     const RowRange lines = partition_.lines(panel);
+                     for (Index col = 0; col < partition_.cols; col += pass_tile_length) {
+                       add({lines.first, lines.last - lines.first, col,
+                            std::min(pass_tile_length, partition_.cols - col)},
+                           workspace);
+                     }
+                   });
+    for (RowMeans& set : sets_) set.hand_over(share);
     PooledVector<Numbers> means;
     for (RowMeans& set : sets_) {
       set.finish();

@@ -33,33 +33,28 @@ double run_panels(const Forward<T>& forward, const GradientTargets<T>& targets,
   const auto totals = [&](const kernel::RankShare::Visit& visit) {
     for (GradientSink<T>* sink : sinks) sink->visit_totals(visit);
   };
-  const auto add_slots = [&] {
-    kernel::add_in_order(
-        share.own_count(), threads,
-        share.divided() ? 1 : kernel::parts_of_sums(partition.rows, threads),
-        [&](Index n, Index lane) {
-          const Index slot = share.own_slot(n);
-          for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-            kernel::stop_if_asked();
-            panels.run(partition.lines(p), lane, workspaces[static_cast<std::size_t>(lane)]);
-          }
-        },
-        [&](Index n, Index lane, kernel::SumPart part) {
-          const auto merge = [&] {
-            for (GradientSink<T>* sink : sinks) sink->merge(lane, part);
-          };
-          share.add_in_turn(share.own_slot(n), totals, std::ref(merge));
-        });
-  };
-  const auto hand_over = [&] {
-    share.take_totals(totals);
-    if (targets.v.data != nullptr) share.complete_lines(targets.v);
-    if (panels.difference()) panels.difference()->share(share);
-    for (GradientSink<T>* sink : sinks) {
-      if (share.divided()) sink->share(share);
-    }
-  };
-  share.run(add_slots, hand_over, totals);
+  kernel::add_in_order(
+      share.own_count(), threads,
+      share.divided() ? 1 : kernel::parts_of_sums(partition.rows, threads),
+      [&](Index n, Index lane) {
+        const Index slot = share.own_slot(n);
+        for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
+          kernel::stop_if_asked();
+          panels.run(partition.lines(p), lane, workspaces[static_cast<std::size_t>(lane)]);
+        }
+      },
+      [&](Index n, Index lane, kernel::SumPart part) {
+        const auto merge = [&] {
+          for (GradientSink<T>* sink : sinks) sink->merge(lane, part);
+        };
+        share.add_in_turn(share.own_slot(n), totals, std::ref(merge));
+      });
+  share.take_totals(totals);
+  if (targets.v.data != nullptr) share.complete_lines(targets.v);
+  if (panels.difference()) panels.difference()->share(share);
+  for (GradientSink<T>* sink : sinks) {
+    if (share.divided()) sink->share(share);
+  }
   for (GradientSink<T>* sink : sinks) sink->finish();
   return panels.difference() ? panels.difference()->total() : 0;
 }

@@ -7,7 +7,6 @@
 #include <exception>
 #include <limits>
 
-#include "kernel/loop_record.hpp"
 #include "kernel/ranks.hpp"
 #include "kernel/stop_flag.hpp"
 #include "kernel/team.hpp"
@@ -27,15 +26,14 @@ struct alignas(64) Share {
 /// its own share first, which is the same in every loop with the same count (its data may still be
 /// in its cache), and then through the rest of the others' shares, so a body's result must not
 /// depend on its worker. Inside another parallel_for, all items run on the caller's thread. Workers
-/// allocate from the caller's MemoryPool. Loops in a body are neither divided among ranks nor
-/// recorded. An exception ends the loop, and the one of the lowest item seen is rethrown here. Once
-/// the caller's StopFlag is set, no further item begins and Stopped is thrown, unless a lower item
-/// failed. If the threads cannot be started, throws Error(memory) and calls nothing.
+/// allocate from the caller's MemoryPool. Loops in a body are not divided among ranks. An exception
+/// ends the loop, and the one of the lowest item seen is rethrown here. Once the caller's StopFlag
+/// is set, no further item begins and Stopped is thrown, unless a lower item failed. If the threads
+/// cannot be started, throws Error(memory) and calls nothing.
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));
   const Ranks::Use none(nullptr);
-  const LoopRecord::Use no_record(nullptr);
   if (team <= 1 || omp_in_parallel()) {
     for (Index item = 0; item < count; ++item) {
       stop_if_asked();

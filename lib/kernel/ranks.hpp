@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,6 +27,14 @@ class Ranks {
   /// Called by all ranks with memory of the same size, of which rank r has filled its part: bytes
   /// [ends[r − 1], ends[r]), from 0 for r = 0. Fills the parts of the others.
   virtual void gather(std::span<std::byte> bytes, std::span<const std::int64_t> ends) = 0;
+
+  /// A computation begins that may be stopped. The flag is set once this rank is asked to stop.
+  /// Soon afterwards those of all ranks are set, and what waits for a message throws Stopped.
+  virtual void begin_stoppable(std::atomic<bool>&) {}
+
+  /// Called by all ranks when they have computed, or have been stopped: whether any was stopped.
+  /// Messages under way are dropped then.
+  virtual bool end_stoppable(bool stopped) { return stopped; }
 
   /// Those of this thread; null: it computes everything by itself. In the body of a parallel_for
   /// there are none, so that a loop inside another one is not divided.

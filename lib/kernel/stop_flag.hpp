@@ -5,8 +5,8 @@
 
 namespace attn::kernel {
 
-/// Thrown by a computation that was asked to stop. What it has computed so far is lost,
-/// unless it is recorded (loop_record.hpp).
+/// Thrown by a computation that was asked to stop. What it has computed so far is lost, but for the
+/// states of iterations (kept_state.hpp).
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }

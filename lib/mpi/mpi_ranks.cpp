@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/stop_flag.hpp"
 #include "mpi/rank_plugin.hpp"
 
 namespace attn::mpi {
@@ -92,6 +94,8 @@ class MpiRanks final : public ProcessRanks {
   explicit MpiRanks(const Settings& settings) : settings_(settings) {
     MPI_Comm_dup(MPI_COMM_WORLD, &data_);
     MPI_Comm_dup(MPI_COMM_WORLD, &notices_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &later_);
+    now_ = data_;
     MPI_Comm_rank(data_, &own_);
     MPI_Comm_size(data_, &count_);
     helper_ = thread_without_signals([this] { help(); });
@@ -104,13 +108,8 @@ class MpiRanks final : public ProcessRanks {
   // The bytes are copied, so that the sender goes on at once.
   void send(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (outgoing_.empty()) last_sent_ = Clock::now();
     for_pieces(bytes.size(), [&](std::size_t at, int size) {
-      const auto piece = bytes.subspan(at, static_cast<std::size_t>(size));
-      Message& message = outgoing_.emplace_back();
-      message.to = to;
-      message.bytes.assign(piece.begin(), piece.end());
-      begin_send(message.bytes.data(), size, to, message.request);
+      begin_send(bytes.subspan(at, static_cast<std::size_t>(size)), to);
     });
     sending_.notify_one();
   }
@@ -121,6 +120,31 @@ class MpiRanks final : public ProcessRanks {
       begin_receive(bytes.data() + at, size, from, request);
       wait(request, from);
     });
+  }
+
+  void begin_stoppable(std::atomic<bool>& asked) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    asked_ = &asked;
+  }
+
+  // All ranks come here: one that waits for another that was stopped is stopped itself. They agree
+  // by messages that those before cannot be mistaken for.
+  bool end_stoppable(bool stopped) override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      // The helper may not have looked since this rank was asked.
+      if (stopped) tell_stop();
+      // Those who sent to a rank that was stopped wait until it has taken their messages.
+      drops_ = stopped;
+      asked_ = nullptr;
+      now_ = later_;
+    }
+    bool any = false;
+    for (const std::uint8_t one : kernel::gathered(*this, static_cast<std::uint8_t>(stopped))) {
+      any = any || one != 0;
+    }
+    if (any) drop_messages();
+    return any;
   }
 
   // Around a ring: in step s each rank passes on the part that it got in step s − 1, so that every
@@ -177,6 +201,7 @@ class MpiRanks final : public ProcessRanks {
  private:
   static constexpr int message_tag = 1;
   static constexpr int notice_tag = 2;
+  static constexpr int stop_tag = 3;
 
   // A copy of what is under way.
   struct Message {
@@ -193,15 +218,21 @@ class MpiRanks final : public ProcessRanks {
     }
   }
 
-  // With the lock held.
-  void begin_send(const std::byte* bytes, int size, int to, MPI_Request& request) {
-    MPI_Isend(bytes, size, MPI_BYTE, to, message_tag, data_, &request);
+  // With the lock held. The number of the message.
+  std::int64_t begin_send(std::span<const std::byte> bytes, int to) {
+    if (outgoing_.empty()) last_sent_ = Clock::now();
+    Message& message = outgoing_.emplace_back();
+    message.to = to;
+    message.bytes.assign(bytes.begin(), bytes.end());
+    const int size = static_cast<int>(bytes.size());
+    MPI_Isend(message.bytes.data(), size, MPI_BYTE, to, message_tag, now_, &message.request);
     sent_bytes_ += size;
+    return begun_++;
   }
 
   void begin_receive(std::byte* bytes, int size, int from, MPI_Request& request) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    MPI_Irecv(bytes, size, MPI_BYTE, from, message_tag, data_, &request);
+    MPI_Irecv(bytes, size, MPI_BYTE, from, message_tag, now_, &request);
   }
 
   // Piece by piece, of which either side may have none left.
@@ -212,16 +243,16 @@ class MpiRanks final : public ProcessRanks {
     };
     for (std::size_t at = 0; at < size; at += settings_.piece_bytes) {
       MPI_Request receiving = MPI_REQUEST_NULL;
-      MPI_Request sending = MPI_REQUEST_NULL;
+      std::int64_t sent = -1;
       if (const int length = piece(in.size(), at); length > 0) {
         begin_receive(in.data() + at, length, from, receiving);
       }
       if (const int length = piece(out.size(), at); length > 0) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        begin_send(out.data() + at, length, to, sending);
+        sent = begin_send(out.subspan(at, static_cast<std::size_t>(length)), to);
       }
       wait(receiving, from);
-      wait(sending, to);
+      wait_until(to, [&] { return is_sent(sent); });
     }
   }
 
@@ -246,6 +277,7 @@ class MpiRanks final : public ProcessRanks {
       MPI_Test(&outgoing_.front().request, &done, MPI_STATUS_IGNORE);
       if (done == 0) return;
       outgoing_.pop_front();
+      ++sent_;
       last_sent_ = Clock::now();
     }
   }
@@ -257,10 +289,47 @@ class MpiRanks final : public ProcessRanks {
     return done != 0;
   }
 
-  // Until the request is complete, or its rank is lost.
-  void wait(MPI_Request& request, int rank) {
+  bool is_sent(std::int64_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    drop_sent();
+    return sent_ > number;
+  }
+
+  bool is_stopped() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return asked_ != nullptr && asked_->load();
+  }
+
+  // Throws Stopped if this rank is asked to stop, or ends the process if the other one is lost.
+  template <class Done>
+  void wait_until(int rank, const Done& done) {
     const Clock::time_point start = Clock::now();
-    while (!is_complete(request)) go_on_waiting(start, rank);
+    while (!done()) {
+      if (is_stopped()) throw kernel::Stopped();
+      go_on_waiting(start, rank);
+    }
+  }
+
+  // For a message to be received.
+  void wait(MPI_Request& request, int rank) {
+    try {
+      wait_until(rank, [&] { return is_complete(request); });
+    } catch (const kernel::Stopped&) {
+      // Its memory is about to go.
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      throw;
+    }
+  }
+
+  // Called by all ranks, of which those that were stopped take what was sent to them and is not
+  // wanted any more: until all is taken.
+  void drop_messages() {
+    complete_sends();
+    kernel::gathered(*this, std::uint8_t{0});
+    const std::lock_guard<std::mutex> lock(mutex_);
+    drops_ = false;
   }
 
   // For a moment, or until the rank counts as lost.
@@ -274,6 +343,8 @@ class MpiRanks final : public ProcessRanks {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!ending_) {
       if (own_ == 0) look_for_notice(lock);
+      spread_stop();
+      if (drops_) drop_message();
       drop_sent();
       const double sleep = outgoing_.empty() ? 0.02 : sleep_after(seconds_since(last_sent_));
       if (sleep > 0) {
@@ -284,6 +355,43 @@ class MpiRanks final : public ProcessRanks {
         lock.lock();
       }
     }
+  }
+
+  // With the lock held: tells the others once this rank is asked to stop, and hears of it from
+  // them.
+  void spread_stop() {
+    int arrived = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, stop_tag, notices_, &arrived, &status);
+    if (arrived != 0) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, stop_tag, notices_, MPI_STATUS_IGNORE);
+      hears_stop_ = true;
+    }
+    if (asked_ == nullptr) return;
+    if (hears_stop_) asked_->store(true);
+    if (asked_->load()) tell_stop();
+  }
+
+  // With the lock held; once.
+  void tell_stop() {
+    if (std::exchange(told_stop_, true)) return;
+    for (int rank = 0; rank < count_; ++rank) {
+      // Of no bytes: it is sent at once.
+      if (rank != own_) MPI_Send(nullptr, 0, MPI_BYTE, rank, stop_tag, notices_);
+    }
+  }
+
+  // With the lock held.
+  void drop_message() {
+    int arrived = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, message_tag, data_, &arrived, &status);
+    if (arrived == 0) return;
+    int size = 0;
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+    MPI_Recv(bytes.data(), size, MPI_BYTE, status.MPI_SOURCE, message_tag, data_,
+             MPI_STATUS_IGNORE);
   }
 
   void look_for_notice(std::unique_lock<std::mutex>& lock) {
@@ -305,12 +413,20 @@ class MpiRanks final : public ProcessRanks {
   Settings settings_;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm notices_ = MPI_COMM_NULL;
+  MPI_Comm later_ = MPI_COMM_NULL;  // of messages after a computation that could be stopped
+  MPI_Comm now_ = MPI_COMM_NULL;    // of messages that are sent now
   int own_ = 0;
   int count_ = 1;
   std::int64_t sent_bytes_ = 0;
 
   std::mutex mutex_;  // held during calls of MPI, and where the members below change
   std::deque<Message> outgoing_;
+  std::int64_t begun_ = 0;  // messages,
+  std::int64_t sent_ = 0;   // and those that have left
+  std::atomic<bool>* asked_ = nullptr;
+  bool hears_stop_ = false;
+  bool told_stop_ = false;
+  bool drops_ = false;
   Clock::time_point last_sent_;  // when one of them was complete, or began while there was none
   std::condition_variable sending_;
   bool ending_ = false;

@@ -6,6 +6,7 @@
 
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
+#include "kernel/kept_state.hpp"
 #include "pass/potentials.hpp"
 #include "pass/sink.hpp"
 #include "score/allowed_counts.hpp"
@@ -27,6 +28,8 @@ struct SchemeOptions : Stopping {
   /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without
   /// room are computed again in every iteration, which takes longer and yields the same bits.
   std::int64_t kept_bytes = 0;
+  /// Of the iterations of sinkhorn, and of repeated attention without gradients; null: nobody.
+  kernel::StateKeeper* keeper = nullptr;
 };
 
 /// Summary of sinkhorn's iterations; the other schemes are done after one.

@@ -60,31 +60,25 @@ class ColumnsRun {
     start(lanes);
     PooledVector<ColumnScratch<T>> workspaces(static_cast<std::size_t>(lanes));
     const auto totals = [&](const kernel::RankShare::Visit& visit) { visit_totals(visit); };
-    const auto add_slots = [&] {
-      // The totals of ranks and records are handed on as a whole.
-      kernel::add_in_order(
-          share.own_count(), threads,
-          share.divided() ? 1 : kernel::parts_of_sums(partition_.rows, threads),
-          [&](Index n, Index lane) {
-            const Index slot = share.own_slot(n);
-            clear(lane);
-            for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1);
-                 ++p) {
-              kernel::stop_if_asked();
-              run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
-            }
-          },
-          [&](Index n, Index lane, kernel::SumPart part) {
-            const auto add_lane = [&] { add(lane, part); };
-            share.add_in_turn(share.own_slot(n), totals, std::ref(add_lane));
-          });
-    };
-    const auto hand_over = [&] {
-      share.complete_lines(col_);
-      share.take_totals(totals);
-      share_gathered<T>(observers_, share);
-    };
-    share.run(add_slots, hand_over, totals);
+    // The totals of ranks are handed on as a whole.
+    kernel::add_in_order(
+        share.own_count(), threads,
+        share.divided() ? 1 : kernel::parts_of_sums(partition_.rows, threads),
+        [&](Index n, Index lane) {
+          const Index slot = share.own_slot(n);
+          clear(lane);
+          for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
+            kernel::stop_if_asked();
+            run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+          }
+        },
+        [&](Index n, Index lane, kernel::SumPart part) {
+          const auto add_lane = [&] { add(lane, part); };
+          share.add_in_turn(share.own_slot(n), totals, std::ref(add_lane));
+        });
+    share.complete_lines(col_);
+    share.take_totals(totals);
+    share_gathered<T>(observers_, share);
     PooledVector<Index> left = normalise_rows();
     finish<T>(observers_);
     return left;

@@ -51,30 +51,23 @@ class RowRun {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     auto workspaces = workspaces_for<RowScratch<T>>(threads_);
     const SlotShare share = share_of<T>(partition_, pass_.observers);
-    share.run(
-        [&] {
-          for_each_panel(
-              share, threads_, pass_.rows, workspaces,
-              [&](Index block, Index slot, RowScratch<T>& work) {
-                const RowRange rows = partition_.lines(block);
-                run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
-              });
-        },
-        [&] {
-          share.complete_lines(pass_.row);
-          share.complete_lines(pass_.softmax_row);
-          share_gathered<T>(pass_.observers, share);
+    for_each_panel(
+        share, threads_, pass_.rows, workspaces, [&](Index block, Index slot, RowScratch<T>& work) {
+          const RowRange rows = partition_.lines(block);
+          run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
         });
+    share.complete_lines(pass_.row);
+    share.complete_lines(pass_.softmax_row);
+    share_gathered<T>(pass_.observers, share);
     finish<T>(pass_.observers);
   }
 
  private:
-  // What ranks divide and checkpoints record must not depend on the threads, nor must the columns
-  // that all rows of a block leave out, nor which of several scores out of range is named.
+  // What ranks divide must not depend on the threads, nor must the columns that all rows of a block
+  // leave out, nor which of several scores out of range is named.
   Partition blocks_by_row(Index rows, Index cols) const {
-    const bool any_blocks = near_zero_ && pass_.scores->band().whole() &&
-                            kernel::Ranks::current() == nullptr &&
-                            kernel::LoopRecord::current() == nullptr;
+    const bool any_blocks =
+        near_zero_ && pass_.scores->band().whole() && kernel::Ranks::current() == nullptr;
     return any_blocks ? row_tile_partition_for(threads_, rows, cols)
                       : row_tile_partition(rows, cols);
   }

@@ -79,20 +79,15 @@ class PanelRunner {
     }
     auto workspaces = workspaces_for<PanelScratch<T>>(threads_);
     const SlotShare share = share_of<T>(partition_, pass_.observers);
-    share.run(
-        [&] {
-          for_each_panel(share, threads_, pass_.rows, workspaces,
-                         [&](Index panel, Index slot, PanelScratch<T>& workspace) {
-                           run_panel(panel, slot, workspace);
-                         });
-        },
-        [&] {
-          for (const Component& component : pass_.components) {
-            if (pass_.completes == Completes::rows) share.complete_lines(component.row);
-            if (pass_.completes == Completes::columns) share.complete_lines(component.col);
-          }
-          share_gathered<T>(pass_.observers, share);
-        });
+    for_each_panel(share, threads_, pass_.rows, workspaces,
+                   [&](Index panel, Index slot, PanelScratch<T>& workspace) {
+                     run_panel(panel, slot, workspace);
+                   });
+    for (const Component& component : pass_.components) {
+      if (pass_.completes == Completes::rows) share.complete_lines(component.row);
+      if (pass_.completes == Completes::columns) share.complete_lines(component.col);
+    }
+    share_gathered<T>(pass_.observers, share);
     finish<T>(pass_.observers);
   }
 

@@ -5,11 +5,10 @@
 
 namespace attn {
 
-/// The slots of a pass that this thread's ranks leave to this process. `record` may be null.
-inline kernel::RankShare slots_of_rank(const Partition& partition,
-                                       kernel::LoopRecord* record = nullptr) {
+/// The slots of a pass that this thread's ranks leave to this process.
+inline kernel::RankShare slots_of_rank(const Partition& partition) {
   using Rows = kernel::Ranks::Rows;
-  return {partition.slots, kernel::Ranks::current(), record,
+  return {partition.slots, kernel::Ranks::current(),
           partition.order == Order::row_panels ? kernel::Ranks::rows() : Rows::in_turn};
 }
 
@@ -17,24 +16,15 @@ inline kernel::RankShare slots_of_rank(const Partition& partition,
 /// belong to the slot that holds its panel.
 class SlotShare {
  public:
-  /// Those of the thread's ranks or record; `whole`: all slots, although there are such.
+  /// Those of the thread's ranks; `whole`: all slots, although there are ranks.
   explicit SlotShare(const Partition& partition, bool whole = false)
       : partition_(partition),
-        share_(whole ? kernel::RankShare(partition.slots, nullptr)
-                     : slots_of_rank(partition, kernel::LoopRecord::current())) {}
+        share_(whole ? kernel::RankShare(partition.slots, nullptr) : slots_of_rank(partition)) {}
 
   bool divided() const { return share_.divided(); }
   Index own_count() const { return share_.own_count(); }
   Index own_slot(Index n) const { return share_.own_item(n); }
   const Partition& partition() const { return partition_; }
-
-  /// See kernel/rank_share.hpp.
-  template <class Loop, class HandOver>
-  void run(const Loop& loop, const HandOver& hand_over,
-           const kernel::RankShare::Memory& totals = nullptr) const {
-    share_.run(loop, hand_over, totals);
-  }
-  void done(Index slot) const { share_.done(slot); }
 
   /// After the pass: takes the lines of the other ranks' slots, which are rows of a matrix or one
   /// number each. Does nothing for an empty span.
@@ -80,7 +70,6 @@ void for_each_panel(const SlotShare& share, int threads, const RowSelection* row
       kernel::stop_if_asked();
       if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
     }
-    share.done(slot);
   });
 }
 

@@ -48,23 +48,21 @@ void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
   for (Observer<T>* observer : observers) observer->start(partition);
   auto storages = workspaces_for<Buffer<T>>(threads);
   const SlotShare share = share_of<T>(partition, observers);
-  const auto show = [&] {
-    for_each_panel(share, threads, nullptr, storages,
-                   [&](Index panel, Index slot, Buffer<T>& storage) {
-                     storage.reserve(partition.panel * std::min(pass_tile_length, cols));
-                     const RowRange lines = partition.lines(panel);
-                     for (Index col0 = 0; col0 < cols; col0 += pass_tile_length) {
-                       const TileRange range{lines.first, lines.last - lines.first, col0,
-                                             std::min(pass_tile_length, cols - col0)};
-                       const MatrixView<T> values(storage.data(), range.rows, range.cols);
-                       weights.read(range, values);
-                       const WeightTile<T> tile{range, values};
-                       require_weights(tile);
-                       for (Observer<T>* observer : observers) observer->observe(tile, slot);
-                     }
-                   });
-  };
-  share.run(show, [&] { share_gathered<T>(observers, share); });
+  for_each_panel(share, threads, nullptr, storages,
+                 [&](Index panel, Index slot, Buffer<T>& storage) {
+                   storage.reserve(partition.panel * std::min(pass_tile_length, cols));
+                   const RowRange lines = partition.lines(panel);
+                   for (Index col0 = 0; col0 < cols; col0 += pass_tile_length) {
+                     const TileRange range{lines.first, lines.last - lines.first, col0,
+                                           std::min(pass_tile_length, cols - col0)};
+                     const MatrixView<T> values(storage.data(), range.rows, range.cols);
+                     weights.read(range, values);
+                     const WeightTile<T> tile{range, values};
+                     require_weights(tile);
+                     for (Observer<T>* observer : observers) observer->observe(tile, slot);
+                   }
+                 });
+  share_gathered<T>(observers, share);
   finish<T>(observers);
 }
 

@@ -130,39 +130,85 @@ Mixture RepeatedScores<T>::start() const {
 }
 
 template <class T>
+void RepeatedScores<T>::visit_times(const kernel::KeptState::Visit& visit, Index& done) {
+  const auto number = [&](Index& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
+  number(done);
+  auto likelihoods = static_cast<Index>(log_likelihood_.size());
+  number(likelihoods);
+  log_likelihood_.resize(static_cast<std::size_t>(likelihoods));
+  visit(std::as_writable_bytes(std::span(log_likelihood_)));
+}
+
+template <class T>
 void RepeatedScores<T>::estimate(int threads) {
   keys_ = widened(head_.k);
   data_ = {{keys_.data(), head_.keys, head_.k.cols}, head_.mask, head_.band(recipe_)};
   mixtures_.reserve(static_cast<std::size_t>(keeps_ ? repetition_.iterations : 1));
   mixtures_.push_back(start());
-  for (Index t = 1; t < repetition_.iterations; ++t) {
-    Mixture next(head_.queries, head_.q.cols);
-    log_likelihood_.push_back(
-        em_step(data_, mixtures_.back(), repetition_, next, threads).log_likelihood);
-    if (!keeps_) mixtures_.pop_back();
-    mixtures_.push_back(std::move(next));
-  }
+  Index done = 0;
+  kernel::KeptState state(keeper(), [&](const auto& visit) {
+    visit_times(visit, done);
+    Mixture& mixture = mixtures_.back();
+    visit(std::as_writable_bytes(
+        std::span(mixture.centre.data(), static_cast<std::size_t>(mixture.centre.size()))));
+    visit(std::as_writable_bytes(std::span(mixture.log_prior)));
+    visit(std::as_writable_bytes(std::span(mixture.variance)));
+  });
+  state.take();
+  state.run([&] {
+    for (; done + 1 < repetition_.iterations; ++done) {
+      state.step_begins();
+      Mixture next(head_.queries, head_.q.cols);
+      log_likelihood_.push_back(
+          em_step(data_, mixtures_.back(), repetition_, next, threads).log_likelihood);
+      if (!keeps_) mixtures_.pop_back();
+      mixtures_.push_back(std::move(next));
+    }
+    state.step_begins();  // what follows may be stopped, too
+  });
   mixture_.emplace(data_, mixtures_.back());
 }
 
 template <class T>
 void RepeatedScores<T>::shift(int threads) {
-  for (Index t = 1;; ++t) {
-    moved_.emplace(recipe_, at_, threads);
-    if (t == repetition_.iterations) return;
-    Buffer<T> next(head_.queries * head_.q.cols);
-    Output<T> means(head_.k, {next.data(), head_.queries, head_.q.cols});
-    const Attention found = attend<T>(moved_->scores(), options_, {&means}, threads);
-    for (Index i = 0; i < head_.queries; ++i) {
-      if (found.allowed.keys_of_query[static_cast<std::size_t>(i)] > 0) continue;
-      std::copy_n(at_.q.row(i), at_.q.cols, next.data() + i * at_.q.cols);
+  Index done = 0;
+  kernel::KeptState state(keeper(), [&](const auto& visit) {
+    visit_times(visit, done);
+    if (done == 0) return;
+    if (moves_.empty()) {
+      moves_.emplace_back(head_.queries * head_.q.cols);
+      at_.q = {moves_.back().data(), head_.queries, head_.q.cols};
     }
-    const auto likelihood = log_likelihood_of(recipe_, at_, moved_->scores(), options_, found);
-    if (likelihood) log_likelihood_.push_back(*likelihood);
-    if (!keeps_) moves_.clear();
-    moves_.push_back(std::move(next));
-    at_.q = {moves_.back().data(), head_.queries, head_.q.cols};
+    visit(std::as_writable_bytes(
+        std::span(moves_.back().data(), static_cast<std::size_t>(moves_.back().size()))));
+  });
+  state.take();
+  moved_.emplace(recipe_, at_, threads);
+  state.run([&] {
+    for (; done + 1 < repetition_.iterations; ++done) {
+      state.step_begins();
+      move(threads);
+    }
+    state.step_begins();  // what follows may be stopped, too
+  });
+}
+
+// Each query to the mean of its keys.
+template <class T>
+void RepeatedScores<T>::move(int threads) {
+  Buffer<T> next(head_.queries * head_.q.cols);
+  Output<T> means(head_.k, {next.data(), head_.queries, head_.q.cols});
+  const Attention found = attend<T>(moved_->scores(), options_, {&means}, threads);
+  for (Index i = 0; i < head_.queries; ++i) {
+    if (found.allowed.keys_of_query[static_cast<std::size_t>(i)] > 0) continue;
+    std::copy_n(at_.q.row(i), at_.q.cols, next.data() + i * at_.q.cols);
   }
+  const auto likelihood = log_likelihood_of(recipe_, at_, moved_->scores(), options_, found);
+  if (likelihood) log_likelihood_.push_back(*likelihood);
+  if (!keeps_) moves_.clear();
+  moves_.push_back(std::move(next));
+  at_.q = {moves_.back().data(), head_.queries, head_.q.cols};
+  moved_.emplace(recipe_, at_, threads);
 }
 
 template <class T>
@@ -294,6 +340,10 @@ void RepeatedScores<T>::differentiate_shifts(const Forward<T>& last,
   }
   narrow_to(grad_q, gradients.q);
   narrow_to(grad_keys, gradients.k);
+}
+
+std::int64_t repeated_state_bytes(const EnergySizes& sizes) {
+  return ((sizes.q_depth + 2) * sizes.queries + 2) * static_cast<std::int64_t>(sizeof(double));
 }
 
 std::int64_t repeated_scores_bytes(const ScoreRecipe& recipe, Scheme scheme,

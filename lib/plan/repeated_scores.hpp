@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gradient/gradient.hpp"
+#include "kernel/kept_state.hpp"
 #include "plan/head.hpp"
 #include "scheme/mixture.hpp"
 
@@ -33,7 +34,8 @@ template <class T>
 class RepeatedScores {
  public:
   /// Runs all times but the last. `head` must outlive it, and `options` are those of each time.
-  /// `keeps`: keeps the queries of every time, which `differentiate` needs.
+  /// `keeps`: keeps the queries of every time, which `differentiate` needs. Without these, the
+  /// times done are kept by the keeper of `options`.
   /// Throws the errors of attend, Error(input) for a bias of −inf under dnas, and Error(numerical)
   /// for a likelihood that is not finite. Bits do not depend on `threads`.
   RepeatedScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, const SchemeOptions& options,
@@ -61,6 +63,10 @@ class RepeatedScores {
  private:
   void estimate(int threads);
   void shift(int threads);
+  void move(int threads);
+  kernel::StateKeeper* keeper() const { return keeps_ ? nullptr : options_.keeper; }
+  // The times done, and their likelihoods, if they have any.
+  void visit_times(const kernel::KeptState::Visit& visit, Index& done);
   Mixture start() const;
   void differentiate_estimates(const Forward<T>& last, const RepeatedGradients<T>& gradients,
                                int threads) const;
@@ -92,6 +98,9 @@ template <class T>
 std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
                                        const Scores<T>& scores, const RepeatedScores<T>* repeated,
                                        const SchemeOptions& options, const Attention& found);
+
+/// Bytes of the state that a keeper gets, besides 8 for each time.
+std::int64_t repeated_state_bytes(const EnergySizes& sizes);
 
 /// The most bytes that RepeatedScores allocates, and that it takes to differentiate in addition.
 /// `keeps` is how many times it keeps.

@@ -29,7 +29,7 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   void solve_for(const Scores<T>& scores, const SchemeOptions& options,
                  const ObserverList<T>& observers, int threads, Attention& found) const {
     found.summary = iterate_attention(scores, found.allowed, options, options.kept_bytes,
-                                      found.potentials, observers, threads);
+                                      options.keeper, found.potentials, observers, threads);
   }
 
   template <class T>

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kernel/loop_record.hpp"
+#include "kernel/kept_state.hpp"
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
@@ -43,43 +43,46 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   }
 }
 
-// The iterations in the record of this thread, if it has one.
+// Where the iterations stand.
 template <class T>
-class RecordedIterations {
+class KeptIterations {
  public:
-  RecordedIterations(SinkhornIteration<T>& iteration, Potentials& potentials)
-      : iteration_(iteration), potentials_(potentials) {
-    if (auto* const record = kernel::LoopRecord::current()) loop_.emplace(*record, 0);
-  }
+  KeptIterations(SinkhornIteration<T>& iteration, Potentials& potentials,
+                 kernel::StateKeeper* keeper)
+      : iteration_(iteration),
+        potentials_(potentials),
+        state_(keeper, [this](const auto& visit) { visit_state(visit); }) {}
 
   Index done = 0;
   ErrorFall fall;
 
-  /// The first g: that of the record, or of the start.
+  // The first g: that which was kept, or of the start.
   void begin() {
-    if (!loop_ || !loop_->take_state([&](const auto& visit) { visit_state(visit); })) {
-      return iteration_.start(potentials_.col);
-    }
+    if (!state_.take()) return iteration_.start(potentials_.col);
     reference_.refers_to_zero = mark_ == Mark::zero;
     if (mark_ == Mark::none) reference_.row_reference = reference_.col_reference = {};
     iteration_.set_reference(reference_);
   }
 
-  /// An iteration is about to begin.
-  void keep() {
-    if (!loop_) return;
+  void iteration_begins() {
+    if (!state_.is_kept()) return;
     reference_ = iteration_.reference();
     mark_ = reference_.refers_to_zero          ? Mark::zero
             : reference_.col_reference.empty() ? Mark::none
                                                : Mark::plan;
-    loop_->keep_state([&](const auto& visit) { visit_state(visit); });
+    state_.step_begins();
+  }
+
+  template <class Body>
+  void run(const Body& iterate) {
+    state_.run(iterate);
   }
 
  private:
   enum class Mark { zero, none, plan };
 
   // Of the same size for every state of a head.
-  void visit_state(const kernel::LoopRecord::Loop::Visit& visit) {
+  void visit_state(const kernel::KeptState::Visit& visit) {
     const auto number = [&](auto& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
     number(done);
     number(fall);
@@ -94,7 +97,7 @@ class RecordedIterations {
 
   SinkhornIteration<T>& iteration_;
   Potentials& potentials_;
-  std::optional<kernel::LoopRecord::Loop> loop_;
+  kernel::KeptState state_;
   IterationState reference_;
   Mark mark_ = Mark::zero;
 };
@@ -103,27 +106,53 @@ class RecordedIterations {
 // half-step of its own.
 template <class T>
 SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
-                            Potentials& potentials, RecordedIterations<T>& recorded) {
+                            Potentials& potentials, KeptIterations<T>& kept) {
   PooledVector<double> next(potentials.col.size());
   SchemeSummary summary;
   summary.status = SolveStatus::not_converged;
-  summary.iterations += recorded.done;
+  summary.iterations += kept.done;
   for (;; ++summary.iterations) {
-    recorded.keep();
+    kept.iteration_begins();
     iteration.step(potentials.col, potentials.row, next);
     summary.column_error = relative_change(potentials.col, next);
     if (summary.column_error <= tolerance) {
       summary.status = SolveStatus::converged;
       break;
     }
-    recorded.fall.add(summary.column_error);
+    kept.fall.add(summary.column_error);
     if (summary.iterations == most) {
-      summary.convergence = recorded.fall.toward(tolerance, summary.iterations);
+      summary.convergence = kept.fall.toward(tolerance, summary.iterations);
       break;
     }
     potentials.col.swap(next);
-    ++recorded.done;
+    ++kept.done;
   }
+  return summary;
+}
+
+// All iterations but, of a fixed number, the last, with which the weights are shown.
+template <class T>
+SchemeSummary iterate(SinkhornIteration<T>& iteration, const Stopping& stopping,
+                      kernel::StateKeeper* keeper, Potentials& potentials) {
+  SchemeSummary summary;
+  KeptIterations<T> kept(iteration, potentials, keeper);
+  kept.begin();
+  kept.run([&] {
+    if (!stopping.fixed()) {
+      summary = iterate_until(iteration, stopping.tolerance.value_or(usual_tolerance(sizeof(T))),
+                              stopping.most_iterations(), potentials, kept);
+      return;
+    }
+    PooledVector<double> next(potentials.col.size());
+    for (; kept.done + 1 < *stopping.iterations; ++kept.done) {
+      kept.iteration_begins();
+      iteration.step(potentials.col, potentials.row, next);
+      potentials.col.swap(next);
+    }
+    // What follows may be stopped, too.
+    kept.iteration_begins();
+    summary.iterations = *stopping.iterations;
+  });
   return summary;
 }
 
@@ -132,39 +161,17 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                Potentials& potentials, const ObserverList<T>& observers,
-                                int threads) {
+                                kernel::StateKeeper* keeper, Potentials& potentials,
+                                const ObserverList<T>& observers, int threads) {
   // Keys without a query need no marginal of their own: their column sum is 0, which closes them.
   const double log_b = log_column_marginal(allowed);
-  SchemeSummary summary;
   if (stopping.once()) {
     iterate_once(scores, allowed, log_b, potentials, observers, threads);
-    return summary;
+    return {};
   }
   const PooledVector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
-  {
-    RecordedIterations<T> recorded(iteration, potentials);
-    const kernel::LoopRecord::UseWithin iterating(kernel::LoopRecord::current());
-    recorded.begin();
-    if (stopping.fixed()) {
-      PooledVector<double> next(potentials.col.size());
-      for (; recorded.done + 1 < *stopping.iterations; ++recorded.done) {
-        recorded.keep();
-        iteration.step(potentials.col, potentials.row, next);
-        potentials.col.swap(next);
-      }
-      summary.iterations = *stopping.iterations;
-    } else {
-      summary = iterate_until(iteration, stopping.tolerance.value_or(usual_tolerance(sizeof(T))),
-                              stopping.most_iterations(), potentials, recorded);
-    }
-  }
-  // What ranks with rows of their own find in a pass is not kept, only the state of iterations.
-  const bool own_rows = kernel::Ranks::current() != nullptr &&
-                        kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring;
-  std::optional<kernel::LoopRecord::UseWithin> showing;
-  if (own_rows) showing.emplace(kernel::LoopRecord::current());
+  const SchemeSummary summary = iterate(iteration, stopping, keeper, potentials);
   if (stopping.fixed()) {
     iteration.show(potentials.col, potentials.row, observers);
     return summary;
@@ -205,11 +212,11 @@ UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts
 }
 
 template SchemeSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
-                                         const Stopping&, std::int64_t, Potentials&,
-                                         const ObserverList<float>&, int);
+                                         const Stopping&, std::int64_t, kernel::StateKeeper*,
+                                         Potentials&, const ObserverList<float>&, int);
 template SchemeSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
-                                         const Stopping&, std::int64_t, Potentials&,
-                                         const ObserverList<double>&, int);
+                                         const Stopping&, std::int64_t, kernel::StateKeeper*,
+                                         Potentials&, const ObserverList<double>&, int);
 template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
                                              int);
 template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "attnkit/stopping.hpp"
+#include "kernel/kept_state.hpp"
 #include "pass/attention.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -15,15 +16,15 @@ namespace attn {
 /// shows the weights to `observers`. Row sums are exact to rounding: with a tolerance the
 /// iterations normalise the rows, otherwise rows are normalised once more when the weights are
 /// shown. The first iteration with b = 1 is dnas to the last bit. Keeps exponentials in at most
-/// `kept_bytes`, which changes no bit. `allowed` is that of the scores; `potentials` has rows and
-/// columns of their sizes. Throws the errors of the scores and observers.
+/// `kept_bytes`, which changes no bit. `keeper` may be null. `allowed` is that of the scores;
+/// `potentials` has rows and columns of their sizes. Throws the errors of the scores and observers.
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                Potentials& potentials, const ObserverList<T>& observers,
-                                int threads);
+                                kernel::StateKeeper* keeper, Potentials& potentials,
+                                const ObserverList<T>& observers, int threads);
 
-/// Bytes of the state from which iterations go on, in the record of a thread (LoopRecord).
+/// Bytes of the state from which iterations go on.
 std::int64_t iteration_state_bytes(Index rows, Index cols);
 
 /// The potentials of every iteration, in order.

@@ -45,7 +45,6 @@ void for_each_tile(const Scores<T>& scores, const kernel::RankShare& share, int 
       scores.fill(range, tile, scratch.scores);
       use(range, tile, worker);
     }
-    share.done(block);
   });
 }
 
@@ -54,15 +53,10 @@ template <class T, class Use>
 void find_by_row(const Scores<T>& scores, std::initializer_list<std::span<double>> numbers,
                  int threads, const Use& use) {
   const kernel::RankShare share(blocks_of(scores.rows()), kernel::Ranks::current(),
-                                kernel::LoopRecord::current(), kernel::Ranks::rows());
+                                kernel::Ranks::rows());
   const auto first_row = [&](Index block) { return std::min(block * block_rows, scores.rows()); };
-  share.run([&] { for_each_tile(scores, share, threads, use); },
-            [&] {
-              if (!share.divided()) return;
-              for (const std::span<double> found : numbers) {
-                share.complete_numbers(found, first_row);
-              }
-            });
+  for_each_tile(scores, share, threads, use);
+  for (const std::span<double> found : numbers) share.complete_numbers(found, first_row);
 }
 
 }  // namespace

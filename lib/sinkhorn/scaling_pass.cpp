@@ -53,15 +53,13 @@ class ScalingPasses<T>::Run : public FromPool {
       col_factor_[static_cast<Index>(j)] = static_cast<T>(pass.col_scale[j]);
     }
     const SlotShare share(partition_);
-    const auto run_blocks = [&] {
-      for_each_panel(
-          share, threads_, nullptr, workspaces_, [&](Index block, Index slot, Scratch& work) {
-            if (block == partition_.first_panel(slot)) clear_sums(slot);
-            const RowRange rows = partition_.lines(block);
-            run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
-          });
-    };
-    share.run(run_blocks, [&] { complete(share); });
+    for_each_panel(
+        share, threads_, nullptr, workspaces_, [&](Index block, Index slot, Scratch& work) {
+          if (block == partition_.first_panel(slot)) clear_sums(slot);
+          const RowRange rows = partition_.lines(block);
+          run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
+        });
+    complete(share);
     const Index strips = (partition_.cols + strip_cols - 1) / strip_cols;
     kernel::parallel_for(strips, threads_, [&](Index strip, int) {
       const Index first = strip * strip_cols;

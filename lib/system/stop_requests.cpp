@@ -80,7 +80,7 @@ void StopRequests::outlast() noexcept {
   outlasts_ = true;
 }
 
-const std::atomic<bool>& StopRequests::asked() noexcept { return stop_asked; }
+std::atomic<bool>& StopRequests::asked() noexcept { return stop_asked; }
 
 std::string StopRequests::signal_name() {
   const char* const name = asked_by == 0 ? nullptr : sigabbrev_np(asked_by);

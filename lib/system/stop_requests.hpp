@@ -27,8 +27,8 @@ class StopRequests {
   /// other object may follow in this process.
   void outlast() noexcept;
 
-  /// Set by the first signal. It may be read at any time.
-  static const std::atomic<bool>& asked() noexcept;
+  /// Set by the first signal, or by whoever else asks. It may be read at any time.
+  static std::atomic<bool>& asked() noexcept;
 
   /// "SIGTERM": the signal that asked; "" if none did.
   static std::string signal_name();

@@ -54,7 +54,7 @@ TEST_CASE("items of ranks") {
       std::vector<int> owners(static_cast<std::size_t>(items), 0);
       for (int own = 0; own < 3; ++own) {
         ThreadRanks ranks(boxes, own, 3);
-        const kernel::RankShare share(items, &ranks, nullptr, cut);
+        const kernel::RankShare share(items, &ranks, cut);
         for (Index n = 0; n < share.own_count(); ++n) {
           ++owners[static_cast<std::size_t>(share.own_item(n))];
           const bool neighbours = share.own_item(n) == share.own_item(0) + n;

@@ -79,7 +79,10 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   needs.parts = attend_parts(options.scheme.scheme, options.emits_gradients(), input.queries,
                              input.keys, element_size);
   if (stops && description_of(options.scheme.scheme).is_iterated()) {
-    needs.record_bytes = HeadRecord::bytes(iteration_state_bytes(input.queries, input.keys));
+    needs.state_bytes = HeadState::bytes(iteration_state_bytes(input.queries, input.keys));
+  }
+  if (stops && options.repetition && !options.emits_gradients()) {
+    needs.state_bytes = HeadState::bytes(repeated_state_bytes(input.sizes()));
   }
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
     const std::int64_t repeated =

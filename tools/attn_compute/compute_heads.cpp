@@ -139,7 +139,7 @@ SchemeOptions scheme_of_head(const ComputeOptions& options, const AttentionInput
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
                            const Head<T>& head, const HeadOutputs& outputs,
-                           std::int64_t useful_bytes, int threads) {
+                           std::int64_t useful_bytes, Checkpoint* checkpoint, int threads) {
   HeadResult<T> result;
   std::vector<Observer<T>*> observers;
   std::optional<Output<T>> output;
@@ -162,6 +162,10 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   SchemeOptions scheme = scheme_of_head(options, input, head.problem);
   scheme.kept_bytes = useful_bytes;
+  std::optional<HeadState> state;
+  if (checkpoint != nullptr && checkpoint->takes_states()) {
+    scheme.keeper = &state.emplace(*checkpoint);
+  }
   const ScoreRecipe recipe = input.recipe(scheme.scheme);
   std::optional<RepeatedScores<T>> repeated;
   naming_head(input, head, [&] {
@@ -263,7 +267,8 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
+        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, checkpoint,
+                               threads);
       },
       keep, checkpoint);
   report.add_compute_seconds(seconds);

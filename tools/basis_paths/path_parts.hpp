@@ -68,7 +68,7 @@ void archive(Archive& with, Summary& found) {
 template <class Found, class Find>
 Found find_or_take(Checkpoint* checkpoint, const Find& find) {
   if (checkpoint == nullptr) return find();
-  checkpoint->stop_if_asked();
+  kernel::stop_if_asked();
   Found found;
   if (checkpoint->has_unit()) {
     checkpoint->take_unit([&](LoadingArchive& from) { archive(from, found); });
@@ -134,7 +134,7 @@ class PathWork {
     for (Index first = 0; first < items;) {
       Index count = std::min(most, items - first);
       PathPart part;
-      if (checkpoint_ != nullptr) checkpoint_->stop_if_asked();
+      if (checkpoint_ != nullptr) kernel::stop_if_asked();
       if (checkpoint_ != nullptr && checkpoint_->has_unit()) {
         checkpoint_->take_unit([&](LoadingArchive& from) {
           archive(from, count);

@@ -18,9 +18,7 @@
 #include "common/shard.hpp"
 #include "common/stream_input.hpp"
 #include "io/address.hpp"
-#include "kernel/stop_flag.hpp"
 #include "system/paths.hpp"
-#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 namespace {
@@ -245,31 +243,12 @@ void Checkpoint::add_unit(const Save& write_parts) {
 }
 
 bool Checkpoint::is_due() const {
-  if (ranks_ == nullptr) return time_has_come();
-  struct Wish {
-    bool write;
-    bool stop;
-  };
-  const std::vector<Wish> all =
-      kernel::gathered(*ranks_, Wish{time_has_come(), StopRequests::asked()});
-  if (std::any_of(all.begin(), all.end(), [](const Wish& wish) { return wish.stop; })) {
-    throw kernel::Stopped();
-  }
-  return all.front().write;
-}
-
-void Checkpoint::stop_if_asked() const {
-  if (ranks_ == nullptr) return kernel::stop_if_asked();
-  is_due();
-}
-
-bool Checkpoint::time_has_come() const {
   const double since = std::chrono::duration<double>(Clock::now() - written_).count();
-  return every_ == 0 || since >= std::max(every_, least_share * write_seconds_);
+  return writes() && (every_ == 0 || since >= std::max(every_, least_share * write_seconds_));
 }
 
 void Checkpoint::write_if_due() {
-  if ((added_ > 0 || state_is_new_) && time_has_come()) write();
+  if ((added_ > 0 || state_is_new_) && is_due()) write();
 }
 
 void Checkpoint::write() {

@@ -72,15 +72,8 @@ class Checkpoint {
   bool takes_states() const { return takes_states_; }
   void take_states(bool wanted) { takes_states_ = wanted; }
 
-  /// Whether every call of write_if_due writes, because the time between writes is 0.
-  bool is_eager() const { return every_ == 0; }
-
-  /// Whether write_if_due would write now. Ranks ask together, and get the answer of rank 0. They
-  /// throw kernel::Stopped, all of them, if a signal has asked one of them to stop.
+  /// Whether the file is to be written again: never by ranks other than 0.
   bool is_due() const;
-
-  /// Throws kernel::Stopped if the thread's StopFlag is set, or, among ranks, as is_due does.
-  void stop_if_asked() const;
 
   /// Writes the file if the last write was --checkpoint-every seconds ago, and 50 times as long as
   /// it took; with 0 seconds at every call. Throws Error(output); the file before is then still
@@ -98,7 +91,6 @@ class Checkpoint {
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool time_has_come() const;
   void begin_writing(const cli::Arguments& arguments, cli::Report& report);
   void follow_rank_0(const cli::Arguments& arguments, cli::Report& report);
   void open_next();

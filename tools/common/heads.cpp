@@ -109,7 +109,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
     const auto work = [&](int count) { return needs.work_bytes(count, plan.dense_limit); };
     // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t work_bytes = std::max(work(plan.threads), plan.heads_at_once() * work(1));
-    return plan.batch * per_head() + kept_bytes(input, element_size, needs) + needs.record_bytes +
+    return plan.batch * per_head() + kept_bytes(input, element_size, needs) + needs.state_bytes +
            work_bytes;
   };
   plan.threads = threads;
@@ -126,7 +126,6 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
       plan.bytes, memory);
   if (needs.queries) {
     // More heads at a time would leave no room for as many queries.
-    plan.spare_bytes = memory - plan.bytes + needs.record_bytes;
     return plan;
   }
   const Partition partition =
@@ -143,7 +142,6 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
   plan.bytes += at_once * plan.useful_bytes;
-  plan.spare_bytes = memory - plan.bytes + needs.record_bytes;
   return plan;
 }
 

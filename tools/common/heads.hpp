@@ -11,7 +11,7 @@
 #include "cli/report.hpp"
 #include "common/checkpoint.hpp"
 #include "common/head_reader.hpp"
-#include "common/head_record.hpp"
+#include "common/head_state.hpp"
 #include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/stop_flag.hpp"
@@ -37,7 +37,7 @@ struct HeadNeeds {
   /// all. Only for q and k that are read as they are.
   std::optional<Index> queries = std::nullopt;
   /// What a checkpoint keeps of the head in progress.
-  std::int64_t record_bytes = 0;
+  std::int64_t state_bytes = 0;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
   /// How ranks share the rows of passes. Those with neighbouring rows hold theirs of a mask, bias
@@ -52,7 +52,6 @@ struct MemoryPlan {
   std::int64_t dense_limit = 0;   ///< larger masks, biases and scores are read by tiles
   std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
   std::int64_t bytes = 0;         ///< the expected use of memory
-  std::int64_t spare_bytes = 0;   ///< what is left, with HeadNeeds::record_bytes
   std::optional<Index> queries;   ///< HeadNeeds::queries
   kernel::ItemParts parts;        ///< HeadNeeds::parts
 
@@ -105,13 +104,6 @@ struct HeadFound {
   bool done = false;
 };
 
-/// What a checkpoint keeps of the head in progress, if heads are computed one after the other.
-/// Short heads are not, if there are several threads.
-enum class WithinHead {
-  loops,  ///< what the loops of the library have found
-  other,  ///< what `compute` keeps itself, or nothing
-};
-
 /// The heads to compute, or, if the plan has only some queries in memory at a time, parts of these:
 /// all keys, and neighbouring queries that are not padding.
 struct HeadPart {
@@ -125,14 +117,13 @@ std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPl
 /// Result from each, and hands the results to `keep` in order, on the calling thread; returns the
 /// seconds spent computing. With a checkpoint, which needs a function archive(Archive&, Result&),
 /// the heads that it holds are not read and computed again. Throws kernel::Stopped if the thread's
-/// StopFlag is set, or as Checkpoint::stop_if_asked does; the heads that are done by then are in
-/// the checkpoint.
+/// StopFlag is set; the heads that are done by then are in the checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(double least_bias)>& look,
                      const std::function<Result(const Head<T>& head, int threads)>& compute,
                      const std::function<void(Index problem, Result& result)>& keep,
-                     Checkpoint* checkpoint = nullptr, WithinHead within = WithinHead::loops) {
+                     Checkpoint* checkpoint = nullptr) {
   using Found = HeadFound<Result>;
   const auto store = [&](Found& found) {
     if (checkpoint == nullptr) return;
@@ -141,14 +132,11 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       archive(to, found.least_bias);
     });
   };
-  const auto stop_if_asked = [&] {
-    checkpoint != nullptr ? checkpoint->stop_if_asked() : kernel::stop_if_asked();
-  };
   const std::vector<HeadPart> parts = parts_of_heads(input, plan);
   const auto part = [&](Index n) -> const HeadPart& { return parts[static_cast<std::size_t>(n)]; };
   Index first = 0;
   for (; checkpoint != nullptr && checkpoint->has_unit() && first < std::ssize(parts); ++first) {
-    stop_if_asked();
+    kernel::stop_if_asked();
     Found found;
     checkpoint->take_unit([&](LoadingArchive& from) {
       archive(from, found.result);
@@ -165,7 +153,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     std::vector<std::shared_ptr<Head<T>>> heads;
     std::vector<Found> found(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
-      stop_if_asked();
+      kernel::stop_if_asked();
       const HeadPart& at = part(first + n);
       heads.push_back(at.queries ? reader.read(at.problem, *at.queries) : reader.read(at.problem));
       found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
@@ -177,14 +165,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {
       Found& one = found[static_cast<std::size_t>(n)];
-      const auto find = [&] { return compute(*heads[static_cast<std::size_t>(n)], threads); };
-      if (checkpoint == nullptr || !checkpoint->takes_states()) {
-        one.result = find();
-      } else if (within == WithinHead::loops) {
-        one.result = HeadRecord(*checkpoint, plan.spare_bytes, threads).run(find);
-      } else {
-        one.result = run_with_own_state(*checkpoint, threads, find);
-      }
+      one.result = compute(*heads[static_cast<std::size_t>(n)], threads);
       one.done = true;
       progress.advance(part(first + n).share);
       if (!in_turn || checkpoint == nullptr) return;

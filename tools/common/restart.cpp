@@ -1,5 +1,6 @@
 #include "common/restart.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,6 +29,21 @@ struct Restart {
   std::shared_ptr<StopRequests> requests;
   Checkpoint checkpoint;
 };
+
+// Runs `body`, and returns whether it was stopped by a signal: to this process, or to any rank.
+bool is_stopped(const std::function<void()>& body) {
+  kernel::Ranks* const ranks = kernel::Ranks::current();
+  std::atomic<bool>& asked = StopRequests::asked();
+  const kernel::StopFlag::Use obey(&asked);
+  if (ranks != nullptr) ranks->begin_stoppable(asked);
+  bool stopped = false;
+  try {
+    body();
+  } catch (const kernel::Stopped&) {
+    stopped = true;
+  }
+  return ranks != nullptr ? ranks->end_stoppable(stopped) : stopped;
+}
 
 }  // namespace
 
@@ -111,18 +127,15 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     report.note(
         fmt::format("{}: goes on {}after {}", checkpoint.file(), within, cli::counted(done, unit)));
   }
-  // Ranks stop only where all of them do (Checkpoint::is_due).
-  const bool alone = kernel::Ranks::current() == nullptr;
-  const kernel::StopFlag::Use obey(alone ? &StopRequests::asked() : nullptr);
   cli::Outcome outcome;
-  try {
-    outcome = run(&checkpoint);
+  const bool stopped = is_stopped([&] { outcome = run(&checkpoint); });
+  if (!stopped) {
     // A signal that comes later changes nothing: the run is about to end.
     outcome.commit = [restart, commit = std::move(outcome.commit)] {
       if (commit) commit();
       restart->checkpoint.remove();
     };
-  } catch (const kernel::Stopped&) {
+  } else {
     restart->requests->outlast();
     checkpoint.write();
     report.result() = nlohmann::ordered_json::object();

@@ -128,8 +128,11 @@ const SchemeResult* found_before(const ColumnTask& task, std::size_t point, std:
 
 template <class T>
 HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttention>& in_bundle,
-                        const Head<T>& head, std::int64_t useful_bytes, int threads) {
+                        const Head<T>& head, std::int64_t useful_bytes, Checkpoint* checkpoint,
+                        int threads) {
   HeadResult result;
+  std::optional<HeadState> state;
+  if (checkpoint != nullptr && checkpoint->takes_states()) state.emplace(*checkpoint);
   const AllowedCounts allowed = head.scores().allowed_counts();
   result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
   for (std::size_t n = 0; n < task.points.size(); ++n) {
@@ -149,10 +152,12 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
         RowEntropy<T> entropy;
         SchemeOptions made = options.scheme_options(*scheme, head.problem);
         made.kept_bytes = useful_bytes;
+        made.keeper = state ? &*state : nullptr;
         made.sink = task.input.sink_of(head.problem);
         const Attention attention = naming_head(task.input, head, [&] {
           return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
         });
+        if (state && description_of(*scheme).is_iterated()) state->next();
         found = result_of(attention, made, {sums.values(), entropy.values()});
       } else {
         found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
@@ -241,7 +246,7 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   const double seconds = for_each_head<T, HeadResult>(
       task.input, plan, progress, look,
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
+        return compute_head<T>(task, in_bundle, head, plan.useful_bytes, checkpoint, threads);
       },
       keep, checkpoint);
   report.add_compute_seconds(seconds);

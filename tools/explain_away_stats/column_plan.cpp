@@ -53,7 +53,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
     if (!parts || of_scheme.fewest < parts->fewest) parts = of_scheme;
     if (!scheme) continue;
     if (stops && description_of(*scheme).is_iterated()) {
-      needs.record_bytes = HeadRecord::bytes(iteration_state_bytes(input.queries, input.keys));
+      needs.state_bytes = HeadState::bytes(iteration_state_bytes(input.queries, input.keys));
     }
     const std::int64_t useful = useful_attend_bytes(options.scheme_options(*scheme, 0),
                                                     input.queries, input.keys, element_size);

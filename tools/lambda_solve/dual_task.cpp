@@ -252,9 +252,14 @@ MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
   const auto fits = [&] {
     return least_bytes(input, element, needs(part), arguments.threads) <= arguments.memory;
   };
-  // The units of a checkpoint must not depend on the memory.
-  const bool divides = input.q && !input.q->weights && !checkpoints(arguments);
-  while (divides && part > least && !fits()) {
+  const bool divides = input.q && !input.q->weights;
+  // A checkpoint has a unit for each block of queries, which must not depend on the memory.
+  if (divides && checkpoints(arguments)) {
+    constexpr Index blocks = 16;
+    const Index steps = (input.queries / blocks + dual_part_step - 1) / dual_part_step;
+    part = std::min(part, std::max(least, steps * dual_part_step));
+  }
+  while (divides && !checkpoints(arguments) && part > least && !fits()) {
     part = std::max(least, part / 2 / dual_part_step * dual_part_step);
   }
   HeadNeeds wanted = needs(part);

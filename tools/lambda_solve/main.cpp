@@ -116,6 +116,9 @@ class SolveDual : public SectionTool<DualTask> {
       : SectionTool(arguments, report), table_(arguments, dual_table_columns()) {}
 
  private:
+  // A long head is several blocks of queries.
+  std::string unit() const override { return "block"; }
+
   void report_cost(const DualTask& task) override { report_dual_cost(arguments(), task, report()); }
 
   bool holds_numbers(const DualTask& task) const override { return task.cost_dataset.has_value(); }

@@ -324,7 +324,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         errors.resize(results.problems.size());
         errors.back() = std::move(found.solution.errors);
       },
-      checkpoint, WithinHead::other);
+      checkpoint);
   report.add_compute_seconds(seconds);
   if (task.emits("error")) {
     errors.resize(results.problems.size());

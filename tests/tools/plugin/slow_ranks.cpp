@@ -85,6 +85,9 @@ class SlowRanks final : public ProcessRanks {
     }
   }
 
+  void begin_stoppable(std::atomic<bool>& asked) override { ranks_.begin_stoppable(asked); }
+  bool end_stoppable(bool stopped) override { return ranks_.end_stoppable(stopped); }
+
   void fail(int status, const char* lines) override { ranks_.fail(status, lines); }
   [[noreturn]] void abort(int status) override {
     ranks_.abort(status);
