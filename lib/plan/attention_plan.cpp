@@ -7,8 +7,8 @@
 #include "plan/attention_arrays.hpp"
 #include "plan/gradient_slots.hpp"
 #include "plan/head_forward.hpp"
-#include "plan/operand.hpp"
 #include "plan/output_gate.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 
 namespace attn {

@@ -11,7 +11,7 @@
 #include "attnkit/barycentre.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "plan/barycentre_terms.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/solution_targets.hpp"
 #include "plan/transport_options.hpp"
@@ -22,7 +22,7 @@
 
 namespace attn {
 
-using plan::Operand;
+using plan::PlanArray;
 
 template <class T>
 BarycentreShapes shapes_of(const BarycentreInputs<T>& inputs) {
@@ -56,7 +56,7 @@ class BarycentrePlan<T>::Impl {
         histograms_("histograms", shapes.histograms, 2),
         weights_("weights", shapes.weights, 1),
         grad_masses_("grad_barycentre", shapes.grad_barycentre, 1),
-        grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
+        grad_plan_(PlanArray::broadcasting("grad_plan", shapes.grad_plan, 2)),
         grad_row_("grad_row_potential", shapes.grad_row_potential, 2),
         grad_col_("grad_col_potential", shapes.grad_col_potential, 2) {
     if (!histograms_.present()) throw Error(Failure::input, "expected histograms");
@@ -69,11 +69,11 @@ class BarycentrePlan<T>::Impl {
     grad_row_.require_block({count_, rows_});
     grad_col_.require_block({count_, cols_});
     const auto of_scores = source_.operands();
-    std::vector<Operand*> all(of_scores.begin(), of_scores.end());
+    std::vector<PlanArray*> all(of_scores.begin(), of_scores.end());
     all.insert(all.end(),
                {&histograms_, &weights_, &grad_masses_, &grad_plan_, &grad_row_, &grad_col_});
     const Shape leading = plan::common_leading({all.begin(), all.end()});
-    for (Operand* operand : all) operand->broadcast_to(leading);
+    for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
     problems_.emplace(leading, threads,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
@@ -146,7 +146,7 @@ class BarycentrePlan<T>::Impl {
   }
 
   template <class U>
-  static void require_upstream(const Operand& operand, const TensorView<const U>& given) {
+  static void require_upstream(const PlanArray& operand, const TensorView<const U>& given) {
     operand.require(given);
     if (operand.present()) plan::require_finite(operand.name(), given);
   }
@@ -162,7 +162,7 @@ class BarycentrePlan<T>::Impl {
     source_.require_point_outputs(of + ".x", to.x, of + ".y", to.y, leading());
   }
 
-  PooledVector<double> masses(const Operand& operand, const TensorView<const double>& given,
+  PooledVector<double> masses(const PlanArray& operand, const TensorView<const double>& given,
                               Index problem) const {
     const double* const first = operand.block(given, problem);
     const Shape& shape = operand.block_shape();
@@ -323,8 +323,8 @@ class BarycentrePlan<T>::Impl {
   plan::TransportSource source_;
   Index rows_, cols_;  // m, n
   Index count_ = 0;    // K
-  Operand histograms_, weights_;
-  Operand grad_masses_, grad_plan_, grad_row_, grad_col_;
+  PlanArray histograms_, weights_;
+  PlanArray grad_masses_, grad_plan_, grad_row_, grad_col_;
   std::optional<plan::Problems> problems_;
 };
 

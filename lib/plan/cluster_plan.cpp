@@ -3,13 +3,13 @@
 
 #include "attnkit/collapse.hpp"
 #include "collapse/cluster_statistics.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::collapse {
 
-using plan::Operand;
+using plan::PlanArray;
 
 template <class T>
 class ClusterPlan<T>::Impl {
@@ -75,7 +75,7 @@ class ClusterPlan<T>::Impl {
     }
   }
 
-  Operand points_, labels_;
+  PlanArray points_, labels_;
   plan::Problems problems_;
   Index clusters_;
   double width_;

@@ -8,14 +8,14 @@
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/dual.hpp"
 #include "fenchel/radius.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-using plan::Operand;
+using plan::PlanArray;
 
 namespace {
 
@@ -59,7 +59,7 @@ class DualPlan::Impl {
       : options_(options),
         templates_("templates", shapes.templates, 2),
         evidence_("evidence", shapes.evidence, 2),
-        preference_(Operand::broadcasting("preference", shapes.preference, 2)),
+        preference_(PlanArray::broadcasting("preference", shapes.preference, 2)),
         cost_("cost", shapes.cost, 2) {
     require_options(options);
     if (!templates_.present() || !evidence_.present()) {
@@ -79,7 +79,7 @@ class DualPlan::Impl {
     cost_.require_block({count_, count_});
     const auto all = operands();
     const Shape leading = plan::common_leading({all.begin(), all.end()});
-    for (Operand* operand : all) operand->broadcast_to(leading);
+    for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {queries_, count_}));
     element_count(join(leading, {queries_, depth_}));
     problems_.emplace(leading, threads, kernel::ItemParts{dual_blocks(queries_), queries_});
@@ -116,7 +116,7 @@ class DualPlan::Impl {
            queries_ * (depth_ + 1) * number;
   }
 
-  std::array<Operand*, 4> operands() { return {&templates_, &evidence_, &preference_, &cost_}; }
+  std::array<PlanArray*, 4> operands() { return {&templates_, &evidence_, &preference_, &cost_}; }
 
   void require_preference() const {
     if (!preference_.present()) return;
@@ -187,7 +187,7 @@ class DualPlan::Impl {
   }
 
   DualPlanOptions options_;
-  Operand templates_, evidence_, preference_, cost_;
+  PlanArray templates_, evidence_, preference_, cost_;
   Index count_ = 0;    // n
   Index depth_ = 0;    // d
   Index queries_ = 0;  // Q

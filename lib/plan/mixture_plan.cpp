@@ -4,12 +4,12 @@
 #include "attnkit/collapse.hpp"
 #include "collapse/expectation_maximisation.hpp"
 #include "pass/partition.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 
 namespace attn::collapse {
 
-using plan::Operand;
+using plan::PlanArray;
 
 class MixturePlan::Impl {
  public:
@@ -168,7 +168,7 @@ class MixturePlan::Impl {
   }
 
   EmOptions options_;
-  Operand points_, centres_;
+  PlanArray points_, centres_;
   Shape centre_shape_;
   plan::Problems problems_;
 };

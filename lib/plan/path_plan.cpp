@@ -7,13 +7,13 @@
 #include "attnkit/basis_paths.hpp"
 #include "paths/basis.hpp"
 #include "paths/step.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/step_options.hpp"
 
 namespace attn {
 
-using plan::Operand;
+using plan::PlanArray;
 
 template <class T>
 class PathPlan<T>::Impl {
@@ -93,8 +93,8 @@ class PathPlan<T>::Impl {
     return problems_->run(bytes(), 0, [&] {
       require_finite_weights(weights);
       require_skeletons(skeletons);
-      const Operand grad_wq = gradient("grad_wq", gradients.wq);
-      const Operand grad_wk = gradient("grad_wk", gradients.wk);
+      const PlanArray grad_wq = gradient("grad_wq", gradients.wq);
+      const PlanArray grad_wk = gradient("grad_wk", gradients.wk);
       std::vector<double> sums(static_cast<std::size_t>(problems_->count()));
       problems_->for_each([&](Index problem, int) {
         const auto at = static_cast<std::size_t>(problem);
@@ -117,8 +117,8 @@ class PathPlan<T>::Impl {
       require_finite_weights(PathWeights<const T>(weights));
       const bool in_paths = steps_in_paths(options.optimizer);
       if (in_paths) require_skeletons(skeletons);
-      const Operand grad_wq = gradient("grad_wq", gradients.wq);
-      const Operand grad_wk = gradient("grad_wk", gradients.wk);
+      const PlanArray grad_wq = gradient("grad_wq", gradients.wq);
+      const PlanArray grad_wk = gradient("grad_wk", gradients.wk);
       const Shape of_moments = moments_shape(options.optimizer);
       const bool keeps_first = keeps_first_moment(options);
       const bool keeps_second = keeps_moments(options.optimizer);
@@ -171,9 +171,9 @@ class PathPlan<T>::Impl {
     plan::require_finite("wk", weights.wk);
   }
 
-  Operand gradient(const std::string& name, const TensorView<const T>& array) const {
+  PlanArray gradient(const std::string& name, const TensorView<const T>& array) const {
     plan::require_array(name, array, array.shape);
-    Operand operand(name, array.shape, 2);
+    PlanArray operand(name, array.shape, 2);
     operand.require_block({rows_, columns_});
     operand.broadcast_to(leading());
     plan::require_finite(name, array);
@@ -199,7 +199,7 @@ class PathPlan<T>::Impl {
     }
   }
 
-  Operand weights_;
+  PlanArray weights_;
   Index rows_ = 0;     // d1
   Index columns_ = 0;  // d2
   std::optional<plan::Problems> problems_;

@@ -6,7 +6,7 @@
 #include "paths/relu_basis.hpp"
 #include "paths/relu_step.hpp"
 #include "paths/step.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/step_options.hpp"
 

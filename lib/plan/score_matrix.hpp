@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "score/matrix_source.hpp"
 
 namespace attn::plan {

@@ -5,12 +5,12 @@
 #include "attnkit/collapse.hpp"
 #include "collapse/self_attention.hpp"
 #include "pass/partition.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 
 namespace attn::collapse {
 
-using plan::Operand;
+using plan::PlanArray;
 
 namespace {
 
@@ -100,7 +100,7 @@ class SelfAttentionPlan<T>::Impl {
   }
 
   SelfAttention options_;
-  Operand points_;
+  PlanArray points_;
   Shape shape_;
   plan::Problems problems_;
 };

@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "attnkit/statistics.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "stats/summary.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-using plan::Operand;
+using plan::PlanArray;
 
 namespace {
 
@@ -61,7 +61,7 @@ class StatisticsPlan::Impl {
     keys_ = column_sums_.axis(0);
     problems_.emplace(column_sums_.leading(), threads, kernel::ItemParts{});
     masked_.require_block({keys_});
-    for (Operand* operand : {&column_sums_, &masked_, &most_keys_}) {
+    for (PlanArray* operand : {&column_sums_, &masked_, &most_keys_}) {
       operand->broadcast_to(leading());
     }
   }
@@ -163,7 +163,7 @@ class StatisticsPlan::Impl {
   }
 
   StatisticsOptions options_;
-  Operand column_sums_, masked_, most_keys_;
+  PlanArray column_sums_, masked_, most_keys_;
   Index keys_ = 0;  // n
   std::optional<plan::Problems> problems_;
 };

@@ -7,7 +7,7 @@
 #include "gradient/energy_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/transport_options.hpp"
 #include "plan/transport_problem.hpp"
@@ -20,7 +20,7 @@
 
 namespace attn {
 
-using plan::Operand;
+using plan::PlanArray;
 
 namespace {
 
@@ -111,10 +111,10 @@ class TransportPlan<T>::Impl {
         source_(shapes, options.epsilon),
         rows_(source_.rows()),
         cols_(source_.cols()),
-        mask_(Operand::broadcasting("mask", shapes.mask, 2)),
+        mask_(PlanArray::broadcasting("mask", shapes.mask, 2)),
         row_marginal_("row_marginal", shapes.row_marginal, 1),
         col_marginal_("col_marginal", shapes.col_marginal, 1),
-        grad_plan_(Operand::broadcasting("grad_plan", shapes.grad_plan, 2)),
+        grad_plan_(PlanArray::broadcasting("grad_plan", shapes.grad_plan, 2)),
         grad_row_("grad_row_potential", shapes.grad_row_potential, 1),
         grad_col_("grad_col_potential", shapes.grad_col_potential, 1),
         grad_row_self_("grad_row_self_potential", shapes.grad_row_self_potential, 1),
@@ -132,7 +132,7 @@ class TransportPlan<T>::Impl {
     require_upstream_effect();
     const auto all = operands();
     const Shape leading = plan::common_leading({all.begin(), all.end()});
-    for (Operand* operand : all) operand->broadcast_to(leading);
+    for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
     problems_.emplace(leading, threads,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
@@ -207,9 +207,9 @@ class TransportPlan<T>::Impl {
                                           gradient_lanes(longer, problems_->inside()));
   }
 
-  std::vector<Operand*> operands() {
+  std::vector<PlanArray*> operands() {
     const auto of_scores = source_.operands();
-    std::vector<Operand*> all(of_scores.begin(), of_scores.end());
+    std::vector<PlanArray*> all(of_scores.begin(), of_scores.end());
     all.insert(all.end(), {&mask_, &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_,
                            &grad_col_, &grad_row_self_, &grad_col_self_});
     return all;
@@ -221,15 +221,15 @@ class TransportPlan<T>::Impl {
   }
 
   void require_upstream_effect() const {
-    const auto refuse = [](const Operand& operand, const char* with) {
+    const auto refuse = [](const PlanArray& operand, const char* with) {
       if (!operand.present()) return;
       throw Error(Failure::usage, operand.name() + " has no effect " + with);
     };
     if (options_.divergence) refuse(grad_plan_, "with a divergence");
-    for (const Operand* const operand : {&grad_row_self_, &grad_col_self_}) {
+    for (const PlanArray* const operand : {&grad_row_self_, &grad_col_self_}) {
       if (!options_.divergence) refuse(*operand, "without a divergence");
     }
-    for (const Operand* const operand : {&grad_plan_, &grad_row_, &grad_col_}) {
+    for (const PlanArray* const operand : {&grad_plan_, &grad_row_, &grad_col_}) {
       if (options_.exact) refuse(*operand, "with exact transport");
     }
   }
@@ -300,7 +300,7 @@ class TransportPlan<T>::Impl {
                                   leading());
   }
 
-  std::optional<PooledVector<double>> marginal(const Operand& operand,
+  std::optional<PooledVector<double>> marginal(const PlanArray& operand,
                                                const TensorView<const double>& given,
                                                Index problem) const {
     if (!operand.present()) return std::nullopt;
@@ -354,8 +354,8 @@ class TransportPlan<T>::Impl {
   TransportOptions options_;
   plan::TransportSource source_;
   Index rows_, cols_;
-  Operand mask_, row_marginal_, col_marginal_;
-  Operand grad_plan_, grad_row_, grad_col_, grad_row_self_, grad_col_self_;
+  PlanArray mask_, row_marginal_, col_marginal_;
+  PlanArray grad_plan_, grad_row_, grad_col_, grad_row_self_, grad_col_self_;
   std::optional<plan::Problems> problems_;
 };
 

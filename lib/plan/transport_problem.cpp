@@ -12,7 +12,7 @@
 #include "pass/column_sums.hpp"
 #include "plan/dense_weights.hpp"
 #include "plan/divergence_terms.hpp"
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/transport_options.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/feasible_marginals.hpp"

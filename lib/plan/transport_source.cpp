@@ -17,7 +17,7 @@ void TransportSource::require_one() {
     cols_ = y_.axis(0);
     y_.require_block({cols_, x_.axis(1)});
   } else {
-    const Operand& matrix = cost_.present() ? cost_ : scores_;
+    const PlanArray& matrix = cost_.present() ? cost_ : scores_;
     rows_ = matrix.axis(0);
     cols_ = matrix.axis(1);
   }

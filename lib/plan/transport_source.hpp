@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 #include "plan/score_matrix.hpp"
 #include "plan/transport_points.hpp"
 #include "score/matrix_source.hpp"
@@ -17,7 +17,7 @@ namespace attn::plan {
 
 /// The block of a problem as a matrix that broadcasts; nothing without the operand.
 template <class T>
-std::optional<BroadcastMatrix<T>> broadcast_block(const Operand& operand,
+std::optional<BroadcastMatrix<T>> broadcast_block(const PlanArray& operand,
                                                   const TensorView<const T>& given, Index problem,
                                                   double bound = infinity) {
   if (!operand.present()) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<BroadcastMatrix<T>> broadcast_block(const Operand& operand,
 }
 
 /// The block of a problem as one vector; empty without the operand.
-inline std::span<const double> vector_block(const Operand& operand,
+inline std::span<const double> vector_block(const PlanArray& operand,
                                             const TensorView<const double>& given, Index problem) {
   if (!operand.present()) return {};
   return {operand.block(given, problem),
@@ -61,7 +61,7 @@ class TransportSource {
   /// Of the cost, in units of the scores.
   double unit() const { return of_cost() ? epsilon_ : 1; }
 
-  std::array<Operand*, 4> operands() { return {&cost_, &scores_, &x_, &y_}; }
+  std::array<PlanArray*, 4> operands() { return {&cost_, &scores_, &x_, &y_}; }
 
   /// Throws Error(input) for arrays of other shapes, and for points that are not finite.
   template <class Inputs>
@@ -110,7 +110,7 @@ class TransportSource {
   void require_one();
 
   double epsilon_;
-  Operand cost_, scores_, x_, y_;
+  PlanArray cost_, scores_, x_, y_;
   Index rows_ = 0;
   Index cols_ = 0;
 };

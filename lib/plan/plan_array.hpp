@@ -20,14 +20,14 @@ std::optional<Shape> shape_of(const TensorView<T>& view) {
 
 /// An input of a plan: its shape, and which block of it each problem uses. A block consists of the
 /// last axes; the leading ones broadcast to those of the plan.
-class Operand {
+class PlanArray {
  public:
   /// A block has `trailing` axes. Throws Error(input) for a shape with fewer axes, or with an axis
   /// of negative length.
-  Operand(std::string name, std::optional<Shape> shape, std::size_t trailing);
+  PlanArray(std::string name, std::optional<Shape> shape, std::size_t trailing);
 
   /// An operand whose block also broadcasts: missing axes of the block have length 1.
-  static Operand broadcasting(std::string name, std::optional<Shape> shape, std::size_t trailing);
+  static PlanArray broadcasting(std::string name, std::optional<Shape> shape, std::size_t trailing);
 
   bool present() const { return shape_.has_value(); }
   const std::string& name() const { return name_; }
@@ -70,7 +70,7 @@ class Operand {
 
 /// The leading axes to which those of all present operands broadcast. Throws Error(input) that
 /// names two operands that disagree.
-Shape common_leading(const std::vector<const Operand*>& operands);
+Shape common_leading(const std::vector<const PlanArray*>& operands);
 
 /// Throws Error(input) if an output is requested and its shape is not `expected`.
 void require_output(const std::string& name, bool wanted, const Shape& shape,

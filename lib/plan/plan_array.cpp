@@ -1,4 +1,4 @@
-#include "plan/operand.hpp"
+#include "plan/plan_array.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ std::string text_of(const std::optional<Shape>& shape) {
 
 }  // namespace
 
-Operand::Operand(std::string name, std::optional<Shape> shape, std::size_t trailing)
+PlanArray::PlanArray(std::string name, std::optional<Shape> shape, std::size_t trailing)
     : name_(std::move(name)), shape_(std::move(shape)) {
   if (!shape_) return;
   const bool negative = std::any_of(shape_->begin(), shape_->end(), [](Index n) { return n < 0; });
@@ -34,14 +34,15 @@ Operand::Operand(std::string name, std::optional<Shape> shape, std::size_t trail
   size_ = element_count(block_);
 }
 
-Operand Operand::broadcasting(std::string name, std::optional<Shape> shape, std::size_t trailing) {
-  if (!shape) return Operand(std::move(name), std::nullopt, trailing);
-  Operand operand(std::move(name), with_axes(*shape, trailing), trailing);
+PlanArray PlanArray::broadcasting(std::string name, std::optional<Shape> shape,
+                                  std::size_t trailing) {
+  if (!shape) return PlanArray(std::move(name), std::nullopt, trailing);
+  PlanArray operand(std::move(name), with_axes(*shape, trailing), trailing);
   operand.shape_ = std::move(shape);
   return operand;
 }
 
-void Operand::require_block(const Shape& expected, bool stretches) const {
+void PlanArray::require_block(const Shape& expected, bool stretches) const {
   if (!present()) return;
   bool fits = true;
   for (std::size_t n = 0; n < expected.size(); ++n) {
@@ -52,11 +53,11 @@ void Operand::require_block(const Shape& expected, bool stretches) const {
                                   to_string(expected) + (stretches ? " or 1 in their place" : ""));
 }
 
-void Operand::broadcast_to(const Shape& leading) {
+void PlanArray::broadcast_to(const Shape& leading) {
   if (present()) map_.emplace(leading, leading_, false, name_);
 }
 
-void Operand::require_same(const std::optional<Shape>& given, bool has_data) const {
+void PlanArray::require_same(const std::optional<Shape>& given, bool has_data) const {
   const bool same = given == shape_ && (has_data || !shape_ || element_count(*shape_) == 0);
   if (same) return;
   const bool no_data = given == shape_;
@@ -64,10 +65,10 @@ void Operand::require_same(const std::optional<Shape>& given, bool has_data) con
                                   ", the plan was made for " + text_of(shape_));
 }
 
-Shape common_leading(const std::vector<const Operand*>& operands) {
+Shape common_leading(const std::vector<const PlanArray*>& operands) {
   Shape common;
-  const Operand* before = nullptr;
-  for (const Operand* operand : operands) {
+  const PlanArray* before = nullptr;
+  for (const PlanArray* operand : operands) {
     if (!operand->present()) continue;
     if (!broadcast(common, operand->leading(), common)) {
       throw Error(Failure::input, operand->name() + " has the leading axes " +
