@@ -67,7 +67,7 @@ ArrayExport array_export(const InputBundle& bundle, const std::vector<Item>& ite
   return made;
 }
 
-void write_elements(const InputDataset& dataset, ArrayOutput& output) {
+void write_elements(const ArraySource& dataset, ArrayOutput& output) {
   if (dataset.dtype() == DType::string) return output.write_strings(dataset.read_strings());
   const std::size_t size = size_of(dataset.dtype());
   const Index limit = piece_elements(size);

@@ -33,6 +33,6 @@ bool can_be_held(const std::vector<std::string>& values);
 Index width_of(const std::vector<std::string>& values);
 
 /// Writes all elements of an array of strings or numbers as they are, piece by piece.
-void write_elements(const InputDataset& dataset, ArrayOutput& output);
+void write_elements(const ArraySource& dataset, ArrayOutput& output);
 
 }  // namespace attn::io

@@ -81,7 +81,7 @@ std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Im
   for (Item& item : items) {
     if (item.is_group || root.array_name(item.path).empty()) continue;
     describe_or_say_why(item, [&] {
-      const InputDataset dataset = bundle.dataset(item.path);
+      const ArraySource dataset = bundle.dataset(item.path);
       item.shape = dataset.shape();
       item.dtype = dataset.dtype();
       item.type = dataset.type();
@@ -93,7 +93,7 @@ std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Im
 std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::Root& root) {
   std::vector<Item> items;
   for (const std::string& name : root.names()) {
-    const InputDataset dataset = bundle.dataset(name);
+    const ArraySource dataset = bundle.dataset(name);
     Item item;
     item.path = name;
     item.shape = dataset.shape();

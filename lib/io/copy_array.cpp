@@ -23,7 +23,7 @@ namespace {
 
 /// Refuses a name that leads through a dataset or to an existing group, since HDF5 reads a slash as
 /// a group separator and cannot create such a dataset.
-void require_free_name(const InputDataset::Impl& source, OutputFile& output,
+void require_free_name(const ArraySource::Impl& source, OutputFile& output,
                        const std::string& path) {
   require_bundle_name(source.address, path);
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
@@ -36,7 +36,7 @@ void require_free_name(const InputDataset::Impl& source, OutputFile& output,
     refuse_copy(source.address, "an object " + path + " exists already");
 }
 
-void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
+void copy_text(const ArraySource::Impl& source, OutputFile& output, const std::string& path) {
   const std::vector<std::string> values =
       element_count(source.shape) == 0 ? std::vector<std::string>() : source.read_strings();
   for (std::size_t n = 0; n < values.size(); ++n) {
@@ -69,7 +69,7 @@ void require_bundle_name(const std::string& address, const std::string& name) {
   }
 }
 
-void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
+void copy_array(const ArraySource::Impl& source, OutputFile& output, const std::string& path) {
   require_free_name(source, output, path);
   if (source.dtype == DType::string) return copy_text(source, output, path);
   if (source.dtype == DType::other) {

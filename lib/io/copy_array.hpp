@@ -3,7 +3,7 @@
 #include <string>
 
 #include "io/hdf5/output_file.hpp"
-#include "io/input_dataset.hpp"
+#include "tensor/array_source.hpp"
 
 namespace attn::io {
 
@@ -11,7 +11,7 @@ namespace attn::io {
 /// and bool bit for bit (bfloat16, which HDF5 does not have, is widened to float32), strings as
 /// strings of variable length. The copy is contiguous and has no attributes. Throws Error(input)
 /// naming the dataset if the output cannot have one of its type or name.
-void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path);
+void copy_array(const ArraySource::Impl& source, OutputFile& output, const std::string& path);
 
 /// Throws Error(input) naming `address` if a bundle cannot have a dataset called `name`.
 void require_bundle_name(const std::string& address, const std::string& name);

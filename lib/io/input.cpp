@@ -44,8 +44,8 @@ class Opener {
   }
 
   /// If the address leads to a group, its dataset `name` is meant.
-  std::shared_ptr<const InputDataset::Impl> dataset(const std::string& name,
-                                                    const Address& address) {
+  std::shared_ptr<const ArraySource::Impl> dataset(const std::string& name,
+                                                   const Address& address) {
     const std::shared_ptr<const InputFile> from = file(address.file);
     const std::string selected =
         address.selection.empty() ? "" : address.text.substr(address.text.rfind('['));
@@ -161,16 +161,16 @@ bool InputBundle::is_dataset(const std::string& path) const {
          (impl_->root && impl_->root->is_dataset(impl_->stored_name(path)));
 }
 
-InputDataset InputBundle::dataset(const std::string& name) const {
+ArraySource InputBundle::dataset(const std::string& name) const {
   const h5::Lock lock;
   impl_->asked->insert(name);
   const auto found = impl_->named.find(name);
-  if (found != impl_->named.end()) return InputDataset(found->second);
+  if (found != impl_->named.end()) return ArraySource(found->second);
   const std::string& stored_name = impl_->stored_name(name);
-  std::shared_ptr<const InputDataset::Impl> stored;
+  std::shared_ptr<const ArraySource::Impl> stored;
   if (impl_->root) stored = impl_->root->dataset(stored_name, name);
   if (!stored) refuse_dataset(*impl_, stored_name, description());
-  return InputDataset(std::move(stored));
+  return ArraySource(std::move(stored));
 }
 
 std::vector<std::string> InputBundle::unused_names() const {

@@ -9,52 +9,11 @@
 #include <vector>
 
 #include "io/address.hpp"
-#include "tensor/dtype.hpp"
-#include "tensor/shape.hpp"
+#include "tensor/array_source.hpp"
 
 namespace attn::io {
 
 struct InputFile;
-
-/// One dataset to read, whole or in blocks, after the slicing of its address. Cheap to copy; keeps
-/// its file open. Reads may come from any thread (they take turns: HDF5 is not re-entrant).
-class InputDataset {
- public:
-  struct Impl;
-  explicit InputDataset(std::shared_ptr<const Impl> impl);
-
-  const std::string& name() const;     ///< its name in the tool: "q"
-  const std::string& address() const;  ///< for messages: "k.h5:/layer3/Q", "standard input:/q"
-  const Shape& shape() const;          ///< after slicing
-  DType dtype() const;
-  std::string type() const;  ///< for messages; of DType::other as the format has it: "F8_E4M3"
-
-  /// Reads the block that starts at `start` and has `count` elements along each axis, row-major,
-  /// converted to the type of `out`: float and double take floating and integral datasets (float16
-  /// and bfloat16 are widened exactly; float64 read as float is rounded to nearest and may become
-  /// infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t takes
-  /// integral ones. Throws Error(input) naming the dataset, its type and the expected type for
-  /// other stored types, and for a uint64 that does not fit. Uses 1 MiB of memory besides `out`,
-  /// and HDF5 its cache of chunks. A block outside shape() is a bug: std::invalid_argument.
-  void read(const Shape& start, const Shape& count, float* out) const;
-  void read(const Shape& start, const Shape& count, double* out) const;
-  void read(const Shape& start, const Shape& count, std::uint8_t* out) const;
-  void read(const Shape& start, const Shape& count, std::int64_t* out) const;
-
-  /// The same without any conversion: size_of(dtype()) bytes per element, in the machine's byte
-  /// order, bool as bytes of 0 and 1. Throws Error(input) unless the dataset holds numbers or bool.
-  void read_stored(const Shape& start, const Shape& count, void* out) const;
-
-  /// The least memory that any read takes besides `out`: a compressed chunk of an HDF5 dataset is
-  /// decompressed as a whole, however large it is. 0 if nothing is compressed.
-  std::int64_t bytes_at_once() const;
-
-  /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
-  std::vector<std::string> read_strings() const;
-
- private:
-  std::shared_ptr<const Impl> impl_;
-};
 
 /// A file, other than those the user named, that holds values of an input.
 struct FollowedSource {
@@ -108,7 +67,7 @@ class InputBundle {
   bool is_dataset(const std::string& path) const;
 
   /// The dataset called `name`. Throws Error(input) listing the datasets that exist.
-  InputDataset dataset(const std::string& name) const;
+  ArraySource dataset(const std::string& name) const;
 
   /// Throws as dataset() does for the datasets that Options::renamed renames, without counting them
   /// as used.

@@ -9,7 +9,7 @@
 
 #include "io/hdf5/open_object.hpp"
 #include "io/input.hpp"
-#include "io/input_dataset.hpp"
+#include "tensor/array_source.hpp"
 
 namespace attn::io {
 
@@ -37,15 +37,15 @@ struct InputBundle::Impl {
     std::vector<std::string> names() const;  ///< of its datasets, sorted
     /// The dataset called `stored` here and `name` by tools. Null if there is no link of that name;
     /// throws Error(input) if it is not a dataset that can be opened.
-    std::shared_ptr<const InputDataset::Impl> dataset(const std::string& stored,
-                                                      const std::string& name) const;
+    std::shared_ptr<const ArraySource::Impl> dataset(const std::string& stored,
+                                                     const std::string& name) const;
     /// A group below, such as "text/layer3". Throws Error(input) if it does not exist.
     Root below(const std::string& below_path) const;
     /// A second handle to the same group.
     Root again() const;
   };
   std::optional<Root> root;
-  std::map<std::string, std::shared_ptr<const InputDataset::Impl>> named;
+  std::map<std::string, std::shared_ptr<const ArraySource::Impl>> named;
   std::map<std::string, std::string> renamed;  ///< from the tool's name to the stored name
   /// Requested names of this bundle and of its groups; protected by the lock.
   std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();
@@ -61,9 +61,9 @@ InputBundle bundle_in(const std::shared_ptr<const InputFile>& file);
 
 /// An array of a file that is not HDF5. `path` is that of an address: a slash and the name of the
 /// array, or only a slash, which means `name`.
-std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, const std::string& path,
-                                                     const std::string& name,
-                                                     const std::string& selection_text,
-                                                     const std::vector<SliceItem>& selection);
+std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file, const std::string& path,
+                                                    const std::string& name,
+                                                    const std::string& selection_text,
+                                                    const std::vector<SliceItem>& selection);
 
 }  // namespace attn::io

@@ -8,10 +8,10 @@
 
 namespace attn::io {
 
-std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, const std::string& path,
-                                                     const std::string& name,
-                                                     const std::string& selection_text,
-                                                     const std::vector<SliceItem>& selection) {
+std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file, const std::string& path,
+                                                    const std::string& name,
+                                                    const std::string& selection_text,
+                                                    const std::vector<SliceItem>& selection) {
   const ArrayFile& arrays = *file.arrays;
   std::string inside = path == "/" ? name : path.substr(1);
   if (arrays.is_single()) {
@@ -70,7 +70,7 @@ std::vector<std::string> InputBundle::Impl::Root::names() const {
   return names_of(h5::Kind::dataset, *group, address());
 }
 
-std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
+std::shared_ptr<const ArraySource::Impl> InputBundle::Impl::Root::dataset(
     const std::string& stored, const std::string& name) const {
   const std::string array = array_name(stored);
   if (!array.empty()) return open_array(*file, "/" + array, name, "", {});

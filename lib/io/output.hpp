@@ -36,7 +36,7 @@ class OutputDataset {
              Index row_stride = 0);
 
   /// Writes a contiguous block without any conversion: elements as returned by
-  /// InputDataset::read_stored, of the type with which the dataset was created.
+  /// ArraySource::read_stored, of the type with which the dataset was created.
   void write_stored(const Shape& start, const Shape& count, const void* data);
 
  private:

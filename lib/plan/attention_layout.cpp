@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "energy/table.hpp"
+#include "head/repeated_scores.hpp"
 #include "plan/option_checks.hpp"
 #include "plan/regions.hpp"
-#include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/batch.hpp"
 

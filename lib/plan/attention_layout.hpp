@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "attnkit/attention.hpp"
-#include "plan/head.hpp"
-#include "plan/own_part.hpp"
+#include "head/head.hpp"
+#include "head/own_part.hpp"
 #include "plan/planned_operand.hpp"
 
 namespace attn {

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "attnkit/attention.hpp"
+#include "head/output_gate.hpp"
 #include "pass/partition.hpp"
 #include "plan/attention_arrays.hpp"
 #include "plan/gradient_slots.hpp"
 #include "plan/head_forward.hpp"
-#include "plan/output_gate.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 
@@ -59,7 +59,7 @@ class AttentionPlan<T>::Impl {
       AttentionSummary summary;
       summary.problems.resize(static_cast<std::size_t>(layout_.problems));
       problems_.for_each([&](Index problem, int threads) {
-        HeadWork<T> work;
+        PlannedHead<T> work;
         forward(problem, outputs, false, work, threads);
         close_gate(work);
         summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
@@ -74,7 +74,7 @@ class AttentionPlan<T>::Impl {
     AttentionSummary summary;
     summary.problems.resize(static_cast<std::size_t>(layout_.problems));
     require_outputs(layout_, outputs);
-    differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
+    differentiate(inputs, grad_out, wanted, [&](Index problem, PlannedHead<T>& work, int threads) {
       forward(problem, outputs, true, work, threads);
       summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
     });
@@ -84,7 +84,7 @@ class AttentionPlan<T>::Impl {
   void gradients_from(const AttentionInputs<T>& inputs, const AttentionResults<T>& results,
                       const TensorView<const T>& grad_out, const AttentionGradients<T>& wanted) {
     require_results(layout_, results);
-    differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
+    differentiate(inputs, grad_out, wanted, [&](Index problem, PlannedHead<T>& work, int threads) {
       begin(problem, work);
       take_results(layout_, results, work, threads);
     });
@@ -133,7 +133,7 @@ class AttentionPlan<T>::Impl {
       for (Index first = 0; first < layout_.problems; first += wave()) {
         const Index last = std::min(layout_.problems, first + wave());
         problems_.for_each(first, last, [&](Index problem, int threads) {
-          HeadWork<T> work;
+          PlannedHead<T> work;
           attend(problem, work, threads);
           backward(problem, problem - first, work, threads);
           close_gate(work);
@@ -146,8 +146,11 @@ class AttentionPlan<T>::Impl {
     });
   }
 
-  void begin(Index problem, HeadWork<T>& work) const {
-    arrays_.head(problem, work.head);
+  void begin(Index problem, PlannedHead<T>& work) const {
+    arrays_.head(problem, work.bound);
+    work.arrays = &work.bound.arrays;
+    work.recipe = &layout_.recipe;
+    work.repetition = layout_.repetition;
     work.part = arrays_.part(problem);
     work.scheme = layout_.scheme;
     work.scheme.hybrid = arrays_.hybrid(problem);
@@ -157,31 +160,23 @@ class AttentionPlan<T>::Impl {
     work.dropout.first = (problem * layout_.queries() + own.row0) * layout_.keys() + own.col0;
   }
 
-  void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
-               int threads) const {
+  void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out,
+               PlannedHead<T>& work, int threads) const {
     begin(problem, work);
-    attend_head(layout_, outputs, needs_out, work, threads);
+    attend_planned(layout_, outputs, needs_out, work, threads);
   }
 
   // After the gradients, which need the output before the gate.
-  static void close_gate(const HeadWork<T>& work) {
-    const MatrixSource<T>* const gate = work.head.arrays.gate;
+  static void close_gate(const PlannedHead<T>& work) {
+    const MatrixSource<T>* const gate = work.bound.arrays.gate;
     if (gate != nullptr && work.out.data != nullptr) apply_gate(*gate, work.out);
   }
 
-  void backward(Index problem, Index at, const HeadWork<T>& work, int threads) const {
+  void backward(Index problem, Index at, const PlannedHead<T>& work, int threads) const {
     const bool empty = work.part.queries() == 0 || work.part.keys() == 0;
     if (empty || !work.part.is_whole(layout_.queries(), layout_.keys())) slots_.clear(problem, at);
     if (empty) return;
-    HeadForward<T> head;
-    head.recipe = &layout_.recipe;
-    head.arrays = &work.head.arrays;
-    head.scores = &work.scores();
-    head.repeated = work.repeated ? &*work.repeated : nullptr;
-    head.options = work.scheme;
-    head.attention = &work.attention;
-    head.out = work.out;
-    head.dropout = work.dropout;
+    HeadForward<T> head = forward_of<T>(work);
     head.grad_out = arrays_.grad_out(problem);
     head.q = arrays_.q().made_of(problem);
     head.k = arrays_.k().made_of(problem);

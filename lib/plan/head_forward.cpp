@@ -1,28 +1,14 @@
 #include "plan/head_forward.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
 #include "scheme/scheme_description.hpp"
-#include "stats/observers.hpp"
-#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-// Writes the own numbers of a problem from `first` on, and `padding` around them.
-void copy_row(std::span<const double> from, Index first, double padding,
-              const TensorView<double>& to, Index problem) {
-  if (to.data == nullptr) return;
-  const Index length = to.shape.back();
-  double* const row = to.data + problem * length;
-  std::fill_n(row, first, padding);
-  double* const end = std::copy(from.begin(), from.end(), row + first);
-  std::fill(end, row + length, padding);
-}
 
 // The own numbers of a problem, `count` of them from `first` on.
 PooledVector<double> own_numbers(const TensorView<const double>& from, Index problem, Index first,
@@ -44,24 +30,11 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
 }
 
-// Writes what repeated attention ends with.
-template <class T>
-void copy_repeated(const RepeatedScores<T>& repeated, const TileRange& own,
-                   const AttentionOutputs<T>& outputs, Index problem) {
-  if (outputs.centre) {
-    const Index queries = outputs.centre.shape[outputs.centre.shape.size() - 2];
-    const MatrixView<double> all =
-        block_of(outputs.centre, problem, queries, outputs.centre.shape.back());
-    set_to_zero(all);
-    const Buffer<double> centres = repeated.queries();
-    std::copy(centres.begin(), centres.end(), by_query(all, own).data);
-  }
-  if (!outputs.variance && !outputs.prior) return;
-  const Mixture& mixture = repeated.mixture();
-  copy_row(mixture.variance, own.row0, 0, outputs.variance, problem);
-  PooledVector<double> priors = mixture.log_prior;
-  for (double& prior : priors) prior = std::exp(prior);
-  copy_row(priors, own.row0, 0, outputs.prior, problem);
+// The numbers of a problem, by query or by key.
+std::span<double> row_of(const TensorView<double>& view, Index problem) {
+  if (view.data == nullptr) return {};
+  const Index length = view.shape.back();
+  return {view.data + problem * length, static_cast<std::size_t>(length)};
 }
 
 }  // namespace
@@ -97,53 +70,24 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
 }
 
 template <class T>
-void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
-                 HeadWork<T>& work, int threads) {
-  const Index problem = work.head.arrays.problem;
-  const TileRange& own = work.part.range;
-  ObserverList<T> observers;
-  const MatrixView<T> all_out = block_of(outputs.out, problem, layout.queries(), layout.v_head_dim);
-  if (own.rows < layout.queries()) set_to_zero(all_out);
-  work.out = by_query(all_out, own);
-  if (needs_out && work.out.data == nullptr) {
-    work.out_storage = Buffer<T>(own.rows * layout.v_head_dim);
-    work.out = {work.out_storage.data(), own.rows, layout.v_head_dim};
-  }
-  std::optional<Output<T>> output;
-  if (work.out.data != nullptr) {
-    output.emplace(work.head.arrays.v, work.out, work.dropout);
-    observers.push_back(&*output);
-  }
-  ColumnSums<T> sums;
-  if (outputs.col_sum) observers.push_back(&sums);
-  RowEntropy<T> entropy;
-  if (outputs.row_entropy) observers.push_back(&entropy);
-  const MatrixView<T> all_weights =
-      block_of(outputs.weights, problem, layout.queries(), layout.keys());
-  set_to_zero(all_weights);
-  DenseWeights<T> weights(by_pair(all_weights, own));
-  if (outputs.weights) observers.push_back(&weights);
-  if (layout.repetition) {
-    work.repeated.emplace(layout.recipe, work.head.arrays, work.scheme, *layout.repetition,
-                          needs_out, threads);
-  } else {
-    work.plain.emplace(layout.recipe, work.head.arrays, threads);
-  }
-  work.attention = attend(work.scores(), work.scheme, observers, threads);
-  if (work.repeated) {
-    work.attention.summary.iterations = layout.repetition->iterations;
-    copy_repeated(*work.repeated, own, outputs, problem);
-  }
-  if (outputs.col_sum) copy_row(sums.values(), own.col0, 0, outputs.col_sum, problem);
-  if (outputs.row_entropy) {
-    PooledVector<double> entropies = entropy.values();
-    add_sink_entropies(sink_weights(work.attention.potentials, work.scheme), entropies);
-    copy_row(entropies, own.row0, 0, outputs.row_entropy, problem);
-  }
-  const Potentials& potentials = work.attention.potentials;
-  copy_row(potentials.row, own.row0, minus_infinity, outputs.row_potential, problem);
-  copy_row(potentials.col, own.col0, minus_infinity, outputs.col_potential, problem);
-  copy_row(potentials.unas_row, own.row0, minus_infinity, outputs.unas_row_potential, problem);
+void attend_planned(const AttentionLayout& layout, const AttentionOutputs<T>& outputs,
+                    bool differentiated, PlannedHead<T>& head, int threads) {
+  const Index problem = head.bound.arrays.problem;
+  HeadTargets<T> targets;
+  targets.out = block_of(outputs.out, problem, layout.queries(), layout.v_head_dim);
+  targets.row_potential = row_of(outputs.row_potential, problem);
+  targets.unas_row_potential = row_of(outputs.unas_row_potential, problem);
+  targets.col_potential = row_of(outputs.col_potential, problem);
+  targets.col_sum = row_of(outputs.col_sum, problem);
+  targets.row_entropy = row_of(outputs.row_entropy, problem);
+  targets.centre = block_of(outputs.centre, problem, layout.queries(), layout.sizes.q_depth);
+  targets.variance = row_of(outputs.variance, problem);
+  targets.prior = row_of(outputs.prior, problem);
+  const MatrixView<T> weights = block_of(outputs.weights, problem, layout.queries(), layout.keys());
+  set_to_zero(weights);
+  DenseWeights<T> own_weights(by_pair(weights, head.part.range));
+  if (outputs.weights) targets.weights = &own_weights;
+  attend_head(head, targets, differentiated, threads);
 }
 
 template <class T>
@@ -170,13 +114,13 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
 
 template <class T>
 void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
-                  HeadWork<T>& work, int threads) {
-  const Index problem = work.head.arrays.problem;
+                  PlannedHead<T>& work, int threads) {
+  const Index problem = work.bound.arrays.problem;
   const TileRange& own = work.part.range;
   const MatrixView<const T> out =
       by_query(block_of(results.out, problem, layout.queries(), layout.v_head_dim), own);
   work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
-  work.plain.emplace(layout.recipe, work.head.arrays, threads);
+  work.plain.emplace(layout.recipe, work.bound.arrays, threads);
   work.attention.allowed = work.scores().allowed_counts();
   Potentials& potentials = work.attention.potentials;
   potentials.row = own_numbers(results.row_potential, problem, own.row0, own.rows);
@@ -185,23 +129,21 @@ void take_results(const AttentionLayout& layout, const AttentionResults<T>& resu
 }
 
 template <class T>
-ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work) {
+ProblemSummary summary_of(const AttentionLayout& layout, const PlannedHead<T>& work) {
   const SchemeSummary& scheme = work.attention.summary;
   const AllowedCounts& allowed = work.attention.allowed;
-  return {
-      scheme.status,
-      scheme.iterations,
-      scheme.column_error,
-      allowed.empty_queries(),
-      allowed.empty_keys(),
-      layout.queries() - work.part.queries(),
-      layout.keys() - work.part.keys(),
-      log_likelihoods_of(layout.recipe, work.head.arrays, work.scores(),
-                         work.repeated ? &*work.repeated : nullptr, work.scheme, work.attention)};
+  return {scheme.status,
+          scheme.iterations,
+          scheme.column_error,
+          allowed.empty_queries(),
+          allowed.empty_keys(),
+          layout.queries() - work.part.queries(),
+          layout.keys() - work.part.keys(),
+          log_likelihoods_of<T>(work)};
 }
 
 template <class T>
-std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, int threads) {
+std::int64_t attend_head_bytes(const AttentionLayout& layout, bool differentiated, int threads) {
   const Index queries = layout.queries();
   const Index keys = layout.keys();
   std::int64_t bytes = attend_bytes(layout.scheme.scheme, queries, keys, sizeof(T), threads) +
@@ -213,25 +155,25 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
     // Values far from 1 are scaled.
     bytes += keys * layout.v_head_dim * static_cast<Index>(sizeof(T));
   }
-  if (needs_out) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));
+  if (differentiated) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));
   // Log-priors.
   bytes += std::max(queries, keys) * static_cast<Index>(sizeof(T));
   if (layout.repetition) {
-    bytes +=
-        repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes,
-                              needs_out ? layout.repetition->iterations : 1, sizeof(T), threads);
+    bytes += repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes,
+                                   differentiated ? layout.repetition->iterations : 1, sizeof(T),
+                                   threads);
   }
   return bytes;
 }
 
-#define ATTN_FOR_TYPE(T)                                                                       \
-  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);           \
-  template void attend_head(const AttentionLayout&, const AttentionOutputs<T>&, bool,          \
-                            HeadWork<T>&, int);                                                \
-  template void require_results(const AttentionLayout&, const AttentionResults<T>&);           \
-  template void take_results(const AttentionLayout&, const AttentionResults<T>&, HeadWork<T>&, \
-                             int);                                                             \
-  template ProblemSummary summary_of(const AttentionLayout&, const HeadWork<T>&);              \
+#define ATTN_FOR_TYPE(T)                                                                          \
+  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);              \
+  template void attend_planned(const AttentionLayout&, const AttentionOutputs<T>&, bool,          \
+                               PlannedHead<T>&, int);                                             \
+  template void require_results(const AttentionLayout&, const AttentionResults<T>&);              \
+  template void take_results(const AttentionLayout&, const AttentionResults<T>&, PlannedHead<T>&, \
+                             int);                                                                \
+  template ProblemSummary summary_of(const AttentionLayout&, const PlannedHead<T>&);              \
   template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

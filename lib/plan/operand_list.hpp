@@ -1,7 +1,7 @@
 #pragma once
 
 #include "attnkit/attention.hpp"
-#include "plan/own_part.hpp"
+#include "head/own_part.hpp"
 
 namespace attn {
 

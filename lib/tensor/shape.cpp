@@ -5,6 +5,18 @@
 #include "attnkit/error.hpp"
 
 namespace attn {
+namespace {
+
+std::string listed(const char* open, const Shape& numbers, const char* close) {
+  std::string text = open;
+  for (std::size_t n = 0; n < numbers.size(); ++n) {
+    if (n > 0) text += ", ";
+    text += std::to_string(numbers[n]);
+  }
+  return text + close;
+}
+
+}  // namespace
 
 Index element_count(const Shape& shape) {
   Index count = 1;
@@ -30,14 +42,9 @@ Shape join(const Shape& leading, const Shape& trailing) {
   return joined;
 }
 
-std::string to_string(const Shape& shape) {
-  std::string text = "(";
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    if (axis > 0) text += ", ";
-    text += std::to_string(shape[axis]);
-  }
-  return text + ")";
-}
+std::string to_string(const Shape& shape) { return listed("(", shape, ")"); }
+
+std::string index_text(const Shape& index) { return listed("[", index, "]"); }
 
 bool broadcast(const Shape& a, const Shape& b, Shape& out) {
   Shape result(std::max(a.size(), b.size()), 1);

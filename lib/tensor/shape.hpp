@@ -18,6 +18,9 @@ Shape join(const Shape& leading, const Shape& trailing);
 /// "(8, 2048, 64)", "(7)", "()".
 std::string to_string(const Shape& shape);
 
+/// "[0, 3]": a position, for messages.
+std::string index_text(const Shape& index);
+
 /// The shape to which both broadcast: aligned at the last axis, an absent axis or one of length 1
 /// stretches. Returns false and leaves `out` unchanged if they do not broadcast.
 bool broadcast(const Shape& a, const Shape& b, Shape& out);

@@ -251,7 +251,7 @@ void read_everything(const InputBundle& bundle) {
   root_attributes(bundle);
   for (const std::string& group : bundle.group_names()) read_everything(bundle.group(group));
   for (const std::string& name : bundle.names()) {
-    const InputDataset dataset = bundle.dataset(name);
+    const ArraySource dataset = bundle.dataset(name);
     // A shape containing 0 may have lengths whose product overflows.
     if (dataset.dtype() == DType::string) {
       dataset.read_strings();

@@ -152,7 +152,7 @@ inline io::OutputBundle open_output(const std::string& target, bool force = fals
 
 /// All elements of a dataset.
 template <class T>
-std::vector<T> values_of(const io::InputDataset& dataset) {
+std::vector<T> values_of(const ArraySource& dataset) {
   std::vector<T> values(static_cast<std::size_t>(element_count(dataset.shape())));
   dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), values.data());
   return values;

@@ -82,12 +82,12 @@ TEST_CASE("float16 datasets are read exactly in either byte order and through sl
   const InputBundle bundle = open_input(folder / "h.h5");
   for (const char* name : {"little", "big"}) {
     CAPTURE(name);
-    const InputDataset dataset = bundle.dataset(name);
+    const ArraySource dataset = bundle.dataset(name);
     CHECK(dataset.dtype() == DType::f16);
     CHECK(wrong(values_of<float>(dataset)) == 0);
     CHECK(wrong(values_of<double>(dataset)) == 0);
     const std::string address = folder / "h.h5:/" + name + "[60, ::5]";
-    const InputDataset slice = open_input("", {{"x", address}}).dataset("x");
+    const ArraySource slice = open_input("", {{"x", address}}).dataset("x");
     const std::vector<float> values = values_of<float>(slice);
     REQUIRE(values.size() == 52);
     for (std::size_t i = 0; i < values.size(); ++i) {

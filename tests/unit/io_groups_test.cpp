@@ -40,7 +40,7 @@ InputBundle open_renamed(const std::string& path, const std::string& name,
   return InputBundle(options);
 }
 
-double first_of(const InputDataset& dataset) { return values_of<double>(dataset).front(); }
+double first_of(const ArraySource& dataset) { return values_of<double>(dataset).front(); }
 
 }  // namespace
 

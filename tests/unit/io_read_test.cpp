@@ -80,7 +80,7 @@ TEST_CASE("All numbers are read in both byte orders") {
   const InputBundle bundle = open_input(folder / "n.h5");
   for (const Stored& stored : number_types()) {
     CAPTURE(stored.name);
-    const InputDataset dataset = bundle.dataset(stored.name);
+    const ArraySource dataset = bundle.dataset(stored.name);
     CHECK(dataset.dtype() == stored.dtype);
     CHECK(values_of<double>(dataset) == values);
     CHECK(values_of<float>(dataset) == std::vector<float>(values.begin(), values.end()));
@@ -160,7 +160,7 @@ TEST_CASE("bool is h5py's enumeration or a one-byte bit field; others are not re
     const auto& name = one.first;
     const auto& says = one.second;
     CAPTURE(name);
-    const InputDataset dataset = bundle.dataset(name);
+    const ArraySource dataset = bundle.dataset(name);
     CHECK(dataset.dtype() == DType::other);
     const Error error = thrown_error([&] { values_of<float>(dataset); });
     CHECK(error.failure() == Failure::input);
@@ -225,7 +225,7 @@ TEST_CASE("Blocks of slices agree with an element-wise model") {
       const std::string text = folder / "r.h5:/x" + random_selection(random, shape);
       CAPTURE(text);
       const Hyperslab slab = resolve(parse_address(text).selection, shape, "x");
-      const InputDataset dataset = open_input("", {{"x", text}}).dataset("x");
+      const ArraySource dataset = open_input("", {{"x", text}}).dataset("x");
       REQUIRE(dataset.shape() == slab.shape);
       Shape start;
       Shape count;
@@ -251,7 +251,7 @@ TEST_CASE("Blocks larger than the buffer are assembled correctly") {
   std::vector<std::int32_t> values(static_cast<std::size_t>(element_count(shape)));
   std::iota(values.begin(), values.end(), 0);
   RawFile(folder / "l.h5").put("x", H5T_STD_I32BE, H5T_NATIVE_INT32, shape, values.data());
-  const InputDataset dataset = open_input(folder / "l.h5").dataset("x");
+  const ArraySource dataset = open_input(folder / "l.h5").dataset("x");
   const std::vector<double> found = values_of<double>(dataset);
   CHECK(std::equal(found.begin(), found.end(), values.begin(), values.end()));
 }
@@ -281,7 +281,7 @@ TEST_CASE("Scalars, empty axes and null dataspaces") {
 TEST_CASE("A dataset stays readable after its bundle is destroyed, and from several threads") {
   const TemporaryFolder folder;
   write_counting(folder / "t.h5", "x", {64, 1000});
-  const InputDataset dataset = open_input(folder / "t.h5").dataset("x");
+  const ArraySource dataset = open_input(folder / "t.h5").dataset("x");
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
   for (std::size_t t = 0; t < wrong.size(); ++t) {
@@ -302,7 +302,7 @@ TEST_CASE("A dataset stays readable after its bundle is destroyed, and from seve
 TEST_CASE("What lies in a file in one piece is read while another thread is in HDF5") {
   const TemporaryFolder folder;
   RawFile(folder / "p.h5").put("x", {2, 3}, {0, 1, 2, 3, 4, 5});
-  const InputDataset dataset = open_input(folder / "p.h5").dataset("x");
+  const ArraySource dataset = open_input(folder / "p.h5").dataset("x");
   auto busy = std::make_unique<h5::Lock>();
   auto reading = std::async(std::launch::async, [&] { return values_of<double>(dataset); });
   CHECK(reading.wait_for(std::chrono::seconds(60)) == std::future_status::ready);

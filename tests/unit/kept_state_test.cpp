@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "energy/table.hpp"
+#include "head/repeated_scores.hpp"
 #include "kernel/kept_state.hpp"
-#include "plan/repeated_scores.hpp"
 #include "shared_run.hpp"
 #include "thrown_error.hpp"
 

@@ -146,7 +146,7 @@ class WeightMeasurement {
 
  private:
   Index rows_at_once(const cli::Arguments& arguments) const {
-    for (const io::InputDataset& dataset : weights_.datasets()) {
+    for (const ArraySource& dataset : weights_.datasets()) {
       require_readable(dataset, arguments.memory);
     }
     const std::int64_t row = weights_.source_axis() * static_cast<Index>(sizeof(double));
@@ -189,7 +189,7 @@ Measured measure_weights(const cli::Arguments& arguments, const io::InputBundle&
     throw Error(Failure::usage, "--gold is missing",
                 "without it, the dataset reverse_weights gives the agreement of two directions");
   }
-  for (const io::InputDataset& dataset : weights.datasets()) report_input(report, dataset);
+  for (const ArraySource& dataset : weights.datasets()) report_input(report, dataset);
   if (gold != nullptr) {
     require_lines(*gold, weights.pairs(),
                   fmt::format("{} has {} sentence pairs", weights.address(), weights.pairs()));

@@ -6,33 +6,33 @@
 
 #include "attnkit/error.hpp"
 #include "common/foreign_names.hpp"
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 
 namespace attn::tools {
 namespace {
 
 // The first that is there.
-std::optional<io::InputDataset> one_of(const io::InputBundle& bundle,
-                                       const std::vector<std::string>& names) {
+std::optional<ArraySource> one_of(const io::InputBundle& bundle,
+                                  const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (bundle.has(name)) return bundle.dataset(name);
   }
   return std::nullopt;
 }
 
-std::vector<Index> own_lengths(const std::optional<io::InputDataset>& dataset, const Shape& leading,
+std::vector<Index> own_lengths(const std::optional<ArraySource>& dataset, const Shape& leading,
                                Index axis) {
   if (dataset) return integers_per_problem(*dataset, leading, 0, axis);
   return std::vector<Index>(static_cast<std::size_t>(element_count(leading)), axis);
 }
 
-void require_shape(const io::InputDataset& dataset, const Shape& expected) {
+void require_shape(const ArraySource& dataset, const Shape& expected) {
   if (dataset.shape() == expected) return;
   throw Error(Failure::input, fmt::format("{} has the shape {}, expected {}", dataset.address(),
                                           to_string(dataset.shape()), to_string(expected)));
 }
 
-void read_weights(const io::InputDataset& dataset, const Shape& place, const Shape& from,
+void read_weights(const ArraySource& dataset, const Shape& place, const Shape& from,
                   const Shape& size, double* weights) {
   const Shape start = join(place, from);
   const Shape count = join(Shape(place.size(), 1), size);
@@ -74,8 +74,8 @@ WeightPairs::WeightPairs(const io::InputBundle& bundle)
   require_no_masks(bundle, {"source_length", "target_length", "key_length", "query_length"});
 }
 
-std::vector<io::InputDataset> WeightPairs::datasets() const {
-  std::vector<io::InputDataset> all = {weights_};
+std::vector<ArraySource> WeightPairs::datasets() const {
+  std::vector<ArraySource> all = {weights_};
   for (const auto* const dataset : {&reverse_, &source_length_, &target_length_}) {
     if (*dataset) all.push_back(**dataset);
   }

@@ -19,7 +19,7 @@ class WeightPairs {
 
   static bool suffices(const io::InputBundle& bundle) { return bundle.has("weights"); }
 
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
   const std::string& address() const { return weights_.address(); }
   Index pairs() const { return pairs_; }
   const Shape& head_axes() const { return head_axes_; }
@@ -47,8 +47,8 @@ class WeightPairs {
     return static_cast<std::size_t>(pair * heads() + head);
   }
 
-  io::InputDataset weights_;
-  std::optional<io::InputDataset> reverse_, source_length_, target_length_;
+  ArraySource weights_;
+  std::optional<ArraySource> reverse_, source_length_, target_length_;
   Shape leading_, head_axes_;
   Index pairs_ = 1;
   Index target_axis_ = 0, source_axis_ = 0;

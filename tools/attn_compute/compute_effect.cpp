@@ -44,7 +44,7 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
 bool same_queries(const io::InputBundle& section, const std::optional<RowSelection>& chosen) {
   const io::InputBundle bundle = section.without_named();
   if (!bundle.has("queries")) return !chosen;
-  const io::InputDataset dataset = bundle.dataset("queries");
+  const ArraySource dataset = bundle.dataset("queries");
   if (!chosen || dataset.shape() != Shape{chosen->count()} || !is_integral(dataset.dtype())) {
     return false;
   }

@@ -1,7 +1,6 @@
 #include "attn_compute/compute_heads.hpp"
 
-#include <algorithm>
-#include <cmath>
+#include <string>
 
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
@@ -9,45 +8,50 @@
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
 #include "common/leak_warning.hpp"
-#include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
-#include "pass/output.hpp"
-#include "plan/output_gate.hpp"
-#include "plan/repeated_scores.hpp"
+#include "head/attend_head.hpp"
+#include "head/output_gate.hpp"
 #include "scheme/scheme_description.hpp"
-#include "stats/observers.hpp"
-#include "tensor/infinity.hpp"
 
 namespace attn::tools {
 namespace {
 
+// Results by query and by key are those of all, padding included.
 template <class T>
 struct HeadResult {
   Buffer<T> out;
-  Attention attention;
+  SchemeSummary summary;
+  Index empty_queries = 0;
+  Index empty_keys = 0;
   std::vector<Buffer<T>> gradients;
-  std::vector<double> col_sum;
-  std::vector<double> row_entropy;
-  std::vector<double> log_likelihood;  // by iteration
+  std::vector<double> row_potential, col_potential, unas_row_potential;
+  std::vector<double> col_sum, row_entropy;
   std::vector<double> centre, variance, prior;
+  std::vector<double> log_likelihood;  // by iteration
 };
+
+// The vectors of a result with their datasets.
+template <class Result, class Body>
+void for_vectors(Result& result, const Body& body) {
+  body("row_potential", result.row_potential);
+  body("col_potential", result.col_potential);
+  body("unas_row_potential", result.unas_row_potential);
+  body("col_sum", result.col_sum);
+  body("row_entropy", result.row_entropy);
+  body("centre", result.centre);
+  body("variance", result.variance);
+  body("prior", result.prior);
+}
 
 template <class Archive, class T>
 void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.out);
+  archive(with, result.summary);
+  archive(with, result.empty_queries);
+  archive(with, result.empty_keys);
   archive(with, result.gradients);
-  archive(with, result.attention.allowed.keys_of_query);
-  archive(with, result.attention.allowed.queries_of_key);
-  archive(with, result.attention.potentials.row);
-  archive(with, result.attention.potentials.col);
-  archive(with, result.attention.potentials.unas_row);
-  archive(with, result.attention.summary);
-  archive(with, result.col_sum);
-  archive(with, result.row_entropy);
+  for_vectors(result, [&](const char*, std::vector<double>& values) { archive(with, values); });
   archive(with, result.log_likelihood);
-  archive(with, result.centre);
-  archive(with, result.variance);
-  archive(with, result.prior);
 }
 
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
@@ -67,42 +71,29 @@ RowSelection own_queries(const RowSelection& chosen, const TileRange& own) {
   return RowSelection(std::move(ranges), own.rows);
 }
 
-// Results of the own queries and keys become those of all, but for the output.
+// Memory for the results of a head that are written.
 template <class T>
-void spread(const ComputeOptions& options, const AttentionInput& input, Index problem,
-            HeadResult<T>& result) {
-  const TileRange& own = input.part(problem).range;
-  const auto by_query = [&](auto& values, Index width, auto padding) {
-    spread_rows(values, own.row0, input.queries, width, padding);
-  };
-  const auto by_key = [&](auto& values, double padding) {
-    spread_rows(values, own.col0, input.keys, 1, padding);
-  };
-  Potentials& potentials = result.attention.potentials;
-  by_query(potentials.row, 1, minus_infinity);
-  by_key(potentials.col, minus_infinity);
-  if (options.emits("unas_row_potential")) by_query(potentials.unas_row, 1, minus_infinity);
-  if (options.emits("col_sum")) by_key(result.col_sum, 0);
-  if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
-  if (options.emits("centre")) by_query(result.centre, input.depth, 0.0);
-  if (options.emits("variance")) by_query(result.variance, 1, 0.0);
-  if (options.emits("prior")) by_query(result.prior, 1, 0.0);
-}
-
-// What repeated attention ends with, as far as it is written.
-template <class T>
-void take_repeated(const ComputeOptions& options, const RepeatedScores<T>& repeated,
-                   HeadResult<T>& result) {
-  if (options.emits("centre")) {
-    const Buffer<double> centre = repeated.queries();
-    result.centre.assign(centre.begin(), centre.end());
+HeadTargets<T> targets_in(const ComputeOptions& options, const AttentionInput& input,
+                          HeadResult<T>& result) {
+  for_vectors(result, [&](const std::string& name, std::vector<double>& values) {
+    if (!options.emits(name)) return;
+    const Index length = name.starts_with("col_") ? input.keys : input.queries;
+    values.resize(static_cast<std::size_t>(length * (name == "centre" ? input.depth : 1)));
+  });
+  HeadTargets<T> targets;
+  if (options.needs_out()) {
+    result.out = Buffer<T>(input.queries * input.v_head_dim);
+    targets.out = {result.out.data(), input.queries, input.v_head_dim};
   }
-  if (options.emits("variance")) {
-    const PooledVector<double>& variance = repeated.mixture().variance;
-    result.variance.assign(variance.begin(), variance.end());
-  }
-  if (!options.emits("prior")) return;
-  for (const double log : repeated.mixture().log_prior) result.prior.push_back(std::exp(log));
+  targets.row_potential = result.row_potential;
+  targets.col_potential = result.col_potential;
+  targets.unas_row_potential = result.unas_row_potential;
+  targets.col_sum = result.col_sum;
+  targets.row_entropy = result.row_entropy;
+  if (!result.centre.empty()) targets.centre = {result.centre.data(), input.queries, input.depth};
+  targets.variance = result.variance;
+  targets.prior = result.prior;
+  return targets;
 }
 
 // Writes the results of a head that are its scores rather than what is made of them.
@@ -141,82 +132,54 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
                            const Head<T>& head, const HeadOutputs& outputs,
                            std::int64_t useful_bytes, Checkpoint* checkpoint, int threads) {
   HeadResult<T> result;
-  std::vector<Observer<T>*> observers;
-  std::optional<Output<T>> output;
-  ColumnSums<T> sums;
-  RowEntropy<T> entropy;
+  HeadTargets<T> targets = targets_in(options, input, result);
+  const RowSelection* const chosen = options.queries ? &*options.queries : nullptr;
   std::optional<WeightsWriter<T>> weights;
-  const Index queries = head.scores().rows();
-  const Index width = input.v_head_dim;
-  if (options.needs_out()) {
-    result.out = Buffer<T>(queries * width);
-    const MatrixView<T> out(result.out.data(), queries, width);
-    observers.push_back(&output.emplace(head.v(), out));
-  }
-  if (options.emits("col_sum")) observers.push_back(&sums);
-  if (options.emits("row_entropy")) observers.push_back(&entropy);
   if (options.emits("weights")) {
     weights.emplace(outputs.dataset("weights"), outputs.position(head.problem), input.all_pairs(),
-                    head.part.range, options.queries ? &*options.queries : nullptr);
-    if (!options.queries) observers.push_back(&*weights);
+                    head.part.range, chosen);
+    if (chosen == nullptr) targets.weights = &*weights;
   }
-  SchemeOptions scheme = scheme_of_head(options, input, head.problem);
-  scheme.kept_bytes = useful_bytes;
+  const ScoreRecipe& recipe = input.recipe(options.scheme.scheme);
+  HeadWork<T> work;
+  work.recipe = &recipe;
+  work.arrays = &head.arrays();
+  work.part = head.part;
+  work.scheme = scheme_of_head(options, input, head.problem);
+  work.scheme.kept_bytes = useful_bytes;
+  work.repetition = options.repetition;
+  if (!options.repetition) work.ready = &head.scores(options.scheme.scheme);
   std::optional<HeadState> state;
   if (checkpoint != nullptr && checkpoint->takes_states()) {
-    scheme.keeper = &state.emplace(*checkpoint);
+    work.scheme.keeper = &state.emplace(*checkpoint);
   }
-  const ScoreRecipe recipe = input.recipe(scheme.scheme);
-  std::optional<RepeatedScores<T>> repeated;
   naming_head(input, head, [&] {
-    if (!options.repetition) return;
-    repeated.emplace(recipe, head.arrays(), scheme, *options.repetition, options.emits_gradients(),
-                     threads);
+    attend_head(work, targets, options.emits_gradients(), threads);
+    result.log_likelihood = log_likelihoods_of(work);
   });
-  const RepeatedScores<T>* const moved = repeated ? &*repeated : nullptr;
-  const Scores<T>& scores = repeated ? repeated->scores() : head.scores(scheme.scheme);
-  naming_head(input, head, [&] {
-    result.attention = attend(scores, scheme, observers, threads);
-    result.log_likelihood =
-        log_likelihoods_of(recipe, head.arrays(), scores, moved, scheme, result.attention);
-  });
-  if (repeated) {
-    result.attention.summary.iterations = options.repetition->iterations;
-    take_repeated(options, *repeated, result);
-  }
+  result.summary = work.attention.summary;
+  result.empty_queries = work.attention.allowed.empty_queries();
+  result.empty_keys = work.attention.allowed.empty_keys();
   if (options.emits_gradients()) {
-    const MatrixView<const T> out(result.out.data(), queries, width);
-    result.gradients =
-        head_gradients<T>(options, input, head, scheme, moved, result.attention, out, threads);
-  }
-  if (options.emits("col_sum")) result.col_sum = sums.values();
-  if (options.emits("row_entropy")) {
-    result.row_entropy = entropy.values();
-    add_sink_entropies(sink_weights(result.attention.potentials, scheme), result.row_entropy);
+    result.gradients = head_gradients<T>(options, input, head, work, threads);
   }
   // After the gradients, which need the output before the gate.
-  if (head.arrays().gate != nullptr && output) {
-    apply_gate<T>(*head.arrays().gate, {result.out.data(), queries, width});
+  if (head.arrays().gate != nullptr && options.needs_out()) {
+    apply_gate<T>(*head.arrays().gate, work.out);
   }
-  if (options.join) {
-    const MatrixView<const T> out(result.out.data(), queries, width);
-    differentiate_join(options, input, head, out, threads, result.gradients);
-  }
-  emit_scores(options, input, head, scores, outputs, threads);
-  if (weights && options.queries) {
+  if (options.join)
+    differentiate_join<T>(options, input, head, work.out, threads, result.gradients);
+  emit_scores(options, input, head, work.scores(), outputs, threads);
+  if (weights && chosen != nullptr) {
     // After the pass over all: it need not make every weight for the sake of a few.
-    show_rows<T>(scores, scheme, result.attention.potentials,
-                 own_queries(*options.queries, head.part.range), {&*weights}, threads);
-  }
-  spread(options, input, head.problem, result);
-  if (options.needs_out()) {
-    spread_rows(result.out, head.part.range.row0, input.queries, input.v_head_dim, T{0});
+    show_rows<T>(work.scores(), work.scheme, work.attention.potentials,
+                 own_queries(*chosen, head.part.range), {&*weights}, threads);
   }
   // It was needed for gradients alone.
   if (!options.emits("out") && !options.join) result.out = Buffer<T>();
-  if (!options.queries) return result;
-  if (result.out.size() > 0) keep_chosen(*options.queries, result.out.data(), width);
-  if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
+  if (chosen == nullptr) return result;
+  if (result.out.size() > 0) keep_chosen(*chosen, result.out.data(), input.v_head_dim);
+  if (!result.row_entropy.empty()) keep_chosen(*chosen, result.row_entropy.data(), 1);
   return result;
 }
 
@@ -244,22 +207,16 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   totals.scheme.padding = input.padding();
   bool has_likelihood = true;
   const auto keep = [&](Index problem, HeadResult<T>& result) {
-    const Potentials& potentials = result.attention.potentials;
     outputs.write("out", problem, result.out.data());
     if (joined) joined->add(problem, result.out.data(), plan.threads);
-    outputs.write("row_potential", problem, potentials.row.data());
-    outputs.write("col_potential", problem, potentials.col.data());
-    outputs.write("unas_row_potential", problem, potentials.unas_row.data());
-    outputs.write("col_sum", problem, result.col_sum.data());
-    outputs.write("row_entropy", problem, result.row_entropy.data());
-    outputs.write("centre", problem, result.centre.data());
-    outputs.write("variance", problem, result.variance.data());
-    outputs.write("prior", problem, result.prior.data());
+    for_vectors(result, [&](const char* name, const std::vector<double>& values) {
+      outputs.write(name, problem, values.data());
+    });
     if (keep_hybrid) {
       outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
     }
     if (!result.gradients.empty()) gradients.add(problem, result.gradients);
-    totals.scheme.add(result.attention);
+    totals.scheme.add(Totals{result.summary, result.empty_queries, result.empty_keys});
     has_likelihood = has_likelihood && !result.log_likelihood.empty();
     totals.add_likelihood(result.log_likelihood);
   };

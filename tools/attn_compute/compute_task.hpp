@@ -23,7 +23,7 @@ struct ComputeTask {
   ProblemUnits units() const;
 
   void report_params(cli::Report& report) const;
-  std::vector<io::InputDataset> datasets() const { return input.datasets(); }
+  std::vector<ArraySource> datasets() const { return input.datasets(); }
 
   io::InputBundle bundle;
   ComputeOptions options;

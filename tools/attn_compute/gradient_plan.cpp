@@ -116,7 +116,7 @@ class Planner {
   GradientKind of_hybrid() const {
     GradientKind kind{"grad_hybrid", std::nullopt, {}};
     if (hybrid_given_) return kind;
-    const io::InputDataset dataset = bundle_.dataset("hybrid");
+    const ArraySource dataset = bundle_.dataset("hybrid");
     kind.of.emplace(Operand{dataset, dataset.shape(), 1, 1,
                             LeadingMap(input_.leading, dataset.shape(), false, dataset.address())});
     return kind;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gradient/projection_gradient.hpp"
-#include "plan/head.hpp"
+#include "head/head.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -104,9 +104,7 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileR
 
 template <class T>
 std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
-                                      const Head<T>& head, const SchemeOptions& scheme,
-                                      const RepeatedScores<T>* repeated, const Attention& attention,
-                                      MatrixView<const T> out, int threads) {
+                                      const Head<T>& head, const HeadWork<T>& found, int threads) {
   std::vector<Buffer<T>> parts;
   for (const GradientKind& kind : options.gradients) parts.emplace_back(kind.size());
   const TileRange& own = head.part.range;
@@ -115,15 +113,7 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
     for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
   }
   if (empty || asks_for_join_only(options)) return parts;
-  const ScoreRecipe recipe = input.recipe(scheme.scheme);
-  HeadForward<T> forward;
-  forward.recipe = &recipe;
-  forward.arrays = &head.arrays();
-  forward.scores = repeated != nullptr ? &repeated->scores() : &head.scores(scheme.scheme);
-  forward.repeated = repeated;
-  forward.options = scheme;
-  forward.attention = &attention;
-  forward.out = out;
+  HeadForward<T> forward = forward_of(found);
   forward.grad_out = head.grad_out();
   forward.q = head.made_of_q();
   forward.k = head.made_of_k();
@@ -188,9 +178,8 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
 }
 
 #define ATTN_FOR_TYPE(T)                                                                         \
-  template std::vector<Buffer<T>> head_gradients(                                                \
-      const ComputeOptions&, const AttentionInput&, const Head<T>&, const SchemeOptions&,        \
-      const RepeatedScores<T>*, const Attention&, MatrixView<const T>, int);                     \
+  template std::vector<Buffer<T>> head_gradients(const ComputeOptions&, const AttentionInput&,   \
+                                                 const Head<T>&, const HeadWork<T>&, int);       \
   template void differentiate_join(const ComputeOptions&, const AttentionInput&, const Head<T>&, \
                                    MatrixView<const T>, int, const std::vector<Buffer<T>>&);
 ATTN_FOR_TYPE(float)

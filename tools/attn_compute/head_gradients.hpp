@@ -3,21 +3,17 @@
 #include <vector>
 
 #include "attn_compute/attention_results.hpp"
-#include "common/head_reader.hpp"
-#include "plan/repeated_scores.hpp"
-#include "scheme/scheme.hpp"
+#include "head/attend_head.hpp"
+#include "head/head_reader.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
 
 /// The gradients of one head, one block for each gradient of `options`, in their order; those of
-/// differentiate_join are still 0. `out` is the head's output (Lq, dv) for all queries, before the
-/// gate. `repeated` is null unless attention is repeated.
+/// differentiate_join are still 0. `found` is the result of attend_head, before the gate.
 template <class T>
 std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
-                                      const Head<T>& head, const SchemeOptions& scheme,
-                                      const RepeatedScores<T>* repeated, const Attention& attention,
-                                      MatrixView<const T> out, int threads);
+                                      const Head<T>& head, const HeadWork<T>& found, int threads);
 
 /// Fills in the gradients of wo and bo, if they are requested. `out` is the head's output after the
 /// gate; the first head of a sequence brings the sequence's part of bo.

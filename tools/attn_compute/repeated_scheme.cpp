@@ -7,7 +7,7 @@
 #include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
 #include "energy/table.hpp"
-#include "plan/repeated_scores.hpp"
+#include "head/repeated_scores.hpp"
 
 namespace attn::tools {
 namespace {

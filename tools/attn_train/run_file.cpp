@@ -138,7 +138,7 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
                           train::WeightOptimizer<T>& optimizer) const {
   read_tensors(task, *existing_, weights);
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
-    const io::InputDataset dataset = existing_->dataset(one.name);
+    const ArraySource dataset = existing_->dataset(one.name);
     if (dataset.shape() != Shape{one.count}) {
       throw Error(Failure::input, dataset.address() + " is not that of this model");
     }
@@ -147,7 +147,7 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
   RunProgress progress;
   progress.step = *steps_done_;
   std::array<double, 4> sums = sums_of(progress);
-  const io::InputDataset stored = existing_->dataset(std::string(state_group) + "sums");
+  const ArraySource stored = existing_->dataset(std::string(state_group) + "sums");
   if (stored.shape() != Shape{static_cast<Index>(sums.size())}) {
     throw Error(Failure::input, stored.address() + " is damaged");
   }

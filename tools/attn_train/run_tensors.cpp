@@ -106,7 +106,7 @@ void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights
   for (const Parameter& one : task.parameters().all()) {
     const Form form = form_of(one, attentions);
     const Shape shape = stored_shape(one, form);
-    const io::InputDataset dataset = bundle.dataset(one.name);
+    const ArraySource dataset = bundle.dataset(one.name);
     if (dataset.shape() != shape || dataset.dtype() != dtype_of<T>()) {
       throw Error(Failure::input, dataset.address() + " is not that of this model");
     }

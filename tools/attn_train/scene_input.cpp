@@ -8,7 +8,7 @@ namespace attn::tools {
 namespace {
 
 template <class Number>
-std::vector<Number> read_all(const io::InputDataset& dataset) {
+std::vector<Number> read_all(const ArraySource& dataset) {
   std::vector<Number> numbers(static_cast<std::size_t>(element_count(dataset.shape())));
   if (!numbers.empty()) {
     dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), numbers.data());
@@ -18,7 +18,7 @@ std::vector<Number> read_all(const io::InputDataset& dataset) {
 
 std::vector<std::int64_t> read_integers(const io::InputBundle& bundle, const std::string& name,
                                         const Shape& shape) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   if (dataset.shape() != shape) {
     throw Error(Failure::input, fmt::format("{} is {}, expected {}", dataset.address(),
                                             times(dataset.shape()), times(shape)));
@@ -41,7 +41,7 @@ SceneInput read_scenes(const cli::Arguments& arguments, cli::Report& report,
   io::InputBundle::Options options = input_options(arguments, report);
   options.input = address;
   const io::InputBundle bundle(options);
-  const io::InputDataset views = bundle.dataset("views");
+  const ArraySource views = bundle.dataset("views");
   report_input(report, views);
   const Shape& shape = views.shape();
   if (shape.size() != 4) {
@@ -61,7 +61,7 @@ SceneInput read_scenes(const cli::Arguments& arguments, cli::Report& report,
   scenes.object_kinds = count_of(bundle, address, "kinds");
   scenes.colours = count_of(bundle, address, "colours");
   scenes.objects = count_of(bundle, address, "objects");
-  const io::InputDataset maps = bundle.dataset("maps");
+  const ArraySource maps = bundle.dataset("maps");
   if (maps.shape().size() != 3 || maps.shape()[0] != scenes.views || shape[1] < 2) {
     throw Error(Failure::input,
                 fmt::format("{} is {}, expected one map for each of 2 or more views",

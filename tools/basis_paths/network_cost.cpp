@@ -54,7 +54,7 @@ double result_bytes(const NetworkTask& task) {
   }
   if (task.verb == "reconstruct") return weights * size;
   double numbers = 0;
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     if (dataset.name() == "scale") continue;
     numbers += static_cast<double>(element_count(task.own_shape(dataset.name())));
   }
@@ -64,7 +64,7 @@ double result_bytes(const NetworkTask& task) {
 }  // namespace
 
 std::int64_t plan_network(const cli::Arguments& arguments, const NetworkTask& task) {
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   const ReluLayers& layers = task.layers();

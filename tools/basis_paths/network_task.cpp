@@ -104,11 +104,11 @@ std::string NetworkTask::shape_words() const {
 }
 
 void NetworkTask::take_weights() {
-  std::vector<io::InputDataset> found;
+  std::vector<ArraySource> found;
   std::vector<Index> sizes;
   for (Index l = 1; l == 1 || bundle.has(weights_name(l)); ++l) {
     found.push_back(bundle.dataset(weights_name(l)));
-    const io::InputDataset& dataset = found.back();
+    const ArraySource& dataset = found.back();
     require_path_type(dataset, false);
     const Shape& shape = dataset.shape();
     if (l == 1) {
@@ -132,11 +132,11 @@ void NetworkTask::take_weights() {
                                             after_gap, found.size() + 1));
   }
   layers_ = layers_of(sizes, found.front().address(), Failure::input);
-  for (const io::InputDataset& dataset : found) add(dataset, own_shape(dataset.name()));
+  for (const ArraySource& dataset : found) add(dataset, own_shape(dataset.name()));
 }
 
 void NetworkTask::take_sizes() {
-  const io::InputDataset dataset = bundle.dataset("layer_sizes");
+  const ArraySource dataset = bundle.dataset("layer_sizes");
   require_path_type(dataset, true);
   if (dataset.shape().size() != 1 || dataset.shape()[0] < 2 || dataset.shape()[0] > (1 << 20)) {
     throw Error(Failure::input, shape_text(dataset) + ", expected one size for each layer");
@@ -144,7 +144,7 @@ void NetworkTask::take_sizes() {
   std::vector<Index> sizes(static_cast<std::size_t>(dataset.shape()[0]));
   dataset.read({0}, dataset.shape(), sizes.data());
   layers_ = layers_of(sizes, dataset.address(), Failure::input);
-  const io::InputDataset values = bundle.dataset("basis_value");
+  const ArraySource values = bundle.dataset("basis_value");
   require_path_type(values, false);
   if (values.shape().empty() || values.shape().back() != layers().rank()) {
     throw Error(Failure::input,
@@ -188,7 +188,7 @@ Shape NetworkTask::own_shape(const std::string& name) const {
   return {layers().hidden()};
 }
 
-void NetworkTask::add(const io::InputDataset& dataset, const Shape& own) {
+void NetworkTask::add(const ArraySource& dataset, const Shape& own) {
   const Shape leading = leading_axes(dataset.shape(), own.size());
   if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
   operands_.push_back({dataset, leading, own.size() > 1 ? own.front() : 1, own.back(),
@@ -196,7 +196,7 @@ void NetworkTask::add(const io::InputDataset& dataset, const Shape& own) {
 }
 
 void NetworkTask::take(const std::string& name) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   require_path_type(dataset, is_index_of_network(name));
   const Shape own = own_shape(name);
   const Shape& shape = dataset.shape();
@@ -211,7 +211,7 @@ void NetworkTask::take(const std::string& name) {
 }
 
 void NetworkTask::take_path_list() {
-  const io::InputDataset dataset = bundle.dataset("path");
+  const ArraySource dataset = bundle.dataset("path");
   require_path_type(dataset, true);
   const Shape& shape = dataset.shape();
   const Index nodes = layers().count() + 1;
@@ -229,8 +229,8 @@ void NetworkTask::report_params(cli::Report& report) const {
   if (has_skeleton()) params["skeleton"] = rule_name(rule);
 }
 
-std::vector<io::InputDataset> NetworkTask::datasets() const {
-  std::vector<io::InputDataset> all;
+std::vector<ArraySource> NetworkTask::datasets() const {
+  std::vector<ArraySource> all;
   for (const Operand& used : operands_) all.push_back(used.dataset);
   return all;
 }

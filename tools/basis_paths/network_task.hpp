@@ -7,8 +7,8 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/command.hpp"
-#include "common/operand.hpp"
 #include "common/results.hpp"
+#include "head/operand.hpp"
 #include "paths/relu_basis.hpp"
 
 namespace attn::tools {
@@ -32,7 +32,7 @@ struct NetworkTask {
   std::vector<double> work() const { return input.work(); }
 
   /// All datasets that are read; the one called `name`, or none.
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
   const Operand* operand(const std::string& name) const;
 
   const ReluLayers& layers() const { return *layers_; }
@@ -67,7 +67,7 @@ struct NetworkTask {
   void take_skeleton(const cli::Arguments& arguments);
   void take(const std::string& name);
   void take_path_list();
-  void add(const io::InputDataset& dataset, const Shape& own);
+  void add(const ArraySource& dataset, const Shape& own);
 
   std::optional<ReluLayers> layers_;
   std::vector<Operand> operands_;

@@ -28,7 +28,7 @@ Written written(const PathTask& task) {
   if (task.verb == "values") return {basis + columns, 2 * columns};
   if (task.verb == "rescale") {
     double numbers = 0;
-    for (const io::InputDataset& dataset : task.datasets()) {
+    for (const ArraySource& dataset : task.datasets()) {
       if (dataset.name() == "scale") continue;
       numbers += static_cast<double>(element_count(task.own_shape(dataset.name())));
     }

@@ -13,8 +13,8 @@ void add(Names& names, const Names& more) { names.insert(more.begin(), more.end(
 
 // Weights and the datasets that scale with them, as far as they were read, are rewritten. Values of
 // paths stay: no scale changes them.
-void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
-  for (const io::InputDataset& dataset : read) {
+void rescale(const std::vector<ArraySource>& read, RunEffect& effect) {
+  for (const ArraySource& dataset : read) {
     if (dataset.name() == "wk_skeleton") {
       effect.results["wk_skeleton"] = {"wq", "wk", "skeleton_q", "skeleton_k"};
     } else if (dataset.name() != "scale") {

@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 
 namespace attn::tools {
 
 template <class T>
-Buffer<T> read_finite(const io::InputDataset& dataset, const PathBlock& block) {
+Buffer<T> read_finite(const ArraySource& dataset, const PathBlock& block) {
   Buffer<T> values(element_count(block.count));
   dataset.read(block.start, block.count, values.data());
   require_finite(dataset, block.start, block.count, values.data());
   return values;
 }
 
-void refuse_index(const io::InputDataset& dataset, const PathBlock& block, Index flat, Index index,
+void refuse_index(const ArraySource& dataset, const PathBlock& block, Index flat, Index index,
                   const char* what, Index end) {
   throw Error(Failure::input,
               fmt::format("{} has {} at {}, expected {} in [0, {})", dataset.address(), index,
@@ -40,7 +40,7 @@ void require_within_range(const std::string& name, const PathBlock& block, const
 }
 
 #define ATTN_FOR_TYPE(T)                                                                    \
-  template Buffer<T> read_finite(const io::InputDataset&, const PathBlock&);                \
+  template Buffer<T> read_finite(const ArraySource&, const PathBlock&);                     \
   template void refuse_number<T>(const std::string&, const PathBlock&, Index, const char*); \
   template void require_within_range(const std::string&, const PathBlock&, const T*);
 ATTN_FOR_TYPE(float)

@@ -20,10 +20,10 @@ struct PathBlock {
 
 /// Reads a block. Throws Error(input) naming an element that is not finite.
 template <class T>
-Buffer<T> read_finite(const io::InputDataset& dataset, const PathBlock& block);
+Buffer<T> read_finite(const ArraySource& dataset, const PathBlock& block);
 
 /// Throws Error(input): element `flat` of a block is `index`, not `what` ("a node") in [0, end).
-[[noreturn]] void refuse_index(const io::InputDataset& dataset, const PathBlock& block, Index flat,
+[[noreturn]] void refuse_index(const ArraySource& dataset, const PathBlock& block, Index flat,
                                Index index, const char* what, Index end);
 
 /// Throws Error(numerical): element `flat` of a block of result `name` is "beyond" or "below" the

@@ -65,7 +65,7 @@ std::int64_t column_bytes(const PathTask& task) {
 }  // namespace
 
 PanelPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   const std::int64_t column = column_bytes(task);

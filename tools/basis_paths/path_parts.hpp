@@ -18,6 +18,7 @@
 #include "common/checkpoint.hpp"
 #include "common/head_outputs.hpp"
 #include "io/output.hpp"
+#include "kernel/stop_flag.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/memory_pool.hpp"
 

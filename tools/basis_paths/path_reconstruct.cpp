@@ -158,7 +158,7 @@ void reconstruct_head(PathRun& run, Index problem, Index most) {
 }  // namespace
 
 BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task) {
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   const PathInput& input = task.input;

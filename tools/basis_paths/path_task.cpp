@@ -57,14 +57,14 @@ std::vector<Path> parse_paths(const std::string& text, const PathInput& input) {
 
 }  // namespace
 
-void require_path_type(const io::InputDataset& dataset, bool index) {
+void require_path_type(const ArraySource& dataset, bool index) {
   if (!index) return require_floating(dataset);
   if (is_integral(dataset.dtype()) && dataset.dtype() != DType::boolean) return;
   throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
                                           dataset.address(), dataset.type()));
 }
 
-std::string shape_text(const io::InputDataset& dataset) {
+std::string shape_text(const ArraySource& dataset) {
   return dataset.address() + " has shape " + to_string(dataset.shape());
 }
 
@@ -107,7 +107,7 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
     }
     length = arguments.integer("length");
     if (!length && bundle.has("x")) {
-      const io::InputDataset x = bundle.dataset("x");
+      const ArraySource x = bundle.dataset("x");
       if (x.shape().size() >= 2) length = x.shape()[x.shape().size() - 2];
     }
   }
@@ -132,7 +132,7 @@ Index PathTask::paths_asked() const {
 }
 
 void PathTask::take_shape(const std::string& name, bool of_basis) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   const char* const expected = of_basis ? "(..., 2 d1 - 1, d2)" : "(..., d1, d2)";
   require_vectors(dataset, expected);
   const Shape& shape = dataset.shape();
@@ -163,7 +163,7 @@ Shape PathTask::own_shape(const std::string& name) const {
 }
 
 void PathTask::take(const std::string& name) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   require_path_type(dataset, is_index(name) || name == "basis_path");
   const Shape own = own_shape(name);
   const Shape& shape = dataset.shape();
@@ -251,7 +251,7 @@ void PathTask::take_exponents(const cli::Arguments& arguments) {
 }
 
 void PathTask::take_path_list() {
-  const io::InputDataset dataset = bundle.dataset("path");
+  const ArraySource dataset = bundle.dataset("path");
   require_path_type(dataset, true);
   const Shape& shape = dataset.shape();
   if (shape.size() < 2 || shape.back() != 3) {
@@ -274,8 +274,8 @@ std::string PathTask::shape_words() const {
   return times(join(input.leading, {input.rows, input.columns}));
 }
 
-std::vector<io::InputDataset> PathTask::datasets() const {
-  std::vector<io::InputDataset> all;
+std::vector<ArraySource> PathTask::datasets() const {
+  std::vector<ArraySource> all;
   for (const Operand& used : operands_) all.push_back(used.dataset);
   return all;
 }

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/operand.hpp"
 #include "common/problem_share.hpp"
 #include "common/results.hpp"
+#include "head/operand.hpp"
 #include "paths/basis.hpp"
 #include "paths/step.hpp"
 
@@ -59,7 +59,7 @@ struct PathTask {
   std::vector<double> work() const { return input.work(); }
 
   /// All datasets that are read; the one called `name`, or none.
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
   const Operand* operand(const std::string& name) const;
 
   /// Axes of a dataset after those of the heads: (rows, d2), or (d2).
@@ -144,9 +144,9 @@ std::string rule_name(SkeletonRule rule);
 
 /// Throws Error(input) unless a dataset has an integer type (for an `index`) or a floating-point
 /// type (otherwise).
-void require_path_type(const io::InputDataset& dataset, bool index);
+void require_path_type(const ArraySource& dataset, bool index);
 
 /// "in.h5:/wq has shape (3, 4)"
-std::string shape_text(const io::InputDataset& dataset);
+std::string shape_text(const ArraySource& dataset);
 
 }  // namespace attn::tools

@@ -93,7 +93,7 @@ std::vector<std::string> stored_moments(const io::InputBundle& bundle, StepOptio
   const std::string v = state_name(step.optimizer, "v");
   const std::string count = state_name(step.optimizer, "step");
   if (!bundle.has(m) && !bundle.has(v) && !bundle.has(count)) return {};
-  const io::InputDataset dataset = bundle.dataset(count);
+  const ArraySource dataset = bundle.dataset(count);
   require_path_type(dataset, true);
   if (!dataset.shape().empty()) {
     throw Error(Failure::input, shape_text(dataset) + ", expected one number, ()");

@@ -83,7 +83,7 @@ Values of_dataset(const std::string& address, const std::string& place) {
     options.named = {{"value", address}};
     options.on_source = [&](const io::FollowedSource& source) { add(source.files, found.sources); };
     const io::InputBundle bundle(options);
-    const io::InputDataset dataset = bundle.dataset("value");
+    const ArraySource dataset = bundle.dataset("value");
     const Index count = element_count(dataset.shape());
     if (count > most_values) {
       throw Error(Failure::input,

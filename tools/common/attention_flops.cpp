@@ -1,29 +1,8 @@
 // What the scores of an input cost, for --dry-run.
 
 #include "common/attention_input.hpp"
-#include "score/band.hpp"
 
 namespace attn::tools {
-
-std::vector<double> AttentionInput::pairs_by_problem() const {
-  std::vector<double> counts;
-  double of_head = 0;
-  for (std::size_t n = 0; n < parts.size(); ++n) {
-    // The heads of a batch share their part.
-    const OwnPart& part = parts[n];
-    if (n == 0 || part.queries() != parts[n - 1].queries() || part.keys() != parts[n - 1].keys() ||
-        part.offset != parts[n - 1].offset) {
-      const Band band(part.queries(), part.keys(),
-                      {causal != Causal::none, options.window, part.offset});
-      of_head = 0;
-      for (Index row = 0; row < part.queries(); ++row) {
-        of_head += static_cast<double>(band.end(row) - band.begin(row));
-      }
-    }
-    counts.push_back(of_head);
-  }
-  return counts;
-}
 
 double AttentionInput::pairs() const {
   const std::vector<double> counts = pairs_by_problem();

@@ -7,10 +7,8 @@
 
 #include "attnkit/error.hpp"
 #include "common/foreign_names.hpp"
-#include "common/matrix_operand.hpp"
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
-#include "score/relative_bias.hpp"
 #include "tensor/batch.hpp"
 
 namespace attn::tools {
@@ -20,7 +18,7 @@ using Layout = ScoreOptions::Layout;
 
 // A dataset from which scores are computed. If it is missing, the error suggests other sources that
 // the bundle has.
-io::InputDataset required(const io::InputBundle& bundle, const std::string& name) {
+ArraySource required(const io::InputBundle& bundle, const std::string& name) {
   try {
     return bundle.dataset(name);
   } catch (const Error& error) {
@@ -38,8 +36,7 @@ io::InputDataset required(const io::InputBundle& bundle, const std::string& name
   throw Error(Failure::input, fmt::format("{}: {} is {}, {} has {}", a, axis, length, b, other));
 }
 
-Vectors as_they_are(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                    Layout layout) {
+Vectors as_they_are(const ArraySource& dataset, const Shape& leading, bool grouped, Layout layout) {
   Operand operand = vectors_operand(dataset, leading, grouped, layout);
   const Index rows = operand.rows;
   const Index cols = operand.cols;
@@ -47,16 +44,16 @@ Vectors as_they_are(const io::InputDataset& dataset, const Shape& leading, bool 
 }
 
 // The input's own leading axes stand before that of the heads.
-Shape before_heads(const io::InputDataset& input) {
+Shape before_heads(const ArraySource& input) {
   Shape leading = leading_axes(input.shape(), 2);
   if (!leading.empty()) leading.push_back(1);
   return leading;
 }
 
 // wq, wk or wv (…, H, D, d) for an input (…, L, D).
-io::InputDataset projection_weights(const io::InputBundle& bundle, const std::string& name,
-                                    const io::InputDataset& input) {
-  io::InputDataset weights = required(bundle, name);
+ArraySource projection_weights(const io::InputBundle& bundle, const std::string& name,
+                               const ArraySource& input) {
+  ArraySource weights = required(bundle, name);
   require_vectors(weights, "(heads, D, d)");
   const Shape& shape = weights.shape();
   const Index inner = shape[shape.size() - 2];
@@ -68,8 +65,8 @@ io::InputDataset projection_weights(const io::InputBundle& bundle, const std::st
 }
 
 Vectors projected(const io::InputBundle& bundle, const std::string& bias_name,
-                  const io::InputDataset& input, const io::InputDataset& weights,
-                  const Shape& leading, bool grouped) {
+                  const ArraySource& input, const ArraySource& weights, const Shape& leading,
+                  bool grouped) {
   const Shape own = before_heads(input);
   Operand x{input, leading_axes(input.shape(), 2), input.shape()[input.shape().size() - 2],
             input.shape().back(), LeadingMap(leading, own, false, input.address())};
@@ -101,10 +98,6 @@ const EnergyDescription& energy_in_use(const ScoreOptions& options, Scheme schem
 }
 
 }  // namespace
-
-std::string Vectors::address() const {
-  return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
-}
 
 void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {
   if (!arguments.given("layout") || input.v) return;
@@ -138,6 +131,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   }
   problems = element_count(leading);
   take_parts(bundle);
+  set_recipes();
   if (q) take_energy_operands(bundle);
   take_terms(bundle);
   take_sink(bundle, schemes);
@@ -153,21 +147,21 @@ void AttentionInput::take_ready_made(const io::InputBundle& bundle) {
   const bool of_cost = options.source == ScoreOptions::Source::cost;
   const bool none = options.source == ScoreOptions::Source::weights;
   const std::string name = none ? "weights" : of_cost ? "cost" : "scores";
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   require_vectors(dataset, "(..., queries, keys)");
   const Shape& shape = dataset.shape();
   queries = shape[shape.size() - 2];
   keys = shape.back();
   leading = leading_axes(shape, 2);
   if (none) return;
-  scores = matrix_operand(bundle, name, leading, queries, keys);
+  scores = matrix_operand(bundle.dataset(name), leading, queries, keys);
   scores->of_cost = of_cost;
 }
 
 void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_values) {
   const bool templates = options.source == ScoreOptions::Source::templates;
-  const io::InputDataset q_data = required(bundle, templates ? "z" : "q");
-  const io::InputDataset k_data = required(bundle, templates ? "t" : "k");
+  const ArraySource q_data = required(bundle, templates ? "z" : "q");
+  const ArraySource k_data = required(bundle, templates ? "t" : "k");
   const bool inside = options.layout == Layout::heads_inside;
   require_vectors(q_data, inside ? "(..., queries, heads, d)" : "(..., queries, d)");
   require_vectors(k_data, inside ? "(..., keys, heads, d)" : "(..., keys, d)");
@@ -181,7 +175,7 @@ void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_value
   keys = k->rows;
   depth = q->cols;
   if (!with_values || !bundle.has("v")) return;
-  const io::InputDataset v_data = bundle.dataset("v");
+  const ArraySource v_data = bundle.dataset("v");
   require_vectors(v_data, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
   v = as_they_are(v_data, leading, true, options.layout);
   require_heads_of_keys(*k, v);
@@ -192,14 +186,14 @@ void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_value
 }
 
 void AttentionInput::take_projections(const io::InputBundle& bundle, bool with_values) {
-  const io::InputDataset x = required(bundle, "x");
-  const io::InputDataset y = bundle.has("y") ? bundle.dataset("y") : x;
+  const ArraySource x = required(bundle, "x");
+  const ArraySource y = bundle.has("y") ? bundle.dataset("y") : x;
   require_vectors(x, "(..., queries, D)");
   require_vectors(y, "(..., keys, D)");
-  const io::InputDataset wq = projection_weights(bundle, "wq", x);
-  const io::InputDataset wk = projection_weights(bundle, "wk", y);
+  const ArraySource wq = projection_weights(bundle, "wq", x);
+  const ArraySource wk = projection_weights(bundle, "wk", y);
   // Every position of x with every head, and the same of y.
-  const auto axes_of = [](const io::InputDataset& input, const io::InputDataset& weights) {
+  const auto axes_of = [](const ArraySource& input, const ArraySource& weights) {
     return result_axes(before_heads(input), leading_axes(weights.shape(), 2), input.address(),
                        weights.address());
   };
@@ -219,7 +213,7 @@ void AttentionInput::take_projections(const io::InputBundle& bundle, bool with_v
 
 void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
   if (!bundle.has("v")) return;
-  const io::InputDataset v_data = bundle.dataset("v");
+  const ArraySource v_data = bundle.dataset("v");
   require_vectors(v_data, "(..., keys, dv)");
   v = as_they_are(v_data, leading, true, options.layout);
   v_head_dim = v->cols;
@@ -228,46 +222,20 @@ void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
                                           scores ? scores->dataset.address() : "weights", keys));
 }
 
-const EnergyDescription& AttentionInput::energy() const {
-  return energy_in_use(options, with_plain ? Scheme::unas : Scheme::fenchel);
-}
-
-EnergySizes AttentionInput::sizes() const {
-  EnergySizes sizes;
-  sizes.queries = queries;
-  sizes.keys = keys;
-  if (!q) return sizes;
-  sizes.q_depth = q->cols;
-  sizes.k_depth = k->cols;
-  for (std::size_t n = 0; n < energy_operands.size(); ++n) {
-    const auto& operand = energy_operands[n];
-    if (operand && energy().operands()[n].rows == OperandLength::hidden) {
-      sizes.hidden = operand->rows;
-    }
-  }
-  return sizes;
-}
-
-ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
+void AttentionInput::set_recipes() {
   ScoreRecipe recipe;
-  recipe.energy = &energy_in_use(options, scheme);
-  recipe.scale = options.scale * (description_of(scheme).has_preference() ? options.alpha : 1);
   if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
   recipe.causal = causal != Causal::none;
   recipe.window = options.window;
   recipe.softcap = options.softcap;
+  recipe.relative = options.relative;
   recipe.heads = heads();
-  switch (options.relative) {
-    case ScoreOptions::Relative::none:
-      break;
-    case ScoreOptions::Relative::t5:
-      recipe.relative = RelativePositions::t5;
-      break;
-    case ScoreOptions::Relative::alibi:
-      recipe.relative = RelativePositions::alibi;
-      break;
-  }
-  return recipe;
+  recipe.scale = options.scale;
+  plain = preferring = recipe;
+  preferring.scale *= options.alpha;
+  plain.energy = &energy_in_use(options, Scheme::unas);
+  preferring.energy = &energy_in_use(options, Scheme::fenchel);
+  bf16 = options.bf16;
 }
 
 std::vector<Index> AttentionInput::sequences() const {
@@ -285,83 +253,10 @@ Padding AttentionInput::padding() const {
   return all;
 }
 
-std::vector<const Operand*> AttentionInput::operands() const {
-  std::vector<const Operand*> all;
-  const auto add = [&](const std::optional<Operand>& operand) {
-    if (operand) all.push_back(&*operand);
-  };
-  for (const auto* vectors : {&q, &k, &v, &grad_out}) {
-    if (!*vectors) continue;
-    const Vectors& made = **vectors;
-    const bool again = std::any_of(all.begin(), all.end(), [&](const Operand* operand) {
-      return operand->dataset.address() == made.input.dataset.address();
-    });
-    if (!again) all.push_back(&made.input);
-    add(made.weights);
-    add(made.bias);
-  }
-  for (const auto* operand : {&scores, &mask, &bias, &preference}) add(*operand);
-  for (const auto& operand : energy_operands) add(operand);
-  add(rel_bias);
-  add(sink);
-  add(gate);
-  if (!grad_out || !grad_out->weights) add(wo);  // of grad_out
-  add(bo);
-  return all;
-}
-
-std::vector<io::InputDataset> AttentionInput::datasets() const {
-  std::vector<io::InputDataset> all;
+std::vector<ArraySource> AttentionInput::datasets() const {
+  std::vector<ArraySource> all;
   for (const Operand* operand : operands()) all.push_back(operand->dataset);
   return all;
-}
-
-std::string AttentionInput::place(Index problem) const {
-  std::string text;
-  if (q) text = q->address() + " and " + k->address();
-  if (scores) text = scores->dataset.address();
-  return problem_place(text, leading, problem);
-}
-
-std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit,
-                                        std::optional<Index> part,
-                                        std::optional<Index> matrix_rows) const {
-  const auto element = static_cast<std::int64_t>(element_size);
-  std::int64_t bytes = 0;
-  EnergySizes held = sizes();
-  if (part) {
-    bytes -= (queries - *part) * depth * element;
-    held.queries = *part;
-  }
-  for (const auto* vectors : {&q, &k, &v, &grad_out}) {
-    if (!*vectors) continue;
-    const Vectors& made = **vectors;
-    bytes += made.rows * made.cols * element;
-    if (made.weights) bytes += (made.rows + made.cols) * made.inner() * element;
-  }
-  if (q) {
-    bytes += energy().bytes(held, element_size);
-    if (energies() == 2) bytes += recipe(Scheme::fenchel).energy->bytes(held, element_size);
-  }
-  return bytes + matrix_bytes(element_size, dense_limit, matrix_rows);
-}
-
-std::int64_t AttentionInput::matrix_bytes(std::size_t element_size, std::int64_t dense_limit,
-                                          std::optional<Index> matrix_rows) const {
-  std::int64_t bytes = 0;
-  if (options.relative != ScoreOptions::Relative::none) {
-    bytes += relative_bias_bytes(queries, keys, element_size);
-  }
-  const auto held = [&](const std::optional<Operand>& operand, std::size_t size,
-                        std::optional<Index> rows) {
-    if (operand) bytes += matrix_source_bytes(*operand, size, dense_limit, rows);
-  };
-  held(scores, element_size, matrix_rows);
-  held(bias, element_size, matrix_rows);
-  held(preference, element_size, matrix_rows);
-  held(mask, 1, matrix_rows);
-  held(gate, element_size, std::nullopt);
-  return bytes;
 }
 
 }  // namespace attn::tools

@@ -14,7 +14,7 @@ namespace {
 
 using Layout = ScoreOptions::Layout;
 
-[[noreturn]] void refuse_shape(const io::InputDataset& dataset, const Shape& expected,
+[[noreturn]] void refuse_shape(const ArraySource& dataset, const Shape& expected,
                                const std::string& meaning, const std::string& hint = "") {
   throw Error(Failure::input,
               fmt::format("{} has shape {}, expected {}{}", dataset.address(),
@@ -23,7 +23,7 @@ using Layout = ScoreOptions::Layout;
 }
 
 // A gate (H, dv), or (…, queries or 1, H or 1, dv or 1).
-Operand gate_with_heads_inside(const io::InputDataset& dataset, const Shape& leading, Index queries,
+Operand gate_with_heads_inside(const ArraySource& dataset, const Shape& leading, Index queries,
                                Index width) {
   Shape shape = dataset.shape();
   const bool by_query = shape.size() >= 3;
@@ -52,16 +52,16 @@ Shape by_sequence(Shape leading) {
 
 // It broadcasts to out, and has the layout of out.
 void AttentionInput::take_gate(const io::InputBundle& bundle) {
-  const io::InputDataset dataset = bundle.dataset("gate");
+  const ArraySource dataset = bundle.dataset("gate");
   const bool inside = options.layout == Layout::heads_inside && dataset.shape().size() >= 2;
-  gate.emplace(inside
-                   ? gate_with_heads_inside(dataset, leading, queries, v_head_dim)
-                   : matrix_operand(bundle, "gate", leading, queries, v_head_dim, "queries, dv"));
+  gate.emplace(
+      inside ? gate_with_heads_inside(dataset, leading, queries, v_head_dim)
+             : matrix_operand(bundle.dataset("gate"), leading, queries, v_head_dim, "queries, dv"));
   require_floating(gate->dataset);
 }
 
 void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
-  const io::InputDataset dataset = bundle.dataset("grad_out");
+  const ArraySource dataset = bundle.dataset("grad_out");
   const bool inside = options.layout == Layout::heads_inside;
   require_vectors(dataset, inside ? "(..., queries, heads, dv)" : "(..., queries, dv)");
   if (heads_first(dataset, options.layout) != join(leading, {queries, v_head_dim})) {
@@ -72,12 +72,6 @@ void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
   Operand operand = vectors_operand(dataset, leading, false, options.layout);
   grad_out = Vectors{std::move(operand), {}, {}, queries, v_head_dim};
   if (dataset.dtype() == DType::f64) any_float64 = true;
-}
-
-Shape AttentionInput::joined_shape(Index count) const {
-  Shape shape = leading;
-  if (!shape.empty()) shape.pop_back();
-  return join(shape, {count, joined_width});
 }
 
 void AttentionInput::take_join(const io::InputBundle& bundle) {
@@ -98,7 +92,7 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
                 bundle.dataset("bo").address() + ": --join applies bo after wo, which is missing",
                 "-i wo=FILE:/path");
   }
-  const io::InputDataset weights = bundle.dataset("wo");
+  const ArraySource weights = bundle.dataset("wo");
   require_vectors(weights, "(H dv, D)");
   const Shape& shape = weights.shape();
   if (shape.size() != 2 || shape.front() != joined_width) {
@@ -115,7 +109,7 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
   joined_width = shape.back();
   if (weights.dtype() == DType::f64) any_float64 = true;
   if (!bundle.has("bo")) return;
-  const io::InputDataset offset = bundle.dataset("bo");
+  const ArraySource offset = bundle.dataset("bo");
   require_floating(offset);
   if (offset.shape() != Shape{joined_width})
     refuse_shape(offset, {joined_width}, " as wo has columns");
@@ -124,7 +118,7 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
 }
 
 void AttentionInput::take_grad_joined(const io::InputBundle& bundle) {
-  const io::InputDataset dataset = bundle.dataset("grad_joined");
+  const ArraySource dataset = bundle.dataset("grad_joined");
   require_vectors(dataset, "(..., queries, D)");
   if (dataset.shape() != joined_shape(queries)) {
     refuse_shape(dataset, joined_shape(queries), " as joined");

@@ -8,8 +8,8 @@
 
 #include "attnkit/error.hpp"
 #include "common/attention_input.hpp"
-#include "common/matrix_operand.hpp"
 #include "common/written_scores.hpp"
+#include "head/matrix_operand.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -41,7 +41,7 @@ void require_no_sink(const io::InputBundle& bundle, const std::string& who) {
 void AttentionInput::take_energy_operands(const io::InputBundle& bundle) {
   const EnergyDescription& energy_taken = energy();
   const auto matrix = [&](const EnergyOperand& wanted) {
-    const io::InputDataset dataset = bundle.dataset(wanted.name);
+    const ArraySource dataset = bundle.dataset(wanted.name);
     require_vectors(dataset, "(rows, columns)");
     Operand operand = vectors_operand(dataset, leading, false, ScoreOptions::Layout::heads_first);
     const Index rows = length_of(wanted.rows, sizes());
@@ -107,7 +107,7 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
 
 void AttentionInput::take_terms(const io::InputBundle& bundle) {
   if (bundle.has("mask")) {
-    mask.emplace(matrix_operand(bundle, "mask", leading, queries, keys));
+    mask.emplace(matrix_operand(bundle.dataset("mask"), leading, queries, keys));
     if (!is_integral(mask->dataset.dtype())) {
       throw Error(Failure::input,
                   fmt::format("{} has type {}, expected bool or an integer type",
@@ -120,23 +120,24 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     if (with_preference) require_added_once(bundle, *scores, "preference");
   }
   if (bundle.has("bias")) {
-    bias.emplace(matrix_operand(bundle, "bias", leading, queries, keys));
+    bias.emplace(matrix_operand(bundle.dataset("bias"), leading, queries, keys));
     require_floating(bias->dataset);
   }
   if (with_preference && bundle.has("preference")) {
     // A preference (…, n), if its axes have these lengths, is the same for all queries of a
     // problem.
-    const io::InputDataset dataset = bundle.dataset("preference");
+    const ArraySource dataset = bundle.dataset("preference");
     const Shape own = join(leading, {keys});
     const bool by_problem = options.source == ScoreOptions::Source::templates && !leading.empty() &&
                             dataset.shape() == own;
-    preference.emplace(by_problem ? vector_operand(dataset, leading, false, keys)
-                                  : matrix_operand(bundle, "preference", leading, queries, keys));
+    preference.emplace(by_problem
+                           ? vector_operand(dataset, leading, false, keys)
+                           : matrix_operand(bundle.dataset("preference"), leading, queries, keys));
     require_floating(preference->dataset);
     preference->zero_forbids = true;
   }
   if (options.relative != ScoreOptions::Relative::t5) return;
-  const io::InputDataset table = bundle.dataset("rel_bias");
+  const ArraySource table = bundle.dataset("rel_bias");
   require_floating(table);
   const Shape& shape = table.shape();
   if (shape.size() != 2 || shape.back() != heads()) {
@@ -152,7 +153,7 @@ void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<
   for (const Scheme scheme : schemes) {
     if (description_of(scheme).is_iterated()) require_no_sink(bundle, scheme_name(scheme));
   }
-  const io::InputDataset dataset = bundle.dataset("sink");
+  const ArraySource dataset = bundle.dataset("sink");
   require_floating(dataset);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double most = std::numeric_limits<double>::max();

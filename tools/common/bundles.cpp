@@ -141,11 +141,11 @@ void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& inpu
   warn_of_unused(unused_options(arguments, input), copies, report);
 }
 
-void report_input(cli::Report& report, const io::InputDataset& dataset) {
+void report_input(cli::Report& report, const ArraySource& dataset) {
   report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
 }
 
-void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
+void require_readable(const ArraySource& dataset, std::int64_t memory) {
   const std::int64_t needed = dataset.bytes_at_once();
   if (needed <= memory) return;
   throw Error(

@@ -56,10 +56,10 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
 std::function<void()> commit_of(io::OutputBundle output, cli::Report& report);
 
 /// Lists `dataset` under the inputs of the JSON report.
-void report_input(cli::Report& report, const io::InputDataset& dataset);
+void report_input(cli::Report& report, const ArraySource& dataset);
 
 /// Throws Error(memory), with a hint, if no part of `dataset` can be read within --memory.
-void require_readable(const io::InputDataset& dataset, std::int64_t memory);
+void require_readable(const ArraySource& dataset, std::int64_t memory);
 
 /// "8 x 2048 x 64", "scalar": a shape in a summary line.
 std::string times(const Shape& shape);

@@ -172,8 +172,8 @@ std::string CheckedGroup::text_attribute(const std::string& name) const {
   return *found;
 }
 
-io::InputDataset CheckedGroup::list_of(const std::string& name, DType type) const {
-  io::InputDataset dataset = group_.dataset(name);
+ArraySource CheckedGroup::list_of(const std::string& name, DType type) const {
+  ArraySource dataset = group_.dataset(name);
   if (dataset.dtype() != type || dataset.shape().size() != 1 ||
       dataset.shape().front() > most_elements) {
     throw damaged(place(name),
@@ -188,7 +188,7 @@ std::vector<std::string> CheckedGroup::texts(const std::string& name) const {
 }
 
 std::string CheckedGroup::text(const std::string& name) const {
-  const io::InputDataset dataset = list_of(name, DType::string);
+  const ArraySource dataset = list_of(name, DType::string);
   if (dataset.shape().front() != 1) {
     throw damaged(place(name), fmt::format("it has {} strings, expected 1", dataset.shape()[0]));
   }
@@ -198,7 +198,7 @@ std::string CheckedGroup::text(const std::string& name) const {
 CheckedJson CheckedGroup::json(const std::string& name) const { return {text(name), place(name)}; }
 
 std::vector<double> CheckedGroup::numbers(const std::string& name) const {
-  const io::InputDataset dataset = list_of(name, DType::f64);
+  const ArraySource dataset = list_of(name, DType::f64);
   std::vector<double> values(static_cast<std::size_t>(dataset.shape().front()));
   dataset.read({0}, dataset.shape(), values.data());
   return values;

@@ -79,7 +79,7 @@ class CheckedGroup {
   const io::InputBundle& bundle() const { return group_; }
 
  private:
-  io::InputDataset list_of(const std::string& name, DType type) const;
+  ArraySource list_of(const std::string& name, DType type) const;
 
   io::InputBundle group_;
 };

@@ -119,7 +119,7 @@ void refuse_names(const io::InputBundle& bundle, const Meaning& meaning) {
 }
 
 /// Whether the numbers of some row do not rise by 1.
-bool begins_anew(const io::InputDataset& positions) {
+bool begins_anew(const ArraySource& positions) {
   const Shape& shape = positions.shape();
   const Index width = shape.empty() ? 1 : shape.back();
   const Index limit = piece_elements(sizeof(std::int64_t));
@@ -147,7 +147,7 @@ void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) 
       std::string found;
       if (is_one_of(name, attributes)) found = own.description() + ": attribute " + name;
       if (own.is_dataset(name)) {
-        const io::InputDataset dataset = own.dataset(name);
+        const ArraySource dataset = own.dataset(name);
         if (dataset.shape().size() <= meaning.most_axes) found = dataset.address();
       }
       if (found.empty()) continue;
@@ -167,7 +167,7 @@ void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions&
   if (options.relative == ScoreOptions::Relative::none) refuse_names(bundle, biases());
   const std::string positions = "position_ids";
   if (bundle.has(positions) && !has_any(bundle, masks().read)) {
-    const io::InputDataset dataset = bundle.dataset(positions);
+    const ArraySource dataset = bundle.dataset(positions);
     // Others hold no numbers of positions.
     if (is_integral(dataset.dtype()) && begins_anew(dataset)) {
       throw Error(Failure::usage,

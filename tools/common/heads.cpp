@@ -100,7 +100,7 @@ std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPl
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
-  for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
+  for (const ArraySource& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto per_head = [&] {
     return input_bytes(input, element_size, needs, plan.dense_limit) + needs.result_bytes;

@@ -53,7 +53,7 @@ std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task, boo
 template <class T>
 BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
                          const Mechanism<T>& mechanism, const MechanismEstimate<T>* estimate) {
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   auto [own, shared] = array_bytes<T>(task, estimate != nullptr);

@@ -12,9 +12,9 @@
 #include "common/block_output.hpp"
 #include "common/bundles.hpp"
 #include "common/mechanism_cost.hpp"
-#include "common/operand.hpp"
 #include "common/position_boxes.hpp"
 #include "common/restart.hpp"
+#include "head/operand.hpp"
 #include "kernel/stop_flag.hpp"
 #include "mechanisms/batch.hpp"
 #include "tensor/buffer.hpp"
@@ -315,7 +315,7 @@ class MechanismRun {
   }
 
   void read_lengths(std::size_t n, Index first, Index count) {
-    const io::InputDataset& dataset = *task_.lengths[n];
+    const ArraySource& dataset = *task_.lengths[n];
     const Index most = task_.sizes.at(task_.form.lengths[n].symbol);
     lengths_.make(n, {}, count);
     lengths_.own[n] = {count};
@@ -342,8 +342,8 @@ class MechanismRun {
     return sizes;
   }
 
-  void read_numbers(const TensorForm& one, const io::InputDataset& dataset, Index first,
-                    Index count, std::size_t n, Arrays<T>& arrays) {
+  void read_numbers(const TensorForm& one, const ArraySource& dataset, Index first, Index count,
+                    std::size_t n, Arrays<T>& arrays) {
     arrays.make(n, shape(one), count);
     const Shape& own = arrays.own[n];
     for_position_boxes(task_.input.leading, own, first, count,

@@ -8,7 +8,7 @@
 
 #include "common/bundles.hpp"
 #include "common/foreign_names.hpp"
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 
 namespace attn::tools {
 namespace {
@@ -40,7 +40,7 @@ bool is_needed(const TensorForm& input, const io::InputBundle& bundle) {
          (input.or_else.empty() || !bundle.has(input.or_else));
 }
 
-void require_integers(const io::InputDataset& dataset) {
+void require_integers(const ArraySource& dataset) {
   if (is_integral(dataset.dtype())) return;
   throw Error(Failure::input,
               fmt::format("{} holds {}, expected integers", dataset.address(), dataset.type()));
@@ -62,7 +62,7 @@ MechanismTask::MechanismTask(const cli::Arguments& arguments, io::InputBundle se
   find();
   take_results(arguments);
   bool any_float64 = false;
-  for (const io::InputDataset& dataset : datasets()) {
+  for (const ArraySource& dataset : datasets()) {
     any_float64 = any_float64 || dataset.dtype() == DType::f64;
   }
   f64 = arguments.f64.value_or(any_float64);
@@ -73,9 +73,9 @@ void MechanismTask::find() {
     return !optional || bundle.has(name) ? std::optional(bundle.dataset(name)) : std::nullopt;
   };
   std::vector<KnownShape> known;
-  const io::InputDataset* first = nullptr;  // of a sequence
+  const ArraySource* first = nullptr;  // of a sequence
   // Leading axes are those of the first dataset of a sequence.
-  const auto take = [&](const TensorForm& one, std::optional<io::InputDataset>& dataset) {
+  const auto take = [&](const TensorForm& one, std::optional<ArraySource>& dataset) {
     if (!dataset) return;
     const Shape& shape = dataset->shape();
     std::size_t leading = 0;
@@ -245,8 +245,8 @@ std::vector<double> MechanismTask::work() const {
   return work;
 }
 
-std::vector<io::InputDataset> MechanismTask::datasets() const {
-  std::vector<io::InputDataset> all;
+std::vector<ArraySource> MechanismTask::datasets() const {
+  std::vector<ArraySource> all;
   for (const Found* group : {&inputs, &tokens, &lengths, &upstream}) {
     for (const auto& dataset : *group) {
       if (dataset) all.push_back(*dataset);

@@ -30,7 +30,7 @@ struct MechanismTask {
   /// Whether `bundle` has all inputs that the mechanism needs.
   static bool suffices(const io::InputBundle& bundle, const mechanisms::MechanismForm& form);
 
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
 
@@ -51,7 +51,7 @@ struct MechanismTask {
     Index own_first() const { return share ? share->problem(0) : 0; }
     Index own_problems() const { return share ? share->size() : problems; }
   };
-  using Found = std::vector<std::optional<io::InputDataset>>;
+  using Found = std::vector<std::optional<ArraySource>>;
 
   const mechanisms::MechanismForm& form;
   io::InputBundle bundle;

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "attnkit/attention.hpp"
 #include "cli/command.hpp"
 #include "common/settings.hpp"
+#include "head/operand.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "scheme/scheme.hpp"
@@ -25,9 +27,8 @@ struct ScoreOptions {
     templates,   ///< from templates t and evidence z in the places of k and q: only in lambda-solve
     weights,     ///< no scores, only weights: set by explain-away-stats, not an option
   };
-  enum class Relative { none, t5, alibi };
-  /// The order of heads and positions among the axes of q, k, v and out.
-  enum class Layout { heads_first, heads_inside };
+  using Relative = RelativePositions;
+  using Layout = HeadLayout;
 
   Source source = Source::vectors;
   std::string energy = "scaled-dot";  ///< the name of one of lib/energy

@@ -182,7 +182,7 @@ class SectionTool {
   std::unique_ptr<const Task> look_at(std::size_t section) {
     std::unique_ptr<const Task> task = make(section);
     check(*task);
-    for (const io::InputDataset& dataset : task->datasets()) report_input(report_, dataset);
+    for (const ArraySource& dataset : task->datasets()) report_input(report_, dataset);
     return task;
   }
 

@@ -13,7 +13,7 @@ constexpr std::size_t piece = std::size_t{1} << 20;
 
 }  // namespace
 
-StoredBytes::StoredBytes(io::InputDataset dataset, const std::string& file, const std::string& what)
+StoredBytes::StoredBytes(ArraySource dataset, const std::string& file, const std::string& what)
     : dataset_(std::move(dataset)) {
   if (dataset_.shape().size() != 1 || dataset_.dtype() != DType::u8) {
     throw Error(Failure::input, file + " is damaged: " + what + " no bytes");

@@ -16,7 +16,7 @@ class StoredBytes {
  public:
   /// Throws Error(input) unless the dataset is a list of bytes; `what` they are stands in the
   /// message.
-  StoredBytes(io::InputDataset dataset, const std::string& file, const std::string& what);
+  StoredBytes(ArraySource dataset, const std::string& file, const std::string& what);
 
   std::int64_t size() const { return size_; }
   /// How many were not read yet.
@@ -32,7 +32,7 @@ class StoredBytes {
  private:
   void require(std::size_t count) const;
 
-  io::InputDataset dataset_;
+  ArraySource dataset_;
   std::int64_t size_;
   std::int64_t position_ = 0;  // in the file
   std::vector<char> ahead_;    // bytes before `position_`, of which some were taken

@@ -18,10 +18,6 @@ std::string status_name(SolveStatus status) {
   return "";
 }
 
-void Totals::add(const Attention& attention) {
-  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys()});
-}
-
 void Totals::add(const Totals& more) {
   const SchemeSummary& summary = more.worst;
   worst.iterations = std::max(worst.iterations, summary.iterations);

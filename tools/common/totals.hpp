@@ -14,7 +14,6 @@ struct Totals {
   Index masked_keys = 0;
   Padding padding = {};
 
-  void add(const Attention& attention);
   void add(const Totals& more);
 };
 

@@ -42,7 +42,7 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
 }
 
 // The ids of tokens, where their strings are not there.
-std::vector<std::string> numbers_as_text(const io::InputDataset& dataset) {
+std::vector<std::string> numbers_as_text(const ArraySource& dataset) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(element_count(dataset.shape())));
   dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), numbers.data());
   std::vector<std::string> text;
@@ -86,7 +86,7 @@ void ColumnTask::report_params(cli::Report& report) const {
 void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
                     cli::Report& report) {
   if (!bundle.has("tokens")) return;
-  const io::InputDataset tokens = bundle.dataset("tokens");
+  const ArraySource tokens = bundle.dataset("tokens");
   const Shape& shape = tokens.shape();
   const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
   const bool per_batch =

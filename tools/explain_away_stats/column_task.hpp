@@ -32,7 +32,7 @@ struct ColumnTask {
   RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
-  std::vector<io::InputDataset> datasets() const { return input.datasets(); }
+  std::vector<ArraySource> datasets() const { return input.datasets(); }
 
   ProblemUnits units() const { return ProblemUnits(input.problems); }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
-#include "common/matrix_operand.hpp"
+#include "head/matrix_operand.hpp"
 #include "pass/stored_weights.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 // One matrix per head, or one vector as a matrix of one row. Results do not broadcast.
 Operand result_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
                        const Shape& own) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   require_floating(dataset);
   const Shape expected = join(leading, own);
   if (dataset.shape() != expected) {

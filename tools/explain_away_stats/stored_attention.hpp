@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/head_reader.hpp"
+#include "common/attention_input.hpp"
+#include "head/head_reader.hpp"
 #include "io/input.hpp"
 #include "scheme/scheme.hpp"
 

@@ -25,8 +25,8 @@ void require_one_width(const io::InputBundle& bundle, Source source) {
   const std::string rows = ready ? "t" : "k";
   const std::string queries = ready ? "z" : "q";
   if (source == Source::projection || !bundle.has(rows) || !bundle.has(queries)) return;
-  const io::InputDataset k = bundle.dataset(rows);
-  const io::InputDataset q = bundle.dataset(queries);
+  const ArraySource k = bundle.dataset(rows);
+  const ArraySource q = bundle.dataset(queries);
   if (k.shape().empty() || q.shape().empty() || k.shape().back() == q.shape().back()) return;
   throw Error(Failure::input, fmt::format("{}: last axis is {}, {} has {}", k.address(),
                                           k.shape().back(), q.address(), q.shape().back()));
@@ -212,8 +212,8 @@ void DualTask::report_params(cli::Report& report) const {
   params["precision"] = f64 ? "f64" : "f32";
 }
 
-std::vector<io::InputDataset> DualTask::datasets() const {
-  std::vector<io::InputDataset> all = input.datasets();
+std::vector<ArraySource> DualTask::datasets() const {
+  std::vector<ArraySource> all = input.datasets();
   if (cost_dataset) all.push_back(*cost_dataset);
   return all;
 }

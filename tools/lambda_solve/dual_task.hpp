@@ -43,7 +43,7 @@ struct DualTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
 
   ProblemUnits units() const { return ProblemUnits(input.problems); }
 
@@ -62,7 +62,7 @@ struct DualTask {
   DualTaskOptions options;
   AttentionInput input;
   bool f64;
-  std::optional<io::InputDataset> cost_dataset;
+  std::optional<ArraySource> cost_dataset;
   Buffer<double> cost;                ///< (n, n)
   std::vector<Index> walled_sources;  ///< sources for which every target is forbidden by the cost
 

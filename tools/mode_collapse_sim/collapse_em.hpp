@@ -24,7 +24,7 @@ struct EmTask {
   std::vector<double> variance;  ///< initial: of all components, or of each
   collapse::EmOptions options;
   std::vector<std::vector<double>> start;  ///< --start
-  std::optional<io::InputDataset> stored;  ///< dataset start; if neither, the points themselves
+  std::optional<ArraySource> stored;       ///< dataset start; if neither, the points themselves
   Index components = 0;
   std::set<std::string> emitted;
 

@@ -6,8 +6,8 @@
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
-#include "common/operand.hpp"
 #include "common/restart.hpp"
+#include "head/operand.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 
@@ -133,7 +133,7 @@ Mixture EmTask::first(Index set, MatrixView<const double> points) const {
 }
 
 PointPlan EmTask::plan(const cli::Arguments& arguments) const {
-  for (const io::InputDataset& dataset : sets.datasets()) {
+  for (const ArraySource& dataset : sets.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   if (stored) require_readable(*stored, arguments.memory);

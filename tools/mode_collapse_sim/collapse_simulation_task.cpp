@@ -98,7 +98,7 @@ std::string SimulationTask::energy() const {
 }
 
 PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
-  for (const io::InputDataset& dataset : sets.datasets()) {
+  for (const ArraySource& dataset : sets.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   const auto element = static_cast<std::int64_t>(sets.f64 ? sizeof(double) : sizeof(float));

@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 #include "tensor/random.hpp"
 
 namespace attn::tools {
@@ -51,7 +51,7 @@ void PointSets::draw(const cli::Arguments& arguments) {
 }
 
 void PointSets::take(const io::InputBundle& input, bool labelled, std::int64_t memory) {
-  const io::InputDataset x = input.dataset("x");
+  const ArraySource x = input.dataset("x");
   require_vectors(x, "(..., points, coordinates)");
   datasets_.push_back(x);
   leading = leading_axes(x.shape(), 2);
@@ -62,7 +62,7 @@ void PointSets::take(const io::InputBundle& input, bool labelled, std::int64_t m
 }
 
 void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
-  const io::InputDataset label = input.dataset("label");
+  const ArraySource label = input.dataset("label");
   const Shape own = leading_axes(datasets_.front().shape(), 1);
   if (!is_integral(label.dtype())) {
     throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
@@ -91,7 +91,7 @@ void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
 }
 
 std::vector<std::int64_t> PointSets::stored_labels(Index set) const {
-  const io::InputDataset& dataset = datasets_[1];
+  const ArraySource& dataset = datasets_[1];
   const bool by_set = dataset.shape().size() > 1;
   const Shape at = by_set ? unravel(set, leading) : Shape{};
   std::vector<std::int64_t> labels(static_cast<std::size_t>(points));
@@ -123,7 +123,7 @@ std::vector<std::int64_t> PointSets::labels(Index set) const {
 template <class T>
 void PointSets::read(Index set, T* out) const {
   if (!drawn()) {
-    const io::InputDataset& x = datasets_.front();
+    const ArraySource& x = datasets_.front();
     const Shape at = unravel(set, leading);
     const Shape start = join(at, {0, 0});
     const Shape count = join(Shape(at.size(), 1), {points, dimension});
@@ -158,7 +158,7 @@ void PointSets::report_params(const cli::Arguments& arguments, Index steps,
   params["steps"] = steps;
   params["emit"] = emitted;
   if (drawn()) params["seeds"] = arguments.integer("seeds").value_or(1);
-  for (const io::InputDataset& dataset : datasets_) report_input(report, dataset);
+  for (const ArraySource& dataset : datasets_) report_input(report, dataset);
 }
 
 std::string PointSets::text() const {

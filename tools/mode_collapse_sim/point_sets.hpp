@@ -42,7 +42,7 @@ class PointSets {
   Index own_set(Index n) const { return share ? share->problem(n) : n; }
 
   bool drawn() const { return clusters_.has_value(); }
-  const std::vector<io::InputDataset>& datasets() const { return datasets_; }
+  const std::vector<ArraySource>& datasets() const { return datasets_; }
 
   /// Lists the datasets and the resolved options in the report.
   void report_params(const cli::Arguments& arguments, Index steps,
@@ -77,7 +77,7 @@ class PointSets {
   std::uint64_t seed_ = 0;
   std::optional<collapse::Clusters> clusters_;
   std::vector<Index> count_ends_;
-  std::vector<io::InputDataset> datasets_;  // x, label
+  std::vector<ArraySource> datasets_;  // x, label
   std::vector<std::int64_t> names_;
 };
 

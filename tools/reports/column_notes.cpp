@@ -78,7 +78,7 @@ SchemeColumns scheme_of_json(const CheckedJson& json, std::size_t heads) {
 template <class T>
 std::vector<T> read_all(const io::InputBundle& bundle, const std::string& name, Index heads,
                         Index keys, T most) {
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   const Index count = element_count(dataset.shape());
   const bool fits =
       keys == 0 || heads == 0 ? count == 0 : count % keys == 0 && count / keys == heads;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/head_outputs.hpp"
-#include "common/head_reader.hpp"
+#include "head/head_reader.hpp"
 #include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
 #include "sinkhorn_iter/transport_result.hpp"

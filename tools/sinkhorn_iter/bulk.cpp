@@ -16,9 +16,9 @@
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
-#include "common/operand.hpp"
 #include "common/position_boxes.hpp"
 #include "common/section_tool.hpp"
+#include "head/operand.hpp"
 #include "kernel/parallel.hpp"
 #include "reports/bulk_report.hpp"
 #include "sinkhorn/plan_chain.hpp"
@@ -33,7 +33,7 @@ constexpr std::int64_t useful_bytes = std::int64_t{32} << 20;
 
 // The multiple of chains that is in memory at a time.
 BlockPlan plan_bulk(const cli::Arguments& arguments, const BulkTask& task) {
-  for (const io::InputDataset& dataset : task.datasets()) {
+  for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
   const Index chains = task.together() == 0 ? 0 : task.input.own_problems() / task.together();
@@ -86,7 +86,7 @@ class BulkRun {
 
   // The positions [first, first + count) of a dataset of which each has `own`.
   template <class Number>
-  void read(const io::InputDataset& dataset, const Shape& own, Index first, Index count,
+  void read(const ArraySource& dataset, const Shape& own, Index first, Index count,
             Buffer<Number>& to, const char* expected, bool (*allowed)(Number)) const {
     const Index size = element_count(own);
     to.reserve(std::max<Index>(1, count * size));
@@ -102,7 +102,7 @@ class BulkRun {
   }
 
   // A marginal, and its step from problem to problem.
-  const double* marginal(const std::optional<io::InputDataset>& dataset, Index length, Index first,
+  const double* marginal(const std::optional<ArraySource>& dataset, Index length, Index first,
                          Index count, Buffer<double>& numbers, Index& step) const {
     if (!dataset) return nullptr;
     constexpr auto is_allowed = [](double value) {

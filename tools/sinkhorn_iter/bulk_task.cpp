@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 
 namespace attn::tools {
 namespace {
@@ -15,10 +15,10 @@ namespace {
 constexpr Index longest_line = 64;
 
 // a or b: one line for all problems, or one for each.
-std::optional<io::InputDataset> marginal(const io::InputBundle& bundle, const char* name,
-                                         const Shape& leading, Index length) {
+std::optional<ArraySource> marginal(const io::InputBundle& bundle, const char* name,
+                                    const Shape& leading, Index length) {
   if (!bundle.has(name)) return std::nullopt;
-  io::InputDataset found = bundle.dataset(name);
+  ArraySource found = bundle.dataset(name);
   require_floating(found);
   if (found.shape() != Shape{length} && found.shape() != join(leading, {length})) {
     throw Error(Failure::input, fmt::format("{} has shape {}, expected {} or {}", found.address(),
@@ -69,12 +69,12 @@ BulkTask::BulkTask(const cli::Arguments& arguments, io::InputBundle section)
   }
   a = marginal(bundle, "a", input.leading, rows);
   b = marginal(bundle, "b", input.leading, cols);
-  const auto is_f64 = [](const io::InputDataset& one) { return one.dtype() == DType::f64; };
+  const auto is_f64 = [](const ArraySource& one) { return one.dtype() == DType::f64; };
   f64 = arguments.f64.value_or(is_f64(scores));
 }
 
-std::vector<io::InputDataset> BulkTask::datasets() const {
-  std::vector<io::InputDataset> all = {scores};
+std::vector<ArraySource> BulkTask::datasets() const {
+  std::vector<ArraySource> all = {scores};
   if (a) all.push_back(*a);
   if (b) all.push_back(*b);
   return all;

@@ -23,7 +23,7 @@ struct BulkTask {
     return bundle.has("scores");
   }
 
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
   bool emits(const std::string& name) const { return emitted.contains(name); }
@@ -52,8 +52,8 @@ struct BulkTask {
   };
 
   io::InputBundle bundle;
-  io::InputDataset scores;
-  std::optional<io::InputDataset> a, b;  ///< of one line, or by problem
+  ArraySource scores;
+  std::optional<ArraySource> a, b;  ///< of one line, or by problem
   Input input;
   Index rows = 1;
   Index cols = 1;

@@ -12,7 +12,7 @@ namespace attn::tools {
 namespace {
 
 Operand histogram_operand(const io::InputBundle& bundle, const Shape& leading, Index keys) {
-  const io::InputDataset dataset = bundle.dataset("a");
+  const ArraySource dataset = bundle.dataset("a");
   const std::string expected = fmt::format("(..., K, {}), K histograms", keys);
   require_vectors(dataset, expected.c_str(), NumberTypes::any);
   if (dataset.shape().back() != keys) {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 #include "io/input.hpp"
 #include "sinkhorn/barycentre.hpp"
 #include "tensor/pooled_vector.hpp"

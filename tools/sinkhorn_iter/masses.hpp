@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 #include "tensor/view.hpp"
 
 namespace attn::tools {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "common/head_reader.hpp"
 #include "gradient/gradient.hpp"
+#include "head/head_reader.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
 namespace attn::tools {

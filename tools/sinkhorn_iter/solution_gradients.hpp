@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/head_outputs.hpp"
-#include "common/head_reader.hpp"
-#include "common/matrix_operand.hpp"
+#include "head/head_reader.hpp"
+#include "head/matrix_operand.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/divergence_gradient.hpp"
 #include "sinkhorn/implicit_gradient.hpp"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/head_outputs.hpp"
-#include "common/head_reader.hpp"
+#include "head/head_reader.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/marginal_gradient.hpp"
 #include "sinkhorn_iter/transport_task.hpp"

@@ -228,12 +228,12 @@ void TransportTask::leave_out(const std::vector<std::string>& names,
   }
 }
 
-std::vector<io::InputDataset> TransportTask::datasets() const {
-  std::vector<io::InputDataset> all = input.datasets();
+std::vector<ArraySource> TransportTask::datasets() const {
+  std::vector<ArraySource> all = input.datasets();
   if (a) all.push_back(a->dataset);
   if (b) all.push_back(b->dataset);
   if (upstream) {
-    for (io::InputDataset& one : upstream->datasets()) all.push_back(std::move(one));
+    for (ArraySource& one : upstream->datasets()) all.push_back(std::move(one));
   }
   if (histograms) all.push_back(histograms->masses.dataset);
   if (histograms && histograms->weights) all.push_back(histograms->weights->dataset);

@@ -42,7 +42,7 @@ struct TransportTask {
   ProblemUnits units() const { return ProblemUnits(input.problems); }
 
   /// Every dataset that is read.
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
 
   void report_params(cli::Report& report) const;
 

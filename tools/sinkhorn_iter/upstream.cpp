@@ -20,7 +20,7 @@ std::optional<Operand> upstream_operand(const io::InputBundle& bundle, const cha
                                         const Shape& leading, std::optional<Index> lines,
                                         Index length) {
   if (!bundle.has(name)) return std::nullopt;
-  const io::InputDataset dataset = bundle.dataset(name);
+  const ArraySource dataset = bundle.dataset(name);
   if (!lines) return vector_operand(dataset, leading, false, length);
   const std::string expected = fmt::format("(..., {}, {})", *lines, length);
   require_vectors(dataset, expected.c_str());
@@ -39,7 +39,7 @@ std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
   UpstreamInput found;
   if (bundle.has(of_plan) && !of_divergence) {
     require_floating(bundle.dataset(of_plan));
-    found.plan = matrix_operand(bundle, of_plan, leading, queries, keys);
+    found.plan = matrix_operand(bundle.dataset(of_plan), leading, queries, keys);
     found.plan->finite = true;
   }
   found.row = upstream_operand(bundle, of_row, leading, histograms, queries);
@@ -57,8 +57,8 @@ std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
   return found;
 }
 
-std::vector<io::InputDataset> UpstreamInput::datasets() const {
-  std::vector<io::InputDataset> all;
+std::vector<ArraySource> UpstreamInput::datasets() const {
+  std::vector<ArraySource> all;
   for (const auto* operand : {&plan, &row, &col, &masses, &row_self, &col_self}) {
     if (*operand) all.push_back((*operand)->dataset);
   }

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 #include "io/input.hpp"
 
 namespace attn::tools {
@@ -22,7 +22,7 @@ struct UpstreamInput {
   std::optional<Operand> masses;              ///< by a barycentre, (…, Lq)
   std::optional<Operand> row_self, col_self;  ///< (…, Lq), (…, Lk)
 
-  std::vector<io::InputDataset> datasets() const;
+  std::vector<ArraySource> datasets() const;
 };
 
 /// `count` numbers of each line of a problem from `first` on; empty without an operand. Throws

@@ -73,7 +73,7 @@ Side open_side(const std::string& text, const io::InputBundle::Options& usual) {
 bool is_number(DType type) { return is_floating(type) || is_integral(type); }
 
 template <class T>
-void add_blocks(const io::InputDataset& a, const io::InputDataset& b, const Tolerance& tolerance,
+void add_blocks(const ArraySource& a, const ArraySource& b, const Tolerance& tolerance,
                 Index memory, cli::Progress& progress, Difference& difference) {
   const Index room = memory / 2 / static_cast<Index>(2 * sizeof(T));
   const Index limit = std::min(std::clamp<Index>(room, 1, piece_limit), element_count(a.shape()));
@@ -86,7 +86,7 @@ void add_blocks(const io::InputDataset& a, const io::InputDataset& b, const Tole
   });
 }
 
-void add_strings(const io::InputDataset& a, const io::InputDataset& b, Difference& difference) {
+void add_strings(const ArraySource& a, const ArraySource& b, Difference& difference) {
   const std::vector<std::string> from_a = a.read_strings();
   const std::vector<std::string> from_b = b.read_strings();
   difference.compared += static_cast<Index>(from_a.size());
@@ -96,7 +96,7 @@ void add_strings(const io::InputDataset& a, const io::InputDataset& b, Differenc
   }
 }
 
-Compared compare(const std::string& name, const io::InputDataset& a, const io::InputDataset& b,
+Compared compare(const std::string& name, const ArraySource& a, const ArraySource& b,
                  const Tolerance& tolerance, Index memory, cli::Progress& progress) {
   Compared item;
   item.name = name;
@@ -120,7 +120,7 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
     return item;
   } else {
     // Types that lib/io does not read can be called neither same nor different.
-    const io::InputDataset& unread = a.dtype() == DType::other ? a : b;
+    const ArraySource& unread = a.dtype() == DType::other ? a : b;
     throw Error(Failure::input, unread.address() + " is of a type that cannot be compared",
                 "leave it out with --datasets");
   }
@@ -206,10 +206,10 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
                             .nan_equal = arguments.flag("nan-equal")};
   double elements = 0;
   for (const auto& [name_a, name_b] : pairs) {
-    const io::InputDataset from_a = a.bundle.dataset(name_a);
+    const ArraySource from_a = a.bundle.dataset(name_a);
     elements += static_cast<double>(element_count(from_a.shape()));
-    const io::InputDataset from_b = b.bundle.dataset(name_b);
-    for (const io::InputDataset* dataset : {&from_a, &from_b}) {
+    const ArraySource from_b = b.bundle.dataset(name_b);
+    for (const ArraySource* dataset : {&from_a, &from_b}) {
       require_readable(*dataset, arguments.memory);
       report_input(report, *dataset);
     }

@@ -245,7 +245,7 @@ std::string Conversion::metadata() {
   return io::metadata_text(root, items_, texts_, left_out_);
 }
 
-void Conversion::take_strings(const io::InputDataset& dataset, bool named) {
+void Conversion::take_strings(const ArraySource& dataset, bool named) {
   std::vector<std::string> values = dataset.read_strings();
   if (!io::can_be_held(values)) {
     if (named) {
@@ -266,7 +266,7 @@ void Conversion::take_strings(const io::InputDataset& dataset, bool named) {
 }
 
 void Conversion::take(const std::string& name, bool named) {
-  const io::InputDataset dataset = bundles_[0].dataset(name);
+  const ArraySource dataset = bundles_[0].dataset(name);
   report_input(report_, dataset);
   const DType stored = dataset.dtype();
   const bool plain = stored != DType::string && stored != DType::other;

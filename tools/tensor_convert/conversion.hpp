@@ -29,7 +29,7 @@ class Conversion {
   /// The datasets that will be written, and the others of INPUT's root that are copied unchanged;
   /// without groups, of which there may be many.
   const std::vector<Produced>& datasets() const { return datasets_; }
-  const std::vector<io::InputDataset>& copied() const { return copied_; }
+  const std::vector<ArraySource>& copied() const { return copied_; }
   Index groups() const;
 
   /// Returns the value for cli::Outcome::commit.
@@ -43,7 +43,7 @@ class Conversion {
   void take_model();
   void take_datasets();
   void take(const std::string& name, bool named);
-  void take_strings(const io::InputDataset& dataset, bool named);
+  void take_strings(const ArraySource& dataset, bool named);
   void take_items(const std::set<std::string>& without);
   std::vector<std::pair<std::string, std::string>> model_attributes() const;
   std::string metadata();
@@ -61,7 +61,7 @@ class Conversion {
   std::vector<std::pair<std::string, std::string>> named_;
   std::vector<io::InputBundle> bundles_;
   std::vector<Produced> datasets_;
-  std::vector<io::InputDataset> copied_;  ///< strings and other such types, copied into a bundle
+  std::vector<ArraySource> copied_;  ///< strings and other such types, copied into a bundle
   std::vector<std::string> left_out_;
   // For a file of arrays: what becomes its metadata.
   std::vector<io::Item> items_;

@@ -71,7 +71,7 @@ std::string table(const tools::Conversion& conversion) {
     text += fmt::format("{}  {}  {}  {}\n", cli::one_line(dataset.name),
                         tools::times(dataset.shape), name(dataset.type), tools::bytes_text(bytes));
   }
-  for (const io::InputDataset& dataset : conversion.copied()) {
+  for (const ArraySource& dataset : conversion.copied()) {
     text += fmt::format("{}  {}  {}\n", cli::one_line(dataset.name()),
                         tools::times(dataset.shape()), dataset.type());
   }

@@ -129,8 +129,8 @@ std::string hint_of_missing(const std::vector<io::InputBundle>& bundles, const M
 
 }  // namespace
 
-std::optional<io::InputDataset> find_tensor(const std::vector<io::InputBundle>& bundles,
-                                            const std::string& name) {
+std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundles,
+                                       const std::string& name) {
   for (const char* prefix : prefixes) {
     for (const io::InputBundle& bundle : bundles) {
       if (bundle.has(prefix + name)) return bundle.dataset(prefix + name);

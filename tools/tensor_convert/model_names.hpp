@@ -21,8 +21,8 @@ ModelNames names_in(const ModelLayer& wanted);
 
 /// The tensor of that name, as it is or with the prefix of a model, such as "model.", in the first
 /// file that has it.
-std::optional<io::InputDataset> find_tensor(const std::vector<io::InputBundle>& bundles,
-                                            const std::string& name);
+std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundles,
+                                       const std::string& name);
 
 /// Throws Error(input) naming tensors of this attention that are not read and change its queries,
 /// keys or scores, such as q_norm.weight: the projections alone are then not the model's.

@@ -16,7 +16,7 @@ namespace {
 
 /// A stored matrix, and which of its columns or rows belong to one projection.
 struct Matrix {
-  io::InputDataset dataset;
+  ArraySource dataset;
   bool in_out = false;  ///< (in, out), else (out, in)
   Index in = 0;
   Index out = 0;    ///< number of outputs of the projection
@@ -24,7 +24,7 @@ struct Matrix {
 };
 
 /// `parts` projections are stored side by side; this is number `part`.
-Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index parts) {
+Matrix matrix_of(const ArraySource& dataset, bool in_out, Index part, Index parts) {
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
                 fmt::format("{} is {} of {}, expected a matrix of numbers", dataset.address(),
@@ -82,7 +82,7 @@ Produced by_head(const std::string& name, const Matrix& matrix, Index heads) {
           read};
 }
 
-Produced bias_by_head(const std::string& name, const io::InputDataset& bias, const Matrix& matrix,
+Produced bias_by_head(const std::string& name, const ArraySource& bias, const Matrix& matrix,
                       Index parts, Index heads) {
   if (bias.shape() != Shape{matrix.out * parts} || !is_floating(bias.dtype())) {
     throw Error(Failure::input, fmt::format("{} has shape {}, expected ({})", bias.address(),
@@ -177,7 +177,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     const auto part = static_cast<Index>(matrices.size());
     matrices.push_back(matrix_of(*found, fused, fused ? part : 0, parts));
   }
-  std::optional<io::InputDataset> relative_bias;
+  std::optional<ArraySource> relative_bias;
   if (!names.relative_bias.empty()) {
     relative_bias = find_tensor(bundles, names.relative_bias);
     if (!relative_bias) refuse_layer(bundles, wanted, names.relative_bias);

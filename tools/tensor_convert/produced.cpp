@@ -88,7 +88,7 @@ void for_pieces(const cli::Arguments& arguments, const Produced& dataset, const 
 
 }  // namespace
 
-Produced produced(const io::InputDataset& dataset, std::optional<DType> type) {
+Produced produced(const ArraySource& dataset, std::optional<DType> type) {
   Produced result;
   result.name = dataset.name();
   result.address = dataset.address();

@@ -25,7 +25,7 @@ struct Produced {
 };
 
 /// `dataset` under its own name, as stored, or rounded() if a type is given.
-Produced produced(const io::InputDataset& dataset, std::optional<DType> type);
+Produced produced(const ArraySource& dataset, std::optional<DType> type);
 
 /// A floating-point dataset with its elements rounded to nearest (ties to even) to another
 /// floating-point type. Reading throws Error(numerical) if a finite element exceeds that type.

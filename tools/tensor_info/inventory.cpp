@@ -22,7 +22,7 @@ constexpr std::size_t strings_shown = 3;
 
 bool is_number(DType type) { return is_floating(type) || is_integral(type); }
 
-ValueRange range_of(const io::InputDataset& dataset, cli::Progress& progress) {
+ValueRange range_of(const ArraySource& dataset, cli::Progress& progress) {
   ValueRange range;
   const Index limit =
       std::min(piece_elements(sizeof(double)), std::max<Index>(element_count(dataset.shape()), 1));
@@ -35,7 +35,7 @@ ValueRange range_of(const io::InputDataset& dataset, cli::Progress& progress) {
   return range;
 }
 
-std::string first_strings(const io::InputDataset& dataset) {
+std::string first_strings(const ArraySource& dataset) {
   const std::vector<std::string> all = dataset.read_strings();
   std::string text;
   for (std::size_t n = 0; n < std::min(all.size(), strings_shown); ++n) {
@@ -86,7 +86,7 @@ Inventory::Inventory(const cli::Arguments& arguments, const io::InputBundle& bun
     if (!replaced) entries_.push_back({std::move(item), {}, {}});
   }
   for (const auto& pair : named) {
-    const io::InputDataset dataset = bundle.dataset(pair.first);
+    const ArraySource dataset = bundle.dataset(pair.first);
     io::Item item;
     item.path = pair.first;
     item.shape = dataset.shape();

@@ -97,7 +97,7 @@ void PieceJoin::require_part(const Part& part) const {
   if (!part.bundle->is_dataset(path_)) {
     refuse_part(part.file + " lacks its dataset " + path_);
   }
-  const io::InputDataset found = part.bundle->dataset(path_);
+  const ArraySource found = part.bundle->dataset(path_);
   const Shape expected =
       join({static_cast<Index>(part.piece->blocks.size())}, part.piece->layout.own());
   if (found.shape() != expected) {
@@ -108,7 +108,7 @@ void PieceJoin::require_part(const Part& part) const {
       (layout_.padded && !is_floating(found.dtype()))) {
     refuse_part(fmt::format("{} has type {}, expected numbers", found.address(), found.type()));
   }
-  const io::InputDataset first = parts_.front().bundle->dataset(path_);
+  const ArraySource first = parts_.front().bundle->dataset(path_);
   if (found.dtype() == first.dtype()) return;
   refuse_part(fmt::format("{} has type {}, but {} has {}", found.address(), found.type(),
                           first.address(), first.type()));
@@ -138,7 +138,7 @@ bool can_be_virtual(DType type, const Shape& shape) {
 void PieceJoin::write(io::OutputBundle& output) const {
   const Part& first = parts_.front();
   io::OutputBundle group = output.group(group_);
-  const io::InputDataset dataset = first.bundle->dataset(path_);
+  const ArraySource dataset = first.bundle->dataset(path_);
   if (!first.source.empty() && can_be_virtual(dataset.dtype(), layout_.shape)) {
     std::vector<io::VirtualBlock> all;
     for (const Part& part : parts_) {
@@ -176,7 +176,7 @@ std::vector<io::VirtualBlock> PieceJoin::blocks(const Part& part) const {
 }
 
 void PieceJoin::copy(const Part& part, io::OutputDataset& whole) const {
-  const io::InputDataset from = part.bundle->dataset(path_);
+  const ArraySource from = part.bundle->dataset(path_);
   const std::vector<Index>& blocks = part.piece->blocks;
   const Shape own = part.piece->layout.own();
   const bool ends_early = own != layout_.own();

@@ -236,7 +236,7 @@ void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart
       if (is_of_shard_marks(group)) continue;
       for (const std::string& name : one.bundle.group(group).names()) {
         const std::string path = path_in(group, name);
-        const io::InputDataset dataset = one.bundle.dataset(path);
+        const ArraySource dataset = one.bundle.dataset(path);
         if (has(apart, path) || !can_be_virtual(dataset.dtype(), dataset.shape())) continue;
         referred.push_back(path);
       }
@@ -245,7 +245,7 @@ void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart
   apart.insert(apart.end(), referred.begin(), referred.end());
   output.copy_from(one.bundle, apart);
   for (const std::string& path : referred) {
-    const io::InputDataset dataset = one.bundle.dataset(path);
+    const ArraySource dataset = one.bundle.dataset(path);
     const Shape start(dataset.shape().size(), 0);
     const Shape& count = dataset.shape();
     output.create_virtual(path, dataset.dtype(), count, {},

@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "io/address.hpp"
 #include "io/arrays/stored_array.hpp"
-#include "io/input_dataset.hpp"
+#include "tensor/array_source.hpp"
 
 namespace attn::io {
 
 /// An array of an .npy, .npz or .safetensors file, or a slice of it.
-class ArrayDataset : public InputDataset::Impl {
+class ArrayDataset : public ArraySource::Impl {
  public:
   /// Throws Error(input) if the selection does not fit the array.
   ArrayDataset(StoredArray array, std::string dataset_name, std::string address_text,

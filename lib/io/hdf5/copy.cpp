@@ -15,7 +15,7 @@
 namespace attn::io {
 namespace {
 
-void copy_one(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
+void copy_one(const ArraySource::Impl& dataset, const std::string& name, OutputFile& output) {
   const auto* stored = dynamic_cast<const Hdf5Dataset*>(&dataset);
   if (stored == nullptr) {
     copy_array(dataset, output, name);

@@ -24,7 +24,7 @@ StoredType stored_type(hid_t type);
 /// Throws std::invalid_argument for types that are not written.
 Handle file_type(DType type);
 
-/// The in-memory type of such elements, as InputDataset::read_stored returns them.
+/// The in-memory type of such elements, as ArraySource::read_stored returns them.
 Handle memory_type(DType type);
 
 /// Variable-length UTF-8 strings.

@@ -5,15 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "io/address.hpp"
 #include "io/hdf5/h5_type.hpp"
 #include "io/hdf5/open_dataset.hpp"
 #include "io/hdf5/read_parts.hpp"
-#include "io/input_dataset.hpp"
+#include "tensor/array_source.hpp"
 
 namespace attn::io {
 
 /// A dataset of an HDF5 file, or a hyperslab of it.
-class Hdf5Dataset : public InputDataset::Impl {
+class Hdf5Dataset : public ArraySource::Impl {
  public:
   /// `address_text` is its name in messages. Throws Error(input) if the dataset has no dataspace,
   /// if the selection does not fit, or if the file declares too much that was never written

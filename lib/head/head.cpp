@@ -1,4 +1,4 @@
-#include "plan/head.hpp"
+#include "head/head.hpp"
 
 #include <utility>
 

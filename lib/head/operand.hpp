@@ -4,14 +4,16 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
-#include "common/score_options.hpp"
-#include "io/input.hpp"
+#include "tensor/array_source.hpp"
 #include "tensor/batch.hpp"
 #include "tensor/shape.hpp"
 
-namespace attn::tools {
+namespace attn {
 
-/// Where a dataset has the axis of heads, the last of its leading axes.
+/// The order of heads and positions among the axes of q, k, v and out.
+enum class HeadLayout { heads_first, heads_inside };
+
+/// Where an array has the axis of heads, the last of its leading axes.
 enum class HeadAxis {
   leading,     ///< (…, H, rows, cols)
   inside,      ///< (…, rows, H, cols)
@@ -19,9 +21,9 @@ enum class HeadAxis {
   in_columns,  ///< (…, rows, H·cols): head h has the columns from h·cols on
 };
 
-/// A dataset of which each problem uses one block.
+/// An array of which each problem uses one block.
 struct Operand {
-  io::InputDataset dataset;
+  ArraySource dataset;
   Shape leading;   ///< its leading axes, heads first
   Index rows = 1;  ///< of a block; 1 for a mask or bias that broadcasts
   Index cols = 1;
@@ -49,31 +51,31 @@ enum class NumberTypes {
 /// Vectors (…, L, d), or (…, L, H, d), with at least two axes and none empty; `expected` describes
 /// the axes. `grouped`: a block may serve several positions of the last leading axis (grouped
 /// heads). Throws Error(input) naming dataset and shape.
-Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                        ScoreOptions::Layout layout);
-void require_vectors(const io::InputDataset& dataset, const char* expected,
+Operand vectors_operand(const ArraySource& dataset, const Shape& leading, bool grouped,
+                        HeadLayout layout);
+void require_vectors(const ArraySource& dataset, const char* expected,
                      NumberTypes types = NumberTypes::floating);
 
 /// The shape of vectors with the heads first: (…, H, L, d).
-Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
+Shape heads_first(const ArraySource& dataset, HeadLayout layout);
 
 /// One vector per problem, (…, length), a block of one row.
-Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                       Index length, NumberTypes types = NumberTypes::floating);
+Operand vector_operand(const ArraySource& dataset, const Shape& leading, bool grouped, Index length,
+                       NumberTypes types = NumberTypes::floating);
 
 /// A whole number in [low, high] per problem, from integers aligned with the first leading axes;
 /// axes of length 1 and missing axes broadcast: key_length (B), (B, 1), (1), a scalar. Throws
 /// Error(input) naming the dataset if it does not match.
-std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const Shape& leading,
-                                        Index low, Index high);
+std::vector<Index> integers_per_problem(const ArraySource& dataset, const Shape& leading, Index low,
+                                        Index high);
 
-/// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
-Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       Index rows, Index cols, const char* axes = "queries, keys");
+/// A matrix (…, rows or 1, cols or 1) that broadcasts to `leading`.
+Operand matrix_operand(const ArraySource& dataset, const Shape& leading, Index rows, Index cols,
+                       const char* axes = "queries, keys");
 
 /// One number in [low, high] per problem, from a dataset that is a scalar or aligned with the last
 /// leading axes; used for `hybrid` and `sink`. Throws Error(input) naming it if one is not.
-std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+std::vector<double> numbers_per_problem(const ArraySource& dataset, const Shape& leading,
                                         double low, double high);
 
 /// "a.h5:/weights, head [0, 3]"; without the head if there are no leading axes.
@@ -92,21 +94,25 @@ auto naming(const Place& place, const Body& body) {
 }
 
 /// Throws Error(input) unless the dataset has such a type.
-void require_numbers(const io::InputDataset& dataset, NumberTypes types);
-void require_floating(const io::InputDataset& dataset);
+void require_numbers(const ArraySource& dataset, NumberTypes types);
+void require_floating(const ArraySource& dataset);
 
 /// The position of element `flat` of a block in its dataset: "[0, 3, 17]".
 std::string element_text(const Shape& start, const Shape& count, Index flat);
 
+/// Throws Error(numerical): a number is finite, but not as float32.
+[[noreturn]] void refuse_beyond_float32(const ArraySource& dataset, double value,
+                                        const std::string& index, const std::string& hint);
+
 /// Refuses element `flat` of a block read from `dataset`: Error(input) naming its index and the
 /// `expected` values, or Error(numerical) if the number is only beyond float32.
 template <class T>
-[[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
-                                 const Shape& count, Index flat, T value, const char* expected);
+[[noreturn]] void refuse_element(const ArraySource& dataset, const Shape& start, const Shape& count,
+                                 Index flat, T value, const char* expected);
 
 /// Refuses the first element of such a block that is not finite.
 template <class T>
-void require_finite(const io::InputDataset& dataset, const Shape& start, const Shape& count,
+void require_finite(const ArraySource& dataset, const Shape& start, const Shape& count,
                     const T* values);
 
-}  // namespace attn::tools
+}  // namespace attn

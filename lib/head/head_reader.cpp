@@ -1,4 +1,4 @@
-#include "common/head_reader.hpp"
+#include "head/head_reader.hpp"
 
 #include <span>
 #include <type_traits>
@@ -9,7 +9,7 @@
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
 
-namespace attn::tools {
+namespace attn {
 namespace {
 
 template <class T>
@@ -34,7 +34,7 @@ bool same_range(const TileRange& a, const TileRange& b) {
 }  // namespace
 
 template <class T>
-HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads)
+HeadReader<T>::HeadReader(const AttentionSources& input, std::int64_t dense_limit, int threads)
     : input_(input), dense_limit_(dense_limit), threads_(threads) {}
 
 template <class T>
@@ -115,7 +115,7 @@ void HeadReader<T>::read_vectors(Head<T>& head) {
     head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
     arrays.k = head.k_block_->view();
     if constexpr (std::is_same_v<T, float>) {
-      if (input_.options.bf16) {
+      if (input_.bf16) {
         require_bf16(input_.q->input, head.problem, *head.q_block_);
         require_bf16(input_.k->input, head.problem, *head.k_block_);
       }
@@ -234,4 +234,4 @@ template class Head<double>;
 template class HeadReader<float>;
 template class HeadReader<double>;
 
-}  // namespace attn::tools
+}  // namespace attn

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 #include "pass/row_selection.hpp"
 #include "score/matrix_source.hpp"
 
-namespace attn::tools {
+namespace attn {
 
 /// The rows of a matrix that a rank works on.
 struct RankPart {
@@ -41,4 +41,4 @@ std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_siz
                                  std::int64_t dense_limit,
                                  std::optional<Index> rows = std::nullopt);
 
-}  // namespace attn::tools
+}  // namespace attn

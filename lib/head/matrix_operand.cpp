@@ -1,4 +1,4 @@
-#include "common/matrix_operand.hpp"
+#include "head/matrix_operand.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,14 +6,12 @@
 #include <optional>
 #include <type_traits>
 
-#include <fmt/format.h>
-
 #include "attnkit/error.hpp"
 #include "kernel/ranks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
-namespace attn::tools {
+namespace attn {
 namespace {
 
 // The zeros and ones of a mask need no check.
@@ -33,12 +31,10 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
     for (Index n = 0; n < piece.size; ++n) {
       const auto narrow = static_cast<double>(static_cast<float>(sign * stored[n]));
       if (narrow != forbids || sign * stored[n] == forbids) continue;
-      throw Error(Failure::numerical,
-                  fmt::format("{} has {} at {}, which is beyond float32", operand.dataset.address(),
-                              stored[n], element_text(start, piece.count, n)),
-                  operand.zero_forbids || operand.of_cost
-                      ? "--precision f64"
-                      : "-inf forbids a pair; --precision f64 accepts the number");
+      refuse_beyond_float32(operand.dataset, stored[n], element_text(start, piece.count, n),
+                            operand.zero_forbids || operand.of_cost
+                                ? "--precision f64"
+                                : "-inf forbids a pair; --precision f64 accepts the number");
     }
   });
 }
@@ -252,4 +248,4 @@ ATTN_FOR_TYPE(double)
 ATTN_FOR_TYPE(std::uint8_t)
 #undef ATTN_FOR_TYPE
 
-}  // namespace attn::tools
+}  // namespace attn

@@ -3,13 +3,13 @@
 #include <memory>
 #include <optional>
 
-#include "common/attention_input.hpp"
-#include "common/matrix_operand.hpp"
-#include "plan/head.hpp"
+#include "head/attention_sources.hpp"
+#include "head/head.hpp"
+#include "head/matrix_operand.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
 
-namespace attn::tools {
+namespace attn {
 
 /// Some rows of a row-major block that were read and checked to be finite, or their product with
 /// another block; shared by the heads that use them.
@@ -83,7 +83,7 @@ class HeadReader {
   /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
   /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
   /// projections.
-  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads);
+  HeadReader(const AttentionSources& input, std::int64_t dense_limit, int threads);
 
   /// Throws Error(input) that names the dataset and the index of a number that is not finite,
   /// Error(numerical) for a projection beyond the format.
@@ -105,7 +105,7 @@ class HeadReader {
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
   void make_scores(Head<T>& head) const;
 
-  const AttentionInput& input_;
+  const AttentionSources& input_;
   std::int64_t dense_limit_;
   int threads_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
@@ -122,4 +122,4 @@ class HeadReader {
   Matrix<std::uint8_t> last_mask_;
 };
 
-}  // namespace attn::tools
+}  // namespace attn

@@ -1,4 +1,4 @@
-#include "plan/bias_sinks.hpp"
+#include "head/bias_sinks.hpp"
 
 #include "gradient/bias_gradient.hpp"
 

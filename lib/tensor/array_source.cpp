@@ -1,4 +1,4 @@
-#include "io/input_dataset.hpp"
+#include "tensor/array_source.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -9,12 +9,12 @@
 #include "tensor/convert.hpp"
 #include "tensor/pieces.hpp"
 
-namespace attn::io {
+namespace attn {
 namespace {
 
-using Source = InputDataset::Impl;
+using Impl = ArraySource::Impl;
 
-[[noreturn]] void refuse_type(const Source& source, const char* expected) {
+[[noreturn]] void refuse_type(const Impl& source, const char* expected) {
   const bool named = is_floating(source.dtype) || is_integral(source.dtype);
   throw Error(Failure::input, source.address + (named ? " is " : " holds ") + source.description +
                                   ", expected " + expected);
@@ -32,7 +32,7 @@ Shape sum(const Shape& a, const Shape& b) {
 }
 
 template <class Stored>
-void check_range(const Source& source, const Stored* values, Index count) {
+void check_range(const Impl& source, const Stored* values, Index count) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const auto* found = std::find_if(values, values + count, [](Stored v) { return v > most; });
   if (found != values + count) {
@@ -42,7 +42,7 @@ void check_range(const Source& source, const Stored* values, Index count) {
 }
 
 template <class Stored, class Out>
-void read_through_buffer(const Source& source, const Shape& start, const Shape& count, Out* out) {
+void read_through_buffer(const Impl& source, const Shape& start, const Shape& count, Out* out) {
   const Index limit = piece_elements(sizeof(Stored));
   const Buffer<Stored> buffer(std::min(limit, element_count(count)));
   for_each_piece(count, limit, [&](const Piece& piece) {
@@ -55,7 +55,7 @@ void read_through_buffer(const Source& source, const Shape& start, const Shape& 
 }
 
 template <class Stored, class Out>
-void read_stored_as(const Source& source, const Shape& start, const Shape& count, Out* out) {
+void read_stored_as(const Impl& source, const Shape& start, const Shape& count, Out* out) {
   if constexpr (!convertible<Stored, Out>) {
     refuse_type(source, expected_by<Out>());
   } else if constexpr (std::is_same_v<Stored, Out> && !std::is_same_v<Out, std::uint8_t>) {
@@ -66,7 +66,7 @@ void read_stored_as(const Source& source, const Shape& start, const Shape& count
 }
 
 template <class Out>
-void read_as(const Source& source, const Shape& start, const Shape& count, Out* out) {
+void read_as(const Impl& source, const Shape& start, const Shape& count, Out* out) {
   require_block(start, count, source.shape, source.address);
   if (source.dtype == DType::string || source.dtype == DType::other) {
     refuse_type(source, expected_by<Out>());
@@ -105,30 +105,30 @@ void read_as(const Source& source, const Shape& start, const Shape& count, Out* 
 
 }  // namespace
 
-InputDataset::InputDataset(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+ArraySource::ArraySource(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-const std::string& InputDataset::name() const { return impl_->name; }
-const std::string& InputDataset::address() const { return impl_->address; }
-const Shape& InputDataset::shape() const { return impl_->shape; }
-DType InputDataset::dtype() const { return impl_->dtype; }
-std::string InputDataset::type() const {
+const std::string& ArraySource::name() const { return impl_->name; }
+const std::string& ArraySource::address() const { return impl_->address; }
+const Shape& ArraySource::shape() const { return impl_->shape; }
+DType ArraySource::dtype() const { return impl_->dtype; }
+std::string ArraySource::type() const {
   return dtype() == DType::other ? impl_->description : std::string(attn::name(dtype()));
 }
 
-void InputDataset::read(const Shape& start, const Shape& count, float* out) const {
+void ArraySource::read(const Shape& start, const Shape& count, float* out) const {
   read_as(*impl_, start, count, out);
 }
-void InputDataset::read(const Shape& start, const Shape& count, double* out) const {
+void ArraySource::read(const Shape& start, const Shape& count, double* out) const {
   read_as(*impl_, start, count, out);
 }
-void InputDataset::read(const Shape& start, const Shape& count, std::uint8_t* out) const {
+void ArraySource::read(const Shape& start, const Shape& count, std::uint8_t* out) const {
   read_as(*impl_, start, count, out);
 }
-void InputDataset::read(const Shape& start, const Shape& count, std::int64_t* out) const {
+void ArraySource::read(const Shape& start, const Shape& count, std::int64_t* out) const {
   read_as(*impl_, start, count, out);
 }
 
-void InputDataset::read_stored(const Shape& start, const Shape& count, void* out) const {
+void ArraySource::read_stored(const Shape& start, const Shape& count, void* out) const {
   require_block(start, count, impl_->shape, impl_->address);
   if (impl_->dtype == DType::string || impl_->dtype == DType::other) {
     refuse_type(*impl_, "numbers");
@@ -136,17 +136,17 @@ void InputDataset::read_stored(const Shape& start, const Shape& count, void* out
   if (element_count(count) > 0) impl_->read_stored(start, count, out);
 }
 
-std::int64_t InputDataset::bytes_at_once() const { return impl_->bytes_at_once(); }
+std::int64_t ArraySource::bytes_at_once() const { return impl_->bytes_at_once(); }
 
-void read_floats(const InputDataset::Impl& source, const Shape& start, const Shape& count,
+void read_floats(const ArraySource::Impl& source, const Shape& start, const Shape& count,
                  float* out) {
   read_as(source, start, count, out);
 }
 
-std::vector<std::string> InputDataset::read_strings() const {
+std::vector<std::string> ArraySource::read_strings() const {
   if (impl_->dtype != DType::string) refuse_type(*impl_, "strings");
   if (element_count(impl_->shape) == 0) return {};
   return impl_->read_strings();
 }
 
-}  // namespace attn::io
+}  // namespace attn

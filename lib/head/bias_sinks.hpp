@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gradient/gradient_sink.hpp"
-#include "plan/head.hpp"
+#include "head/head.hpp"
 
 namespace attn {
 

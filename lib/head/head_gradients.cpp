@@ -2,10 +2,10 @@
 
 #include "gradient/bias_gradient.hpp"
 #include "gradient/projection_gradient.hpp"
-#include "plan/bias_sinks.hpp"
-#include "plan/head.hpp"
-#include "plan/output_gate.hpp"
-#include "plan/repeated_scores.hpp"
+#include "head/bias_sinks.hpp"
+#include "head/head.hpp"
+#include "head/output_gate.hpp"
+#include "head/repeated_scores.hpp"
 #include "scheme/gradient.hpp"
 
 namespace attn {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "gradient/gradient.hpp"
+#include "head/head.hpp"
 #include "kernel/kept_state.hpp"
-#include "plan/head.hpp"
 #include "scheme/mixture.hpp"
 
 namespace attn {
@@ -91,13 +91,6 @@ class RepeatedScores {
   HeadArrays<T> at_;               // with the queries of the last time
   std::optional<HeadScores<T>> moved_;
 };
-
-/// The log-likelihood of a head by iteration: one number, or one for each time if `repeated` is not
-/// null. Empty if there is none. `found` is the result of attend(scores, options).
-template <class T>
-std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
-                                       const Scores<T>& scores, const RepeatedScores<T>* repeated,
-                                       const SchemeOptions& options, const Attention& found);
 
 /// Bytes of the state that a keeper gets, besides 8 for each time.
 std::int64_t repeated_state_bytes(const EnergySizes& sizes);

@@ -1,18 +1,22 @@
-#include "common/operand.hpp"
+#include "head/operand.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "attnkit/error.hpp"
+#include "tensor/number_text.hpp"
 
-namespace attn::tools {
+namespace attn {
 namespace {
 
-std::string axes_text(const io::InputDataset& dataset) {
+std::string axes_text(const ArraySource& dataset) {
   return dataset.address() + " has shape " + to_string(dataset.shape());
+}
+
+std::string number_at(const ArraySource& dataset, const std::string& number,
+                      const std::string& index) {
+  return dataset.address() + " has " + number + " at " + index;
 }
 
 }  // namespace
@@ -20,7 +24,7 @@ std::string axes_text(const io::InputDataset& dataset) {
 std::string element_text(const Shape& start, const Shape& count, Index flat) {
   Shape index = unravel(flat, count);
   for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += start[axis];
-  return fmt::format("[{}]", fmt::join(index, ", "));
+  return index_text(index);
 }
 
 BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0,
@@ -53,22 +57,21 @@ BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows
 
 std::string problem_place(const std::string& what, const Shape& leading, Index problem) {
   if (leading.empty()) return what;
-  return fmt::format("{}, head [{}]", what, fmt::join(unravel(problem, leading), ", "));
+  return what + ", head " + index_text(unravel(problem, leading));
 }
 
-void require_numbers(const io::InputDataset& dataset, NumberTypes types) {
+void require_numbers(const ArraySource& dataset, NumberTypes types) {
   const bool any = types == NumberTypes::any;
   if (is_floating(dataset.dtype()) || (any && is_integral(dataset.dtype()))) return;
-  throw Error(Failure::input,
-              fmt::format("{} has type {}, expected {}float16, float32 or float64",
-                          dataset.address(), dataset.type(), any ? "integers, " : ""));
+  throw Error(Failure::input, dataset.address() + " has type " + dataset.type() + ", expected " +
+                                  (any ? "integers, " : "") + "float16, float32 or float64");
 }
 
-void require_floating(const io::InputDataset& dataset) {
+void require_floating(const ArraySource& dataset) {
   require_numbers(dataset, NumberTypes::floating);
 }
 
-void require_vectors(const io::InputDataset& dataset, const char* expected, NumberTypes types) {
+void require_vectors(const ArraySource& dataset, const char* expected, NumberTypes types) {
   require_numbers(dataset, types);
   const Shape& shape = dataset.shape();
   if (shape.size() < 2) {
@@ -79,9 +82,9 @@ void require_vectors(const io::InputDataset& dataset, const char* expected, Numb
   }
 }
 
-Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout) {
+Shape heads_first(const ArraySource& dataset, HeadLayout layout) {
   Shape shape = dataset.shape();
-  if (layout == ScoreOptions::Layout::heads_first) return shape;
+  if (layout == HeadLayout::heads_first) return shape;
   if (shape.size() < 3) {
     throw Error(Failure::input, axes_text(dataset) + ", expected (..., length, heads, d)");
   }
@@ -89,11 +92,11 @@ Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout) 
   return shape;
 }
 
-Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                        ScoreOptions::Layout layout) {
+Operand vectors_operand(const ArraySource& dataset, const Shape& leading, bool grouped,
+                        HeadLayout layout) {
   const Shape shape = heads_first(dataset, layout);
   const Shape own = leading_axes(shape, 2);
-  const bool inside = layout == ScoreOptions::Layout::heads_inside;
+  const bool inside = layout == HeadLayout::heads_inside;
   return Operand{.dataset = dataset,
                  .leading = own,
                  .rows = shape[shape.size() - 2],
@@ -102,22 +105,23 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
                  .heads = inside ? HeadAxis::inside : HeadAxis::leading};
 }
 
-Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
-                       Index length, NumberTypes types) {
+Operand vector_operand(const ArraySource& dataset, const Shape& leading, bool grouped, Index length,
+                       NumberTypes types) {
   require_numbers(dataset, types);
   const Shape& shape = dataset.shape();
   if (shape.empty() || shape.back() != length) {
-    throw Error(Failure::input, axes_text(dataset) + fmt::format(", expected (..., {})", length));
+    throw Error(Failure::input,
+                axes_text(dataset) + ", expected (..., " + std::to_string(length) + ")");
   }
   const Shape own = leading_axes(shape, 1);
   return Operand{dataset, own, 1, length, LeadingMap(leading, own, grouped, dataset.address())};
 }
 
-std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const Shape& leading,
-                                        Index low, Index high) {
+std::vector<Index> integers_per_problem(const ArraySource& dataset, const Shape& leading, Index low,
+                                        Index high) {
   if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
-    throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
-                                            dataset.address(), dataset.type()));
+    throw Error(Failure::input,
+                dataset.address() + " has type " + dataset.type() + ", expected an integer type");
   }
   const Shape& shape = dataset.shape();
   const auto fits = [](Index have, Index want) { return have == 1 || have == want; };
@@ -132,10 +136,10 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
   for (Index n = 0; n < count; ++n) {
     const std::int64_t value = stored[static_cast<std::size_t>(n)];
     if (value >= low && value <= high) continue;
-    throw Error(
-        Failure::input,
-        fmt::format("{} has {} at {}, expected a whole number in [{}, {}]", dataset.address(),
-                    value, element_text(Shape(shape.size(), 0), shape, n), low, high));
+    throw Error(Failure::input,
+                number_at(dataset, std::to_string(value), index_text(unravel(n, shape))) +
+                    ", expected a whole number in [" + std::to_string(low) + ", " +
+                    std::to_string(high) + "]");
   }
   Shape aligned = shape;
   aligned.resize(leading.size(), 1);
@@ -147,9 +151,8 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
   return values;
 }
 
-Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       Index rows, Index cols, const char* axes) {
-  const io::InputDataset dataset = bundle.dataset(name);
+Operand matrix_operand(const ArraySource& dataset, const Shape& leading, Index rows, Index cols,
+                       const char* axes) {
   const Shape& shape = dataset.shape();
   const std::size_t own = std::min<std::size_t>(2, shape.size());
   const Index own_cols = own >= 1 ? shape.back() : 1;
@@ -164,7 +167,7 @@ Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, c
                  LeadingMap(leading, own_leading, false, dataset.address())};
 }
 
-std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+std::vector<double> numbers_per_problem(const ArraySource& dataset, const Shape& leading,
                                         double low, double high) {
   const Shape& shape = dataset.shape();
   const LeadingMap map(leading, shape, false, dataset.address());
@@ -175,8 +178,9 @@ std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const S
     const double value = stored[static_cast<std::size_t>(n)];
     if (!(value >= low && value <= high)) {
       throw Error(Failure::input,
-                  fmt::format("{} has {} at {}, expected a number in [{}, {}]", dataset.address(),
-                              value, element_text(Shape(shape.size(), 0), shape, n), low, high));
+                  number_at(dataset, number_text(value), index_text(unravel(n, shape))) +
+                      ", expected a number in [" + number_text(low) + ", " + number_text(high) +
+                      "]");
     }
   }
   std::vector<double> values;
@@ -186,29 +190,31 @@ std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const S
   return values;
 }
 
+void refuse_beyond_float32(const ArraySource& dataset, double value, const std::string& index,
+                           const std::string& hint) {
+  throw Error(Failure::numerical,
+              number_at(dataset, number_text(value), index) + ", which is beyond float32", hint);
+}
+
 template <class T>
-[[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
-                                 const Shape& count, Index flat, T value, const char* expected) {
+[[noreturn]] void refuse_element(const ArraySource& dataset, const Shape& start, const Shape& count,
+                                 Index flat, T value, const char* expected) {
   if (std::isinf(value) && dataset.dtype() == DType::f64 && sizeof(T) == sizeof(float)) {
     Shape at = unravel(flat, count);
     for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
     double stored = 0;
     dataset.read(at, Shape(at.size(), 1), &stored);
     if (std::isfinite(stored)) {
-      throw Error(Failure::numerical,
-                  fmt::format("{} has {} at {}, which is beyond float32", dataset.address(), stored,
-                              element_text(start, count, flat)),
-                  "--precision f64");
+      refuse_beyond_float32(dataset, stored, element_text(start, count, flat), "--precision f64");
     }
   }
-  // The sign of a NaN has no meaning.
-  throw Error(Failure::input, fmt::format("{} has {} at {}, expected {}", dataset.address(),
-                                          std::isnan(value) ? "nan" : fmt::format("{}", value),
-                                          element_text(start, count, flat), expected));
+  throw Error(Failure::input,
+              number_at(dataset, number_text(value), element_text(start, count, flat)) +
+                  ", expected " + expected);
 }
 
 template <class T>
-void require_finite(const io::InputDataset& dataset, const Shape& start, const Shape& count,
+void require_finite(const ArraySource& dataset, const Shape& start, const Shape& count,
                     const T* values) {
   const Index size = element_count(count);
   for (Index n = 0; n < size; ++n) {
@@ -218,11 +224,11 @@ void require_finite(const io::InputDataset& dataset, const Shape& start, const S
   }
 }
 
-template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, float,
+template void refuse_element(const ArraySource&, const Shape&, const Shape&, Index, float,
                              const char*);
-template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, double,
+template void refuse_element(const ArraySource&, const Shape&, const Shape&, Index, double,
                              const char*);
-template void require_finite(const io::InputDataset&, const Shape&, const Shape&, const float*);
-template void require_finite(const io::InputDataset&, const Shape&, const Shape&, const double*);
+template void require_finite(const ArraySource&, const Shape&, const Shape&, const float*);
+template void require_finite(const ArraySource&, const Shape&, const Shape&, const double*);
 
-}  // namespace attn::tools
+}  // namespace attn

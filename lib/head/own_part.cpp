@@ -1,4 +1,4 @@
-#include "plan/own_part.hpp"
+#include "head/own_part.hpp"
 
 #include <string>
 

@@ -1,11 +1,11 @@
-#include "plan/repeated_scores.hpp"
+#include "head/repeated_scores.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "energy/table.hpp"
+#include "head/bias_sinks.hpp"
 #include "pass/output.hpp"
-#include "plan/bias_sinks.hpp"
 #include "scheme/gradient.hpp"
 #include "scheme/mixture_gradient.hpp"
 #include "scheme/scheme.hpp"
@@ -229,15 +229,6 @@ std::vector<double> RepeatedScores<T>::log_likelihood(const Attention& found) co
 }
 
 template <class T>
-std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
-                                       const Scores<T>& scores, const RepeatedScores<T>* repeated,
-                                       const SchemeOptions& options, const Attention& found) {
-  if (repeated != nullptr) return repeated->log_likelihood(found);
-  const auto one = log_likelihood_of(recipe, head, scores, options, found);
-  return one ? std::vector<double>{*one} : std::vector<double>();
-}
-
-template <class T>
 void RepeatedScores<T>::differentiate(const Forward<T>& last, const RepeatedGradients<T>& gradients,
                                       int threads) const {
   if (mixture_) {
@@ -387,13 +378,7 @@ std::int64_t repeated_gradient_bytes(const ScoreRecipe& recipe, Scheme scheme,
          differentiate_bytes(options, {n, m, width, element_size, threads});
 }
 
-#define ATTN_FOR_TYPE(T)                                                                      \
-  template class RepeatedScores<T>;                                                           \
-  template std::vector<double> log_likelihoods_of(const ScoreRecipe&, const HeadArrays<T>&,   \
-                                                  const Scores<T>&, const RepeatedScores<T>*, \
-                                                  const SchemeOptions&, const Attention&);
-ATTN_FOR_TYPE(float)
-ATTN_FOR_TYPE(double)
-#undef ATTN_FOR_TYPE
+template class RepeatedScores<float>;
+template class RepeatedScores<double>;
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-#include "plan/output_gate.hpp"
+#include "head/output_gate.hpp"
 
 #include <algorithm>
 #include <cmath>

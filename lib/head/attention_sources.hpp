@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "head/head.hpp"
+#include "head/operand.hpp"
+#include "head/own_part.hpp"
+#include "scheme/scheme_description.hpp"
+
+namespace attn {
+
+/// q, k or v of a head, or the gradient of its output: rows × cols, read as they are, or made as
+/// input · weights + bias or as input · weightsᵀ.
+struct Vectors {
+  Operand input;                   ///< q, k, v, grad_out themselves, or x, y, grad_joined
+  std::optional<Operand> weights;  ///< wq, wk, wv (D, d), or wo (dv, D)
+  std::optional<Operand> bias;     ///< bq, bk, bv (d)
+  Index rows = 0;
+  Index cols = 0;
+  bool transposed = false;  ///< of weights
+
+  /// The length D of the input's rows.
+  Index inner() const { return input.cols; }
+
+  /// "a.h5:/q", "a.h5:/x times a.h5:/wq": for messages.
+  std::string address() const;
+};
+
+/// The operands of attention problems, one problem (a *head*) for each position of the leading
+/// axes. Their numbers are read when a head is (HeadReader), but for those that bound sequences and
+/// for sinks.
+struct AttentionSources {
+  bool with_plain = false;        ///< some scheme uses plain scores
+  bool with_preference = false;   ///< some scheme has scores with a preference
+  ScoreRecipe plain, preferring;  ///< how these scores are computed
+  bool bf16 = false;              ///< q and k must hold bfloat16 numbers
+  Shape leading;                  ///< of the results
+  Index problems = 1;
+  Index queries = 0;     ///< Lq
+  Index keys = 0;        ///< Lk
+  Index depth = 0;       ///< d of the queries; 0 for ready-made scores
+  Index v_head_dim = 0;  ///< dv; 0 without v
+  std::optional<Vectors> q, k, v;
+  std::optional<Operand> scores, mask, bias, preference;
+  std::vector<std::optional<Operand>> energy_operands;  ///< one per operand of energy()
+  std::optional<Operand> rel_bias;                      ///< (buckets, heads)
+  std::optional<Operand> sink;                          ///< a number per problem
+  std::optional<Operand> gate;                          ///< (Lq or 1, dv or 1), with v only
+  std::vector<double> sinks;                            ///< per problem; empty: none
+  std::optional<Operand> wo;                            ///< (dv, D): a head's rows of (H·dv, D)
+  std::optional<Operand> bo;                            ///< (D)
+  Index joined_width = 0;                               ///< D, or H·dv without wo
+  std::optional<Vectors> grad_out;                      ///< like out
+  std::vector<OwnPart> parts;                           ///< of every problem
+
+  /// The number of kinds of scores.
+  Index energies() const { return with_plain && with_preference ? 2 : 1; }
+
+  /// How the scores for `scheme` are computed. Requires that they are among the kinds.
+  const ScoreRecipe& recipe(Scheme scheme) const {
+    return description_of(scheme).has_preference() ? preferring : plain;
+  }
+
+  /// The energy whose operands are read: that of plain scores, if any scheme uses them.
+  const EnergyDescription& energy() const { return *(with_plain ? plain : preferring).energy; }
+
+  /// The sizes from which the energies of a head are computed.
+  EnergySizes sizes() const;
+
+  /// The queries and keys of a problem that are not padding.
+  const OwnPart& part(Index problem) const { return parts[static_cast<std::size_t>(problem)]; }
+
+  /// The logit of a problem's sink, or no_sink.
+  double sink_of(Index problem) const {
+    if (sinks.empty()) return no_sink;
+    return sinks[static_cast<std::size_t>(problem)];
+  }
+
+  /// Whether queries have gates of their own.
+  bool has_gate_by_query() const { return gate && gate->rows > 1; }
+
+  /// All pairs of a problem, padding included.
+  TileRange all_pairs() const { return {0, queries, 0, keys}; }
+
+  /// The number of heads: the length of the last leading axis, or 1 without leading axes.
+  Index heads() const { return leading.empty() ? 1 : leading.back(); }
+
+  /// The shape of the joined heads of that many queries: (…, count, joined_width), without the axis
+  /// of heads.
+  Shape joined_shape(Index count) const;
+
+  /// All operands that are read.
+  std::vector<const Operand*> operands() const;
+
+  /// The sources of a problem's scores, for messages: "a.h5:/q and a.h5:/k, head [0, 3]".
+  std::string place(Index problem) const;
+
+  /// The number of pairs of each head that causality and the window allow, without padding.
+  std::vector<double> pairs_by_problem() const;
+
+  /// Bytes of the bias of positions and of the matrices of a head, as below.
+  /// `matrix_rows`: the most rows of a mask, bias or ready-made scores that a rank has; absent:
+  /// all.
+  std::int64_t matrix_bytes(std::size_t element_size, std::int64_t dense_limit,
+                            std::optional<Index> matrix_rows = std::nullopt) const;
+
+  /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
+  /// bytes are held in memory, larger ones are read by tiles. `part`: the number of its queries
+  /// that are in memory; absent: all.
+  std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
+                          std::optional<Index> part = std::nullopt,
+                          std::optional<Index> matrix_rows = std::nullopt) const;
+};
+
+}  // namespace attn
