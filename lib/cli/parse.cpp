@@ -8,14 +8,11 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "attnkit/version.hpp"
 #include "cli/option.hpp"
 #include "cli/tokens.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-
-#ifndef ATTN_VERSION
-#define ATTN_VERSION "0.0.0-dev"
-#endif
 
 namespace attn::cli {
 namespace {
@@ -391,6 +388,6 @@ std::optional<std::string> json_of_refused(const std::vector<std::string>& comma
   return destination;
 }
 
-std::string version() { return ATTN_VERSION; }
+std::string version() { return ATTNKIT_VERSION; }
 
 }  // namespace attn::cli

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 import unittest
 
@@ -136,6 +137,13 @@ class Examples(ToolTest):
                 with self.subTest(page=name_of(page), line=line):
                     self.run_block(page, line, script)
         self.assertEqual(contents(SOURCE / "data"), before, "an example writes into data/")
+
+    def test_code_is_that_of_an_example(self):
+        examples = "".join(path.read_text() for path in (SOURCE / "tests/examples").glob("*.cpp"))
+        shown = [block for page in PAGES for _, language, block in blocks(page.read_text()) if language == "cpp"]
+        self.assertTrue(shown)
+        for block in shown:
+            self.assertIn(textwrap.indent(block, "  "), examples)
 
     def test_reports_are_as_shown(self):
         done = self.run_tool("explain-away-stats", SOURCE / "data/passage.h5")

@@ -4,7 +4,11 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
+#include "attnkit/version.hpp"
 #include "cli/help.hpp"
+#include "cli/parse.hpp"
 #include "cli/words.hpp"
 
 using namespace attn::cli;
@@ -138,6 +142,12 @@ TEST_CASE("--help of a tool that may be called without a verb") {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("the numbers of the version are those of its text") {
+  CHECK(fmt::format("{}.{}.{}", ATTNKIT_VERSION_MAJOR, ATTNKIT_VERSION_MINOR,
+                    ATTNKIT_VERSION_PATCH) == ATTNKIT_VERSION);
+  CHECK(version() == ATTNKIT_VERSION);
 }
 
 TEST_CASE("--version names the tool, then libraries") {
