@@ -1,6 +1,7 @@
 #include "train/attention_plans.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/memory_pool.hpp"
 
@@ -14,7 +15,7 @@ AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
   shapes.v = shapes.k;
   if (extents.padded_queries) shapes.query_length = Shape{extents.sequences};
   if (extents.padded_keys) shapes.key_length = Shape{extents.sequences};
-  if (extents.scheme.scheme == Scheme::hnas) {
+  if (extents.scheme.scheme == Scheme::hnas && !extents.scheme.em) {
     shapes.hybrid = extents.scheme.share_by_head ? Shape{extents.heads} : Shape{};
   }
   return shapes;
@@ -22,9 +23,20 @@ AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
 
 AttentionOptions options_of(const AttentionExtents& extents) {
   AttentionOptions options;
+  options.causal = extents.causal ? Causal::top_left : Causal::none;
+  if (extents.scheme.em) {
+    options.scheme = Scheme::dnas;
+    Repetition& repetition = options.repetition.emplace();
+    repetition.iterations = extents.scheme.em->iterations;
+    repetition.estimates_priors = true;
+    if (extents.scheme.em->estimates_variance) {
+      repetition.estimates_variance = true;
+      repetition.min_variance = least_variance * std::sqrt(static_cast<double>(extents.depth));
+    }
+    return options;
+  }
   options.scheme = extents.scheme.scheme;
   options.same_if_rescaled = extents.in_paths;
-  options.causal = extents.causal ? Causal::top_left : Causal::none;
   if (extents.scheme.scheme == Scheme::sinkhorn) {
     options.stopping.iterations = extents.scheme.iterations;
   }

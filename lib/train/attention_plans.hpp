@@ -5,9 +5,20 @@
 #include <optional>
 
 #include "attnkit/attention.hpp"
-#include "train/em_attention.hpp"
 
 namespace attn::train {
+
+/// Expectation-maximisation as attention, which estimates priors (Repetition): queries are the
+/// centres of a mixture from which the keys are taken to be drawn.
+struct EmScheme {
+  Index iterations = 1;             ///< T >= 1
+  bool estimates_variance = false;  ///< else all variances stay 1
+
+  auto operator<=>(const EmScheme&) const = default;
+};
+
+/// No variance is estimated below it, where queries and keys divided by d^(1/4) have variance 1.
+inline constexpr double least_variance = 1e-2;
 
 /// How the heads of a layer attend to keys.
 struct AttentionScheme {

@@ -37,25 +37,6 @@ AttentionResults<T> results_of(const HeadAttention::Kept<T>& kept, const Attenti
   return results;
 }
 
-Index own_positions(const Sequences& sequences, Index n) {
-  return sequences.lengths == nullptr ? sequences.length : sequences.lengths[n];
-}
-
-// Calls body(of_queries, of_keys, first key) for each head of each sequence. Of an array of all
-// heads, they choose its own queries and its own keys.
-template <class Body>
-void for_each_problem(const Sequences& queries, const Sequences& keys, Index heads,
-                      const Body& body) {
-  for (Index b = 0; b < queries.count; ++b) {
-    for (Index h = 0; h < heads; ++h) {
-      const Index first_query = (b * heads + h) * queries.length;
-      const Index first_key = (b * heads + h) * keys.length;
-      body([&](auto all) { return all.row_range(first_query, own_positions(queries, b)); },
-           [&](auto all) { return all.row_range(first_key, own_positions(keys, b)); }, first_key);
-    }
-  }
-}
-
 }  // namespace
 
 HeadAttention::HeadAttention(Parameters& parameters, const std::string& prefix,
@@ -92,11 +73,6 @@ std::vector<double> HeadAttention::shares(const T* weights) const {
 template <class T>
 void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                             Kept<T>& kept) const {
-  if (options_.scheme.em) {
-    kept.out = Rows<T>::zeros(queries.rows() * options_.heads, options_.depth);
-    run_em(queries, keys, kept, kept.out, nullptr);
-    return;
-  }
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   const Index heads = options_.heads;
@@ -112,7 +88,7 @@ void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const
     kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
     outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
   }
-  slot.dropout.apply_to_weights(plan, dropout_place_);
+  if (!options_.scheme.em) slot.dropout.apply_to_weights(plan, dropout_place_);
   plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
 }
 
@@ -120,7 +96,6 @@ template <class T>
 HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const Sequences& queries,
                                                     const Sequences& keys, const Kept<T>& kept,
                                                     const Rows<T>& grad_out, bool adds) const {
-  if (options_.scheme.em) return em_gradients(queries, keys, kept, grad_out);
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
@@ -137,9 +112,9 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
   std::vector<T> dshares(shares.size());
   if (!shares.empty()) gradients.hybrid = {dshares.data(), in.hybrid.shape};
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  slot.dropout.apply_to_weights(plan, dropout_place_);
+  if (!options_.scheme.em) slot.dropout.apply_to_weights(plan, dropout_place_);
   const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
-  if (options_.scheme.scheme == Scheme::sinkhorn) {
+  if (options_.scheme.em || options_.scheme.scheme == Scheme::sinkhorn) {
     plan.gradients(in, upstream, gradients);
   } else {
     plan.gradients_from(in, results_of(kept, plan, !shares.empty()), upstream, gradients);
@@ -156,11 +131,6 @@ template <class T>
 Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& queries,
                                         const Sequences& keys, const Kept<T>& kept) const {
   Rows<double> sums = Rows<double>::zeros(keys.rows() * options_.heads, 1);
-  if (options_.scheme.em) {
-    Rows<T> out(queries.rows() * options_.heads, options_.depth);
-    run_em(queries, keys, kept, out, sums.data());
-    return sums;
-  }
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
@@ -188,37 +158,6 @@ Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, con
 }
 
 template <class T>
-void HeadAttention::run_em(const Sequences& queries, const Sequences& keys, const Kept<T>& kept,
-                           Rows<T>& out, double* column_sums) const {
-  for_each_problem(queries, keys, options_.heads,
-                   [&](const auto& of_queries, const auto& of_keys, Index first_key) {
-                     em_attention<T>(*options_.scheme.em, of_queries(kept.q.view()),
-                                     of_keys(kept.k.view()), of_keys(kept.v.view()),
-                                     of_queries(out.view()),
-                                     column_sums == nullptr ? nullptr : column_sums + first_key);
-                   });
-}
-
-template <class T>
-HeadAttention::Gradients<T> HeadAttention::em_gradients(const Sequences& queries,
-                                                        const Sequences& keys, const Kept<T>& kept,
-                                                        const Rows<T>& grad_out) const {
-  Gradients<T> found;
-  found.q = Rows<T>::zeros(kept.q.rows(), kept.q.cols());
-  found.k = Rows<T>::zeros(kept.k.rows(), kept.k.cols());
-  if (!options_.constant_values) found.v = Rows<T>::zeros(kept.v.rows(), kept.v.cols());
-  for_each_problem(queries, keys, options_.heads,
-                   [&](const auto& of_queries, const auto& of_keys, Index) {
-                     em_attention_gradients<T>(
-                         *options_.scheme.em, of_queries(kept.q.view()), of_keys(kept.k.view()),
-                         of_keys(kept.v.view()), of_queries(grad_out.view()),
-                         of_queries(found.q.view()), of_keys(found.k.view()),
-                         options_.constant_values ? MatrixView<T>() : of_keys(found.v.view()));
-                   });
-  return found;
-}
-
-template <class T>
 PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) const {
   const Index query_rows = queries.rows() * options_.heads;
   const Index key_rows = keys.rows() * options_.heads;
@@ -227,12 +166,8 @@ PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) 
   const bool mixture = options_.scheme.scheme == Scheme::hnas;
   const std::int64_t potentials =
       (mixture ? 2 : 1) * row_bytes<double>(query_rows, 1) + row_bytes<double>(key_rows, 1);
-  std::int64_t of_em = 0;
-  if (options_.scheme.em) {
-    of_em = em_attention_bytes(*options_.scheme.em, queries.length, keys.length, options_.depth);
-  }
-  return {2 * (of_queries + of_keys) + potentials, row_bytes<double>(key_rows, 1) + of_em,
-          of_queries + (options_.constant_values ? 1 : 2) * of_keys + of_em};
+  return {2 * (of_queries + of_keys) + potentials, row_bytes<double>(key_rows, 1),
+          of_queries + (options_.constant_values ? 1 : 2) * of_keys};
 }
 
 #define ATTN_HEAD_ATTENTION(T)                                                                  \

@@ -87,13 +87,6 @@ class HeadAttention {
   AttentionExtents extents(const Sequences& queries, const Sequences& keys) const;
   bool has_shares() const { return !options_.scheme.em && options_.scheme.scheme == Scheme::hnas; }
 
-  /// `forward` and `backward` by expectation-maximisation.
-  template <class T>
-  void run_em(const Sequences& queries, const Sequences& keys, const Kept<T>& kept, Rows<T>& out,
-              double* column_sums) const;
-  template <class T>
-  Gradients<T> em_gradients(const Sequences& queries, const Sequences& keys, const Kept<T>& kept,
-                            const Rows<T>& grad_out) const;
   Index rho_count() const { return options_.scheme.share_by_head ? options_.heads : 1; }
 
   HeadAttentionOptions options_;
