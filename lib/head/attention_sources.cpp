@@ -1,15 +1,262 @@
 #include "head/attention_sources.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "attnkit/error.hpp"
 #include "head/matrix_operand.hpp"
 #include "score/band.hpp"
 #include "score/relative_bias.hpp"
 
 namespace attn {
+namespace {
+
+[[noreturn]] void refuse_shape(const ArraySource& source, const std::string& expected) {
+  throw Error(Failure::input, source.address() + " has shape " + to_string(source.shape()) +
+                                  ", expected " + expected);
+}
+
+void require_axes(const ArraySource& source, const char* expected) {
+  require_floating(source);
+  if (source.shape().size() < 2) refuse_shape(source, expected);
+  if (source.shape().back() > 0) return;
+  throw Error(Failure::input, source.address() + " has shape " + to_string(source.shape()) +
+                                  ": its last axis is empty");
+}
+
+Vectors as_they_are(const ArraySource& source, const Shape& leading, bool grouped,
+                    HeadLayout layout) {
+  Operand operand = vectors_operand(source, leading, grouped, layout);
+  const Index rows = operand.rows;
+  const Index cols = operand.cols;
+  return Vectors{std::move(operand), {}, {}, rows, cols};
+}
+
+// The input's own leading axes stand before the axis of the heads.
+Shape before_heads(const ArraySource& input) {
+  Shape leading = leading_axes(input.shape(), 2);
+  if (!leading.empty()) leading.push_back(1);
+  return leading;
+}
+
+// wq, wk or wv (…, H, D, d) for an input (…, L, D).
+void require_weights(const ArraySource& weights, const ArraySource& input) {
+  require_axes(weights, "(heads, D, d)");
+  const Index inner = weights.shape()[weights.shape().size() - 2];
+  if (inner == input.shape().back()) return;
+  throw Error(Failure::input, weights.address() + ": the axis before the last is " +
+                                  std::to_string(inner) + ", " + input.address() + " has " +
+                                  std::to_string(input.shape().back()));
+}
+
+Vectors projected(const ArraySource& input, const ArraySource& weights,
+                  const std::optional<ArraySource>& bias, const Shape& leading, bool grouped) {
+  const Shape own = before_heads(input);
+  Operand x{input, leading_axes(input.shape(), 2), input.shape()[input.shape().size() - 2],
+            input.shape().back(), LeadingMap(leading, own, false, input.address())};
+  Operand w = vectors_operand(weights, leading, grouped, HeadLayout::heads_first);
+  Vectors made{std::move(x), std::move(w), {}, 0, 0};
+  made.rows = made.input.rows;
+  made.cols = made.weights->cols;
+  if (bias) made.bias = vector_operand(*bias, leading, grouped, made.cols);
+  return made;
+}
+
+void require_heads_of_keys(const Vectors& k, const std::optional<Vectors>& v) {
+  std::vector<HeadsOf> arrays;
+  const auto add = [&](const Vectors& made) {
+    const Operand& heads = made.weights ? *made.weights : made.input;
+    arrays.push_back({heads.dataset.address(), heads.leading});
+    if (made.bias) arrays.push_back({made.bias->dataset.address(), made.bias->leading});
+  };
+  add(k);
+  if (v) add(*v);
+  require_same_heads(arrays);
+}
+
+void require_keys(const ArraySource& v, Index rows, const std::string& other, Index keys) {
+  if (rows == keys) return;
+  throw Error(Failure::input, v.address() + ": " + std::to_string(rows) + " keys, " + other +
+                                  " has " + std::to_string(keys));
+}
+
+// A gate (H, dv), or (…, queries or 1, H or 1, dv or 1).
+Operand gate_with_heads_inside(const ArraySource& source, const Shape& leading, Index queries,
+                               Index width) {
+  Shape shape = source.shape();
+  const bool by_query = shape.size() >= 3;
+  if (!by_query) shape.insert(shape.begin(), 1);
+  std::swap(shape[shape.size() - 2], shape[shape.size() - 3]);
+  const Index rows = shape[shape.size() - 2];
+  const Index cols = shape.back();
+  if ((rows != 1 && rows != queries) || (cols != 1 && cols != width)) {
+    Shape expected = join(leading, {queries, width});
+    std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
+    refuse_shape(source,
+                 to_string(expected) + ", or what broadcasts to it: (..., queries, heads, dv)");
+  }
+  const Shape own = leading_axes(shape, 2);
+  Operand operand{source, own, rows, cols, LeadingMap(leading, own, false, source.address())};
+  operand.heads = by_query ? HeadAxis::inside : HeadAxis::leading;
+  return operand;
+}
+
+}  // namespace
 
 std::string Vectors::address() const {
   return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
+}
+
+void AttentionSources::set_extents(const Shape& axes) {
+  leading = axes;
+  problems = element_count(leading);
+}
+
+void AttentionSources::take_vectors(const ArraySource& q_source, const ArraySource& k_source,
+                                    const std::optional<ArraySource>& v_source, HeadLayout layout) {
+  const bool inside = layout == HeadLayout::heads_inside;
+  require_axes(q_source, inside ? "(..., queries, heads, d)" : "(..., queries, d)");
+  require_axes(k_source, inside ? "(..., keys, heads, d)" : "(..., keys, d)");
+  const Shape q_shape = heads_first(q_source, layout);
+  const Shape k_shape = heads_first(k_source, layout);
+  set_extents(result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), q_source.address(),
+                          k_source.address()));
+  q = as_they_are(q_source, leading, false, layout);
+  k = as_they_are(k_source, leading, true, layout);
+  queries = q->rows;
+  keys = k->rows;
+  depth = q->cols;
+  if (!v_source) return;
+  require_axes(*v_source, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
+  v = as_they_are(*v_source, leading, true, layout);
+  require_heads_of_keys(*k, v);
+  v_head_dim = v->cols;
+  require_keys(*v_source, v->rows, k_source.address(), keys);
+}
+
+void AttentionSources::take_projections(const ProjectionSources& sources) {
+  const ArraySource& x = sources.x;
+  const ArraySource& y = sources.y;
+  require_axes(x, "(..., queries, D)");
+  require_axes(y, "(..., keys, D)");
+  require_weights(sources.wq, x);
+  require_weights(sources.wk, y);
+  // Every position of x with every head, and the same of y.
+  const auto axes_of = [](const ArraySource& input, const ArraySource& weights) {
+    return result_axes(before_heads(input), leading_axes(weights.shape(), 2), input.address(),
+                       weights.address());
+  };
+  set_extents(result_axes(axes_of(x, sources.wq), axes_of(y, sources.wk),
+                          x.address() + " times " + sources.wq.address(),
+                          y.address() + " times " + sources.wk.address()));
+  q = projected(x, sources.wq, sources.bq, leading, false);
+  k = projected(y, sources.wk, sources.bk, leading, true);
+  queries = q->rows;
+  keys = k->rows;
+  depth = q->cols;
+  if (sources.wv) {
+    require_weights(*sources.wv, y);
+    v = projected(y, *sources.wv, sources.bv, leading, true);
+    v_head_dim = v->cols;
+  }
+  require_heads_of_keys(*k, v);
+}
+
+void AttentionSources::take_weights(const ArraySource& source) {
+  require_floating(source);
+  const Shape& shape = source.shape();
+  if (shape.size() < 2) refuse_shape(source, "(..., queries, keys)");
+  queries = shape[shape.size() - 2];
+  keys = shape.back();
+  set_extents(leading_axes(shape, 2));
+}
+
+void AttentionSources::take_scores(const ArraySource& source, bool of_cost) {
+  take_weights(source);
+  scores = matrix_operand(source, leading, queries, keys);
+  scores->of_cost = of_cost;
+}
+
+void AttentionSources::take_values(const ArraySource& source, HeadLayout layout) {
+  require_axes(source, "(..., keys, dv)");
+  v = as_they_are(source, leading, true, layout);
+  v_head_dim = v->cols;
+  require_keys(source, v->rows, scores ? scores->dataset.address() : "weights", keys);
+}
+
+void AttentionSources::take_energy_operands(const Find& find) {
+  const EnergyDescription& taken = energy();
+  const auto matrix = [&](const ArraySource& source, const EnergyOperand& wanted) {
+    require_axes(source, "(rows, columns)");
+    Operand operand = vectors_operand(source, leading, false, HeadLayout::heads_first);
+    const Index rows = length_of(wanted.rows, sizes());
+    const Index cols = length_of(wanted.cols, sizes());
+    if ((rows > 0 ? operand.rows == rows : operand.rows > 0) && operand.cols == cols) {
+      return operand;
+    }
+    const auto size = [](const std::string& height, Index width) {
+      return height + " x " + std::to_string(width);
+    };
+    throw Error(Failure::input,
+                source.address() + " is " + size(std::to_string(operand.rows), operand.cols) +
+                    ", expected " + size(rows > 0 ? std::to_string(rows) : "A", cols) + " for " +
+                    q->address() + " and " + k->address());
+  };
+  for (const EnergyOperand& wanted : taken.operands()) {
+    const std::optional<ArraySource> source = find(wanted);
+    if (!source) {
+      energy_operands.emplace_back();
+    } else if (wanted.is_vector()) {
+      energy_operands.emplace_back(
+          vector_operand(*source, leading, false, length_of(wanted.cols, sizes())));
+    } else {
+      energy_operands.emplace_back(matrix(*source, wanted));
+    }
+  }
+  if (!taken.needs_equal_depths() || q->cols == k->cols) return;
+  throw Error(Failure::input,
+              k->address() + ": last axis is " + std::to_string(k->cols) + ", " + q->address() +
+                  " has " + std::to_string(q->cols),
+              "slice one of them, or use the energy bilinear with a w of (dq, dk)");
+}
+
+void AttentionSources::take_mask(const ArraySource& source) {
+  mask.emplace(matrix_operand(source, leading, queries, keys));
+  if (is_integral(source.dtype())) return;
+  throw Error(
+      Failure::input,
+      source.address() + " has type " + source.type() + ", expected bool or an integer type",
+      "a mask to be added to the scores is called bias");
+}
+
+void AttentionSources::take_bias(const ArraySource& source) {
+  bias.emplace(matrix_operand(source, leading, queries, keys));
+  require_floating(source);
+}
+
+void AttentionSources::take_preference(const ArraySource& source, bool by_key) {
+  preference.emplace(by_key ? vector_operand(source, leading, false, keys)
+                            : matrix_operand(source, leading, queries, keys));
+  require_floating(source);
+  preference->zero_forbids = true;
+}
+
+void AttentionSources::take_relative_bias(const ArraySource& source) {
+  require_floating(source);
+  const Shape& shape = source.shape();
+  if (shape.size() != 2 || shape.back() != heads()) {
+    refuse_shape(source, "(buckets, " + std::to_string(heads()) + ")");
+  }
+  rel_bias.emplace(Operand{
+      source, {}, shape.front(), shape.back(), LeadingMap(leading, {}, false, source.address())});
+}
+
+// It broadcasts to out, and has the layout of out.
+void AttentionSources::take_gate(const ArraySource& source, HeadLayout layout) {
+  const bool inside = layout == HeadLayout::heads_inside && source.shape().size() >= 2;
+  gate.emplace(inside ? gate_with_heads_inside(source, leading, queries, v_head_dim)
+                      : matrix_operand(source, leading, queries, v_head_dim, "queries, dv"));
+  require_floating(source);
 }
 
 EnergySizes AttentionSources::sizes() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,12 @@ struct Vectors {
   std::string address() const;
 };
 
+/// What q, k and v are projected from: q = x·wq + bq, k = y·wk + bk, v = y·wv + bv.
+struct ProjectionSources {
+  ArraySource x, y, wq, wk;
+  std::optional<ArraySource> wv, bq, bk, bv;
+};
+
 /// The operands of attention problems, one problem (a *head*) for each position of the leading
 /// axes. Their numbers are read when a head is (HeadReader), but for those that bound sequences and
 /// for sinks.
@@ -55,6 +62,34 @@ struct AttentionSources {
   Index joined_width = 0;                               ///< D, or H·dv without wo
   std::optional<Vectors> grad_out;                      ///< like out
   std::vector<OwnPart> parts;                           ///< of every problem
+
+  // These take operands, with the shapes of attnkit/attention.hpp; first one of the three sources
+  // of scores, which sets the leading axes, then the others in any order. They throw Error(input)
+  // that names the arrays whose shapes do not fit, or whose types are not numbers.
+
+  void take_vectors(const ArraySource& q_source, const ArraySource& k_source,
+                    const std::optional<ArraySource>& v_source, HeadLayout layout);
+  void take_projections(const ProjectionSources& sources);
+  /// `of_cost`: the scores are its negatives.
+  void take_scores(const ArraySource& source, bool of_cost);
+  /// The same for weights, which are not read here.
+  void take_weights(const ArraySource& source);
+
+  /// The values of ready-made scores or weights.
+  void take_values(const ArraySource& source, HeadLayout layout);
+
+  /// The operands of energy() besides q and k. `find` yields the one of that name; it may throw if
+  /// there is none.
+  using Find = std::function<std::optional<ArraySource>(const EnergyOperand& operand)>;
+  void take_energy_operands(const Find& find);
+
+  void take_mask(const ArraySource& source);
+  void take_bias(const ArraySource& source);
+  /// `by_key`: (…, Lk), the same for all queries.
+  void take_preference(const ArraySource& source, bool by_key);
+  void take_relative_bias(const ArraySource& source);
+  /// Requires values.
+  void take_gate(const ArraySource& source, HeadLayout layout);
 
   /// The number of kinds of scores.
   Index energies() const { return with_plain && with_preference ? 2 : 1; }
@@ -113,6 +148,9 @@ struct AttentionSources {
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
                           std::optional<Index> part = std::nullopt,
                           std::optional<Index> matrix_rows = std::nullopt) const;
+
+ private:
+  void set_extents(const Shape& axes);
 };
 
 }  // namespace attn

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attnkit/attention.hpp"
-#include "head/head.hpp"
+#include "head/attention_sources.hpp"
 #include "head/own_part.hpp"
 #include "plan/planned_operand.hpp"
 
@@ -63,22 +63,15 @@ class AttentionLayout {
 
  private:
   void take_options(const AttentionOptions& options);
-  void take_leading(const Shape& axes, const AttentionShapes& shapes);
-  void take_vectors(const AttentionShapes& shapes);
-  void take_projections(const AttentionShapes& shapes);
-  void take_scores(const AttentionShapes& shapes);
-  void take_values(const Shape& shape, const Shape& k_leading);
-  void take_energy(const AttentionShapes& shapes, const AttentionOptions& options);
-  void take_terms(const AttentionShapes& shapes);
+  void take_scores(const AttentionShapes& shapes, AttentionSources& sources);
+  void take_energy(const AttentionShapes& shapes, const AttentionOptions& options,
+                   AttentionSources& sources);
+  void take_terms(const AttentionShapes& shapes, AttentionSources& sources);
   void take_bounds(const AttentionShapes& shapes);
+  void take_operands(const AttentionSources& sources);
 
-  PlannedOperand blocks_of(const char* name, const Shape& shape, const Shape& own, Index rows,
-                           Index cols, bool grouped) const;
-  PlannedOperand vectors(const char* name, const Shape& shape, bool grouped) const;
-  PlannedOperand vector(const char* name, const Shape& shape, Index length, bool grouped) const;
-  PlannedOperand matrix(const char* name, const Shape& shape, Index width) const;
-  PlannedProjection projection(const char* names[3], const Shape& input, const Shape& weights,
-                               const std::optional<Shape>& added, bool grouped) const;
+  PlannedProjection projection(const Vectors& vectors) const;
+  PlannedOperand number_operand(const char* name, const Shape& shape, const Shape& aligned) const;
 };
 
 }  // namespace attn

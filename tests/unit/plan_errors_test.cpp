@@ -59,7 +59,7 @@ TEST_CASE("shapes that do not fit") {
   with([](auto& s) { s.k = Shape{2, 2, 7, 4}; }, "k: last axis is 4, q has 3");
   with([](auto& s) { s.k = Shape{2, 3, 7, 3}; }, "q has 4 heads, k has 3");
   with([](auto& s) { s.k = Shape{3, 2, 7, 3}; }, "they do not broadcast");
-  with([](auto& s) { s.v = Shape{2, 2, 6, 2}; }, "v has 6 keys, expected 7");
+  with([](auto& s) { s.v = Shape{2, 2, 6, 2}; }, "v: 6 keys, k has 7");
   with([](auto& s) { s.v = Shape{2, 3, 7, 2}; }, "v has leading axes (2, 3)");
   with(
       [](auto& s) {
@@ -106,7 +106,7 @@ TEST_CASE("shapes of projections, tables and operands of energies") {
   refuses(usual(), bilinear, Failure::input, "the energy bilinear needs the operand w");
   shapes = usual();
   shapes.energy["w"] = Shape{3, 4};
-  refuses(shapes, bilinear, Failure::input, "w has shape (3, 4), expected (..., 3, 3)");
+  refuses(shapes, bilinear, Failure::input, "w is 3 x 4, expected 3 x 3 for q and k");
   shapes.energy["w"] = Shape{3, 3};
   shapes.energy["w1"] = Shape{3, 3};
   refuses(shapes, bilinear, Failure::usage, "the energy bilinear has no operand w1");

@@ -65,15 +65,12 @@ struct AttentionInput : AttentionSources {
   double pairs() const;
 
  private:
-  void take_ready_made(const io::InputBundle& bundle);
-  void take_vectors(const io::InputBundle& bundle, bool with_values);
-  void take_projections(const io::InputBundle& bundle, bool with_values);
-  void take_values_of_ready_made(const io::InputBundle& bundle);
-  void take_energy_operands(const io::InputBundle& bundle);
+  void take_vectors_of(const io::InputBundle& bundle, bool with_values);
+  void take_projections_of(const io::InputBundle& bundle, bool with_values);
+  void take_ready_made_of(const io::InputBundle& bundle, bool with_values);
   void take_terms(const io::InputBundle& bundle);
   void take_parts(const io::InputBundle& bundle);
   void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
-  void take_gate(const io::InputBundle& bundle);
   void set_recipes();
 };
 

@@ -22,26 +22,6 @@ using Layout = ScoreOptions::Layout;
               hint);
 }
 
-// A gate (H, dv), or (…, queries or 1, H or 1, dv or 1).
-Operand gate_with_heads_inside(const ArraySource& dataset, const Shape& leading, Index queries,
-                               Index width) {
-  Shape shape = dataset.shape();
-  const bool by_query = shape.size() >= 3;
-  if (!by_query) shape.insert(shape.begin(), 1);
-  std::swap(shape[shape.size() - 2], shape[shape.size() - 3]);
-  const Index rows = shape[shape.size() - 2];
-  const Index cols = shape.back();
-  if ((rows != 1 && rows != queries) || (cols != 1 && cols != width)) {
-    Shape expected = join(leading, {queries, width});
-    std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
-    refuse_shape(dataset, expected, ", or what broadcasts to it: (..., queries, heads, dv)");
-  }
-  const Shape own = leading_axes(shape, 2);
-  Operand operand{dataset, own, rows, cols, LeadingMap(leading, own, false, dataset.address())};
-  operand.heads = by_query ? HeadAxis::inside : HeadAxis::leading;
-  return operand;
-}
-
 // The leading axes of one number per sequence, aligned with those of the heads.
 Shape by_sequence(Shape leading) {
   if (!leading.empty()) leading.back() = 1;
@@ -49,16 +29,6 @@ Shape by_sequence(Shape leading) {
 }
 
 }  // namespace
-
-// It broadcasts to out, and has the layout of out.
-void AttentionInput::take_gate(const io::InputBundle& bundle) {
-  const ArraySource dataset = bundle.dataset("gate");
-  const bool inside = options.layout == Layout::heads_inside && dataset.shape().size() >= 2;
-  gate.emplace(
-      inside ? gate_with_heads_inside(dataset, leading, queries, v_head_dim)
-             : matrix_operand(bundle.dataset("gate"), leading, queries, v_head_dim, "queries, dv"));
-  require_floating(gate->dataset);
-}
 
 void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
   const ArraySource dataset = bundle.dataset("grad_out");

@@ -9,7 +9,6 @@
 #include "attnkit/error.hpp"
 #include "common/attention_input.hpp"
 #include "common/written_scores.hpp"
-#include "head/matrix_operand.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -36,40 +35,6 @@ void require_no_sink(const io::InputBundle& bundle, const std::string& who) {
       Failure::usage,
       bundle.dataset("sink").address() + " is an attention sink, which " + who + " does not have",
       "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
-}
-
-void AttentionInput::take_energy_operands(const io::InputBundle& bundle) {
-  const EnergyDescription& energy_taken = energy();
-  const auto matrix = [&](const EnergyOperand& wanted) {
-    const ArraySource dataset = bundle.dataset(wanted.name);
-    require_vectors(dataset, "(rows, columns)");
-    Operand operand = vectors_operand(dataset, leading, false, ScoreOptions::Layout::heads_first);
-    const Index rows = length_of(wanted.rows, sizes());
-    const Index cols = length_of(wanted.cols, sizes());
-    if ((rows > 0 && operand.rows != rows) || operand.cols != cols) {
-      throw Error(Failure::input,
-                  fmt::format("{} is {} x {}, expected {} x {} for {} and {}", dataset.address(),
-                              operand.rows, operand.cols, rows > 0 ? fmt::to_string(rows) : "A",
-                              cols, q->address(), k->address()));
-    }
-    return operand;
-  };
-  for (const EnergyOperand& wanted : energy_taken.operands()) {
-    if (!wanted.required && !bundle.has(wanted.name)) {
-      energy_operands.emplace_back();
-    } else if (wanted.is_vector()) {
-      energy_operands.emplace_back(vector_operand(bundle.dataset(wanted.name), leading, false,
-                                                  length_of(wanted.cols, sizes())));
-    } else {
-      energy_operands.emplace_back(matrix(wanted));
-    }
-  }
-  if (energy_taken.needs_equal_depths() && q->cols != k->cols) {
-    throw Error(
-        Failure::input,
-        fmt::format("{}: last axis is {}, {} has {}", k->address(), k->cols, q->address(), q->cols),
-        "slice one of them, or use --energy bilinear with a w of (dq, dk)");
-  }
 }
 
 void AttentionInput::take_parts(const io::InputBundle& bundle) {
@@ -106,46 +71,20 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
 }
 
 void AttentionInput::take_terms(const io::InputBundle& bundle) {
-  if (bundle.has("mask")) {
-    mask.emplace(matrix_operand(bundle.dataset("mask"), leading, queries, keys));
-    if (!is_integral(mask->dataset.dtype())) {
-      throw Error(Failure::input,
-                  fmt::format("{} has type {}, expected bool or an integer type",
-                              mask->dataset.address(), mask->dataset.type()),
-                  "a mask to be added to the scores is called bias");
-    }
-  }
+  if (bundle.has("mask")) take_mask(bundle.dataset("mask"));
   if (scores) {
     require_added_once(bundle, *scores, "bias");
     if (with_preference) require_added_once(bundle, *scores, "preference");
   }
-  if (bundle.has("bias")) {
-    bias.emplace(matrix_operand(bundle.dataset("bias"), leading, queries, keys));
-    require_floating(bias->dataset);
-  }
+  if (bundle.has("bias")) take_bias(bundle.dataset("bias"));
   if (with_preference && bundle.has("preference")) {
     // A preference (…, n), if its axes have these lengths, is the same for all queries of a
     // problem.
-    const ArraySource dataset = bundle.dataset("preference");
-    const Shape own = join(leading, {keys});
-    const bool by_problem = options.source == ScoreOptions::Source::templates && !leading.empty() &&
-                            dataset.shape() == own;
-    preference.emplace(by_problem
-                           ? vector_operand(dataset, leading, false, keys)
-                           : matrix_operand(bundle.dataset("preference"), leading, queries, keys));
-    require_floating(preference->dataset);
-    preference->zero_forbids = true;
+    const ArraySource source = bundle.dataset("preference");
+    take_preference(source, options.source == ScoreOptions::Source::templates && !leading.empty() &&
+                                source.shape() == join(leading, {keys}));
   }
-  if (options.relative != ScoreOptions::Relative::t5) return;
-  const ArraySource table = bundle.dataset("rel_bias");
-  require_floating(table);
-  const Shape& shape = table.shape();
-  if (shape.size() != 2 || shape.back() != heads()) {
-    throw Error(Failure::input, fmt::format("{} has shape {}, expected (buckets, {})",
-                                            table.address(), to_string(shape), heads()));
-  }
-  rel_bias.emplace(Operand{
-      table, {}, shape.front(), shape.back(), LeadingMap(leading, {}, false, table.address())});
+  if (options.relative == RelativePositions::t5) take_relative_bias(bundle.dataset("rel_bias"));
 }
 
 void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {
