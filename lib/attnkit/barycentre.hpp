@@ -112,7 +112,7 @@ struct BarycentreOutputs {
 /// The outcome of one problem. Numbers are NaN if it is infeasible: histograms whose sums differ.
 /// `value`, `primal`, `dual` and `gap` are in units of the cost if it has a cost or points.
 struct BarycentreResult {
-  TransportStatus status = TransportStatus::done;
+  SolveStatus status = SolveStatus::done;
   Index iterations = 0;
   std::optional<Convergence> convergence = {};  ///< if it did not converge
   std::optional<double> tolerance;  ///< the one used; none with a fixed number of iterations
@@ -131,7 +131,7 @@ struct BarycentreSummary {
   std::vector<BarycentreResult> problems;  ///< in row-major order of the leading axes
 
   /// The worst status of all problems, as TransportSummary::status.
-  TransportStatus status() const;
+  SolveStatus status() const;
 };
 
 /// Barycentres of float or double arrays, in the way of TransportPlan.

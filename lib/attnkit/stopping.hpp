@@ -29,10 +29,12 @@ struct Stopping {
   Index most_iterations() const { return iterations.value_or(usual_iterations); }
 };
 
+/// How a computation ended, from the best outcome to the worst.
 enum class SolveStatus {
   done,           ///< nothing had to converge
   converged,      ///< within the tolerance
-  not_converged,  ///< iterations used up; the potentials are those of the last one
+  not_converged,  ///< iterations used up; the results are those of the last one
+  infeasible,     ///< transport only: no solution exists; no iteration was made
 };
 
 /// How fast an iteration that did not converge came nearer.

@@ -261,17 +261,10 @@ struct TransportOutputs {
   SolutionGradients<T> through_solution = {};  ///< of the L of TransportInputs::grad_plan and so on
 };
 
-enum class TransportStatus {
-  done,           ///< after a fixed number of iterations
-  converged,      ///< the error is within the tolerance
-  not_converged,  ///< iterations used up; the potentials are those of the last one
-  infeasible,     ///< no solution exists, see `feasibility`; no iteration was made
-};
-
 /// The outcome of one problem. Its numbers are NaN if it is infeasible. `value`, `primal`, `dual`
 /// and `gap` are in units of the cost if the problem has a cost or points.
 struct TransportProblem {
-  TransportStatus status = TransportStatus::done;
+  SolveStatus status = SolveStatus::done;
   Index iterations = 0;
   std::optional<Convergence> convergence = {};  ///< if it did not converge
   std::optional<double> tolerance;  ///< the one used; none with a fixed number of iterations
@@ -311,7 +304,7 @@ struct TransportSummary {
   std::vector<TransportProblem> problems;  ///< in row-major order of the leading axes
 
   /// The worst status of all problems: infeasible, else not_converged, else another.
-  TransportStatus status() const;
+  SolveStatus status() const;
 };
 
 /// Optimal transport of float or double arrays. Different plans may run at the same time in
@@ -345,7 +338,7 @@ class TransportPlan {
   /// symmetric), Error(usage) for outputs that the problem does not have, and Error(numerical) for
   /// scores or marginals beyond the range of T. Equations of gradients that do not converge are no
   /// error: see SolutionGradientFigures.
-  /// Infeasible marginals are no error: they yield TransportStatus::infeasible. After an error the
+  /// Infeasible marginals are no error: they yield SolveStatus::infeasible. After an error the
   /// outputs are unspecified and the plan can run again.
   TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs);
 

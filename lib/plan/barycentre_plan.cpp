@@ -39,8 +39,8 @@ BarycentreShapes shapes_of(const BarycentreInputs<T>& inputs) {
           shape_of(inputs.grad_col_potential)};
 }
 
-TransportStatus BarycentreSummary::status() const {
-  TransportStatus worst = TransportStatus::done;
+SolveStatus BarycentreSummary::status() const {
+  SolveStatus worst = SolveStatus::done;
   for (const BarycentreResult& problem : problems) worst = std::max(worst, problem.status);
   return worst;
 }
@@ -198,7 +198,7 @@ class BarycentrePlan<T>::Impl {
     if (outputs.optimum.weights || outputs.through_barycentre.weights) {
       potentials = histogram_potentials(scores, found, histograms, options_.solver, threads);
       if (potentials.status == SolveStatus::not_converged) {
-        result.status = TransportStatus::not_converged;
+        result.status = SolveStatus::not_converged;
       }
     }
     differentiate_optimum(inputs, outputs.optimum, problem, scores, found, histograms, potentials,
@@ -215,7 +215,7 @@ class BarycentrePlan<T>::Impl {
     const SinkhornSummary& summary = found.summary;
     const double unit = source_.unit();
     BarycentreResult result;
-    result.status = plan::transport_status(summary.status);
+    result.status = summary.status;
     result.iterations = summary.iterations;
     result.convergence = summary.convergence;
     result.row_error = summary.row_error;
@@ -306,7 +306,7 @@ class BarycentrePlan<T>::Impl {
       fill(to->y, cols_ * source_.depth());
     }
     BarycentreResult result;
-    result.status = TransportStatus::infeasible;
+    result.status = SolveStatus::infeasible;
     result.row_error = result.col_error = nan;
     result.value = result.primal = result.dual = result.gap = nan;
     return result;

@@ -20,18 +20,6 @@ template <class Value>
 /// given, and all are finite.
 void require_entropic(double epsilon, const Stopping& solver, std::int64_t kept_bytes);
 
-/// How iterations that ended so are called in the result of a plan.
-constexpr TransportStatus transport_status(SolveStatus status) {
-  switch (status) {
-    case SolveStatus::done:
-      return TransportStatus::done;
-    case SolveStatus::converged:
-      return TransportStatus::converged;
-    default:
-      return TransportStatus::not_converged;
-  }
-}
-
 /// The figures of gradients at a plan whose solution_error is `plan_error`.
 inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {
   const SolveStatus status = plan_error > 0 ? SolveStatus::not_converged : solved.status;

@@ -97,8 +97,8 @@ TransportShapes shapes_of(const TransportInputs<T>& inputs) {
           shape_of(inputs.grad_col_self_potential)};
 }
 
-TransportStatus TransportSummary::status() const {
-  TransportStatus worst = TransportStatus::done;
+SolveStatus TransportSummary::status() const {
+  SolveStatus worst = SolveStatus::done;
   for (const TransportProblem& problem : problems) worst = std::max(worst, problem.status);
   return worst;
 }

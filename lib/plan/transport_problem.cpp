@@ -107,7 +107,7 @@ class TransportSolver {
 
   TransportProblem infeasible(TransportProblem found) const {
     void_outputs();
-    found.status = TransportStatus::infeasible;
+    found.status = SolveStatus::infeasible;
     found.row_error = found.col_error = nan;
     found.mass = found.value = found.primal = found.dual = found.gap = nan;
     return found;
@@ -198,8 +198,7 @@ class TransportSolver {
                            points.by_y);
     }
     const ExactSummary& summary = solution.summary;
-    found.status = summary.status == SolveStatus::converged ? TransportStatus::converged
-                                                            : TransportStatus::not_converged;
+    found.status = summary.status;
     found.iterations = summary.iterations;
     found.row_error = summary.row_error;
     found.col_error = summary.col_error;
@@ -252,7 +251,7 @@ class TransportSolver {
 
   void take(SinkhornSolution& solution, TransportProblem& found) const {
     const SinkhornSummary& summary = solution.summary;
-    found.status = plan::transport_status(summary.status);
+    found.status = summary.status;
     found.iterations = summary.iterations;
     found.convergence = summary.convergence;
     found.row_error = summary.row_error;

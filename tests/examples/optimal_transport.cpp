@@ -71,7 +71,7 @@ int main() {
   for (const double mass : arrives) worst = std::fmax(worst, std::abs(mass * targets - 1));
   std::printf("largest relative error of a marginal: %.1e\n", worst);
 
-  const bool certified = summary.status() == attn::TransportStatus::converged && found.gap >= 0 &&
+  const bool certified = summary.status() == attn::SolveStatus::converged && found.gap >= 0 &&
                          found.gap <= 1e-6 && found.primal >= found.dual - 1e-6 &&
                          found.primal <= found.dual + found.gap + 1e-6;
 
@@ -86,8 +86,8 @@ int main() {
       attn::TransportPlan<double>(attn::shapes_of(in), options, 2).run(in, {}).problems.front();
   std::printf("Sinkhorn's divergence: %.6f\n", apart.divergence.value);
 
-  const bool ordered = least.status == attn::TransportStatus::converged &&
-                       least.dual <= least.value && least.dual <= found.value &&
+  const bool ordered = least.status == attn::SolveStatus::converged && least.dual <= least.value &&
+                       least.dual <= found.value &&
                        apart.divergence.lower <= apart.divergence.value &&
                        apart.divergence.value <= apart.divergence.upper;
   return certified && ordered && worst <= 1e-6 ? 0 : 1;

@@ -67,7 +67,7 @@ TEST_CASE("barycentre plans find what no change makes better") {
   histograms.give_to(in);
   const FoundBarycentre found = run_barycentre(in, 0.7);
   const BarycentreResult& result = found.summary.problems.front();
-  CHECK(found.summary.status() == TransportStatus::converged);
+  CHECK(found.summary.status() == SolveStatus::converged);
   CHECK(result.tolerance == 1e-14);
   CHECK(result.gap <= 1e-10);
   CHECK(result.errors.size() == static_cast<std::size_t>(result.iterations));
@@ -198,7 +198,7 @@ TEST_CASE_TEMPLATE("barycentre plans: batches are each problem alone, and thread
     BarycentreOutputs<T> to;
     to.barycentre = p.view();
     to.through_barycentre = {.histograms = by_a.view(), .x = by_x.view()};
-    CHECK(plan.run(inputs, to).status() == TransportStatus::converged);
+    CHECK(plan.run(inputs, to).status() == SolveStatus::converged);
     CHECK(plan.workspace_bytes() > 0);
     return std::tuple(p.values, by_a.values, by_x.values);
   };
@@ -268,7 +268,7 @@ TEST_CASE("barycentre plans refuse what has no barycentre") {
   histograms.masses.values[0] += 0.5;
   to = {.barycentre = p.view()};
   to.optimum.matrix = by.view();
-  CHECK(plan.run(in, to).status() == TransportStatus::infeasible);
+  CHECK(plan.run(in, to).status() == SolveStatus::infeasible);
   CHECK(std::isnan(p.values[2]));
   CHECK(std::isnan(by.values[11]));
   histograms.masses.values[0] = std::nan("");

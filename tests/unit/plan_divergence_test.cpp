@@ -77,7 +77,7 @@ TEST_CASE("divergence plans combine three problems, and bound their value") {
                             entropic_value(of_y, epsilon, b, b) / 2;
     TransportPlan<double> plan(shapes_of(in), divergence_options(epsilon), 1);
     const TransportProblem found = plan.run(in, {}).problems.front();
-    CHECK(found.status == TransportStatus::converged);
+    CHECK(found.status == SolveStatus::converged);
     CHECK(std::abs(found.divergence.value - expected) <= 1e-9);
     CHECK(found.divergence.value > 0);
     CHECK(found.divergence.lower <= expected + 1e-9);
@@ -272,7 +272,7 @@ TEST_CASE_TEMPLATE("divergence plans of a common support, and their batches", T,
   REQUIRE(found.problems.size() == 2);
   for (std::size_t n = 0; n < 2; ++n) {
     const TransportProblem& one = found.problems[n];
-    CHECK(one.status == TransportStatus::converged);
+    CHECK(one.status == SolveStatus::converged);
     TransportInputs<T> of_points;
     of_points.x = of_points.y = points.view();
     of_points.row_marginal = {a.data() + 9 * n, {9}};
@@ -321,7 +321,7 @@ TEST_CASE("divergence plans refuse what a divergence does not have") {
     unequal.solver.iterations = 20;
     TransportPlan<double> apart(shapes_of(in), unequal, 1);
     const TransportSummary found = apart.run(in, {});
-    CHECK(found.status() == TransportStatus::infeasible);
+    CHECK(found.status() == SolveStatus::infeasible);
     CHECK(std::isnan(found.problems.front().divergence.value));
   }
 }

@@ -82,7 +82,7 @@ TEST_CASE("exact plans find the best assignment, with bounds and marginals that 
       const auto at = static_cast<std::size_t>(problem);
       const TransportProblem& one = found.summary.problems[at];
       const double least = least_assignment(cost, problem, n);
-      CHECK(one.status == TransportStatus::converged);
+      CHECK(one.status == SolveStatus::converged);
       CHECK(one.dual <= least * (1 + 1e-12));
       CHECK(one.value >= least * (1 - 1e-12));
       CHECK(one.value == one.primal);
@@ -119,7 +119,7 @@ TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a
   const TransportSummary summary =
       plan.run(in, {.plan = shown.view(), .x_gradient = by_x.view(), .y_gradient = by_y.view()});
   const TransportProblem& found = summary.problems.front();
-  CHECK(found.status == TransportStatus::converged);
+  CHECK(found.status == SolveStatus::converged);
   const double limit = sizeof(T) == sizeof(float) ? 1e-5 : 1e-13;
   double value = 0;
   std::vector<double> of_y(14, 0.0);
@@ -158,7 +158,7 @@ TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a
   ready.col_marginal = {b.data(), {7}};
   TransportPlan<T> of_scores(shapes_of(ready), options, 1);
   const TransportProblem same = of_scores.run(ready, {}).problems.front();
-  CHECK(same.status == TransportStatus::converged);
+  CHECK(same.status == SolveStatus::converged);
   CHECK(same.value == doctest::Approx(-found.value).epsilon(2e-3));
   CHECK(same.dual <= found.value * (1 + limit));
 }
@@ -178,7 +178,7 @@ TEST_CASE("exact plans: a least cost of 0, and bounds that keep their order") {
   in.x = points.view();
   in.y = std::as_const(moved).view();
   const TransportProblem none = solve_exact_plan(in, options, 1).summary.problems.front();
-  CHECK(none.status == TransportStatus::converged);
+  CHECK(none.status == SolveStatus::converged);
   CHECK(none.value <= 1e-12);
   CHECK(none.gap >= 0);
   for (const double constant : {1.0, -0.1, 3e7}) {
@@ -186,7 +186,7 @@ TEST_CASE("exact plans: a least cost of 0, and bounds that keep their order") {
     in = {};
     in.cost = same.view();
     const TransportProblem equal = solve_exact_plan(in, options, 1).summary.problems.front();
-    CHECK(equal.status == TransportStatus::converged);
+    CHECK(equal.status == SolveStatus::converged);
     CHECK(equal.gap >= 0);
     CHECK(equal.dual <= equal.value);
   }
@@ -200,7 +200,7 @@ TEST_CASE("exact plans say whether rounding limits them") {
   TransportOptions options;
   options.exact = ExactOptions{.gap = 1e-12, .iterations = 5};
   const TransportProblem few = solve_exact_plan(in, options, 1).summary.problems.front();
-  CHECK(few.status == TransportStatus::not_converged);
+  CHECK(few.status == SolveStatus::not_converged);
   CHECK_FALSE(few.limited_by_rounding);
   // Most of the cost is the same for all pairs, whose differences float32 barely shows.
   Array<float> close({12, 15});
@@ -211,7 +211,7 @@ TEST_CASE("exact plans say whether rounding limits them") {
   in_float.cost = std::as_const(close).view();
   options.exact = ExactOptions{.gap = 1e-9};
   const TransportProblem limited = solve_exact_plan(in_float, options, 1).summary.problems.front();
-  CHECK(limited.limited_by_rounding == (limited.status == TransportStatus::not_converged));
+  CHECK(limited.limited_by_rounding == (limited.status == SolveStatus::not_converged));
 }
 
 TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
@@ -226,7 +226,7 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   TransportOptions options;
   options.exact.emplace();
   const ExactFound unequal = solve_exact_plan(in, options, 1);
-  CHECK(unequal.summary.status() == TransportStatus::infeasible);
+  CHECK(unequal.summary.status() == SolveStatus::infeasible);
   CHECK(std::isnan(unequal.summary.problems.front().value));
   CHECK(std::isnan(unequal.plan.values.front()));
   in.row_marginal = {b.data(), {2}};
@@ -235,7 +235,7 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   Array<double> uneven({2, 2});
   uneven.values = {1, 3, 4, 1.5};
   in.cost = std::as_const(uneven).view();
-  CHECK(solve_exact_plan(in, options, 1).summary.status() == TransportStatus::not_converged);
+  CHECK(solve_exact_plan(in, options, 1).summary.status() == SolveStatus::not_converged);
   uneven.values[2] = infinity;
   CHECK(thrown_error([&] { solve_exact_plan(in, options, 1); }).failure() == Failure::input);
   uneven.values[2] = 1;

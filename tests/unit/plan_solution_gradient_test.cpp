@@ -195,7 +195,7 @@ TEST_CASE("transport plans say that gradients are not at a solution") {
         outputs.through_solution.row_marginal = by_a.view();
         TransportPlan<double> plan(shapes_of(in), setting.options, 1);
         const TransportProblem found = plan.run(in, outputs).problems.front();
-        CHECK(found.status == TransportStatus::done);
+        CHECK(found.status == SolveStatus::done);
         CHECK((found.through_solution.status == SolveStatus::converged) == enough);
         CHECK(found.through_solution.plan_error ==
               (enough ? 0 : found.row_error + found.col_error));
@@ -243,7 +243,7 @@ TEST_CASE("transport plans refuse gradients through a solution that they do not 
   in.row_marginal = {a.data(), {3}};
   in.col_marginal = {b.data(), {2}};
   TransportPlan<double> apart(shapes_of(in), {}, 1);
-  CHECK(apart.run(in, outputs).status() == TransportStatus::infeasible);
+  CHECK(apart.run(in, outputs).status() == SolveStatus::infeasible);
   CHECK(std::isnan(matrix.values[0]));
   in.grad_row_potential = std::as_const(slope).view();
   CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), {}, 1); }),

@@ -21,7 +21,7 @@ TEST_CASE("transport plans meet their marginals and certify it") {
   setting.options.epsilon = 0.5;
   const TransportArrays<double> arrays(setting, random);
   const FoundTransport<double> found = run_plan(arrays, 2);
-  REQUIRE(found.summary.status() == TransportStatus::converged);
+  REQUIRE(found.summary.status() == SolveStatus::converged);
   const TransportProblem& summary = found.summary.problems.front();
   CHECK(summary.tolerance == 1e-10);
   CHECK(summary.row_error + summary.col_error <= 1e-10);
@@ -125,8 +125,8 @@ TEST_CASE("transport plans: marginals that no plan has are a status, not an erro
   TransportPlan<double> plan(shapes_of(in), {}, 2);
   FoundTransport<double> found(plan);
   found.summary = plan.run(in, found.outputs());
-  CHECK(found.summary.status() == TransportStatus::infeasible);
-  CHECK(found.summary.problems[0].status == TransportStatus::converged);
+  CHECK(found.summary.status() == SolveStatus::infeasible);
+  CHECK(found.summary.problems[0].status == SolveStatus::converged);
   const TransportProblem& bad = found.summary.problems[1];
   CHECK(bad.feasibility.prospect == Prospect::unequal_totals);
   CHECK(std::isnan(bad.gap));
@@ -140,7 +140,7 @@ TEST_CASE("transport plans: marginals that no plan has are a status, not an erro
   a.values[3] = 0.6;
   TransportPlan<double> loose(shapes_of(in), options, 1);
   const TransportSummary summary = loose.run(in, {});
-  CHECK(summary.status() == TransportStatus::converged);
+  CHECK(summary.status() == SolveStatus::converged);
   CHECK(summary.problems[1].rescaled == doctest::Approx(0.1));
 }
 

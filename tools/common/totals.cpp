@@ -14,6 +14,8 @@ std::string status_name(SolveStatus status) {
       return "converged";
     case SolveStatus::not_converged:
       return "not_converged";
+    case SolveStatus::infeasible:
+      return "infeasible";
   }
   return "";
 }

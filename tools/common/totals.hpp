@@ -17,7 +17,7 @@ struct Totals {
   void add(const Totals& more);
 };
 
-/// "done", "converged", "not_converged".
+/// "done", "converged", "not_converged", "infeasible".
 std::string status_name(SolveStatus status);
 
 }  // namespace attn::tools

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 
+#include "common/totals.hpp"
+
 namespace attn::tools {
 
 std::string TransportResult::status_name() const {
   if (infeasible()) return "infeasible";
   if (gradient && !gradient->holds()) return "not_converged";
-  switch (summary.status) {
-    case SolveStatus::done:
-      return "done";
-    case SolveStatus::converged:
-      return "converged";
-    case SolveStatus::not_converged:
-      break;
-  }
-  return "not_converged";
+  return tools::status_name(summary.status);
 }
 
 std::vector<double> TransportResult::badness() const {
