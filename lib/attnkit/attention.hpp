@@ -37,34 +37,34 @@ enum class RelativePositions {
   alibi,  ///< −slope_h·|p_i − j|, with the slopes of Press et al., ICLR 2022
 };
 
-/// Attention that is repeated T times on queries that move: each time but the last, the queries
-/// become the means of the keys by their weights, q_i ← Σ_j π_ij k_j; a query that may attend to no
-/// key stays. The results are those of the last time, with the queries that have moved T − 1 times;
-/// with v = k, out is where those with keys move next. Once is attention itself. The energy is
-/// gaussian, dot or scaled-dot, and there is no sink.
+/// T steps of attention on queries that move. After each step but the last, every query moves to
+/// the weighted mean of the keys, q_i ← Σ_j π_ij k_j; a query that may attend to no key stays. The
+/// results are those of step T, whose queries have moved T − 1 times; with v = k, out is where the
+/// queries with keys move next. T = 1 is ordinary attention. The energy is gaussian, dot or
+/// scaled-dot, and there is no sink.
 ///
-/// Under unas these are the steps of mean shift. Under dnas they are those of expectation
-/// maximisation for a mixture of Gaussians with the queries as centres and the keys as data
+/// Under unas these are the steps of mean shift. Under dnas they are the steps of expectation
+/// maximisation (EM) for a mixture of Gaussians with the queries as centres and the keys as data
 /// (MATHEMATICS.md §2, the mixture view):
 ///
 ///   π_ij = ξ_ij / Σ_j ξ_ij,   ξ_ij ∝_i β_i N(k_j | q_i, σ_i² I)
 ///
 /// where at first σ_i² = 1/scale (√d/scale for scaled-dot), and β_i ∝ e^bias_i for the gaussian
-/// energy, β_i ∝ exp(½‖q_i‖²/σ² + bias_i) for the others. Then scale > 0, a bias is one number for
-/// each query (…, Lq, 1), > −inf, and soft caps and relative positions are refused. Scores, and
-/// with them potentials, are s_ij = log (β_i N(k_j | q_i, σ_i² I)): g_j is the log-density of key
-/// j. All times but the last are computed in float64. The log-likelihood never falls from time to
-/// time.
+/// energy, β_i ∝ exp(½‖q_i‖²/σ² + bias_i) for the others. Requires scale > 0 and a bias that is one
+/// number for each query (…, Lq, 1), > −inf. Soft caps and relative positions are refused. Scores,
+/// from which the potentials follow, are s_ij = log (β_i N(k_j | q_i, σ_i² I)): g_j is the
+/// log-density of key j. All steps but the last are computed in float64. The log-likelihood never
+/// falls from one step to the next.
 ///
-/// Gradients go through all times, under dnas in float64; those of biases are sums over the times.
-/// They keep the queries of each time. Dropout is that of the last time.
+/// Gradients go through all steps, under dnas in float64, and sum the gradients of biases over the
+/// steps. They keep the queries of each step in memory. Dropout applies to the last step.
 struct Repetition {
   Index iterations = 1;             ///< T >= 1
   bool estimates_variance = false;  ///< dnas: σ_i² ← Σ_j π_ij ‖k_j − q_i‖² / d with the new q
   bool estimates_priors = false;  ///< dnas: β_i ← mean_j ξ_ij
-  /// No σ_i² is estimated below it, as the likelihood is unbounded for σ_i² → 0; > 0. With
-  /// estimates_variance a first σ_i² below it is refused (Error(usage)), as the step up to it could
-  /// lower the likelihood; without, any other than the default.
+  /// Lower bound of σ_i², > 0; the likelihood is unbounded for σ_i² → 0. With estimates_variance,
+  /// an initial σ_i² below min_variance is refused (Error(usage)), as raising it could lower the
+  /// likelihood. Without, any value but the default is refused.
   double min_variance = 1e-6;
 };
 
@@ -84,15 +84,15 @@ struct AttentionOptions {
   Window window;                  ///< hides keys far from the query's position
   RelativePositions relative = RelativePositions::none;
 
-  /// Columns of q multiplied, and those of k divided, by signed powers of two change no bit of the
-  /// results of unas, dnas and hnas with products as energies: nothing is decided by norms of q and
-  /// k. Otherwise scores that are surely small take a shorter way.
+  /// For unas, dnas and hnas with products as energies: multiplying columns of q and dividing the
+  /// same columns of k by signed powers of two changes no bit of the results. No decision then
+  /// depends on the norms of q and k. Otherwise scores that are provably small take a faster path.
   bool same_if_rescaled = false;
 
-  /// Takes the products of q and k, all of them bfloat16 numbers (in float32, with lower halves of
-  /// 0), by instructions for them where the CPU has those; the bits are the same everywhere. Scores
-  /// are as accurate as in float32, but numbers below 2⁻⁶⁰ count as 0. Only AttentionPlan<float>,
-  /// with the energies scaled-dot and dot of q and k, and attention that is not repeated.
+  /// Multiplies q and k, which are bfloat16 numbers (float32 with lower halves of 0), by the CPU's
+  /// bfloat16 instructions where it has them; the bits are the same everywhere. Scores are as
+  /// accurate as in float32, but numbers below 2⁻⁶⁰ count as 0. Only for AttentionPlan<float> with
+  /// the energies scaled-dot and dot of q and k, without Repetition.
   bool bf16 = false;
 
   double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
@@ -137,22 +137,22 @@ struct AttentionOperands {
 
   Array<std::uint8_t> mask;  ///< broadcasts to (…, Lq, Lk): 0 forbids
 
-  /// The sequences of a padded batch, by the first leading axes: (B), (B, 1), … Queries and keys
-  /// from `start` on, `length` of them, are a problem's own; all others are padding, whose numbers
-  /// are never looked at. A problem is computed on its own queries and keys as if they were all:
-  /// its results have the same bits. Padding has weights, out, column sums, entropies and gradients
-  /// of 0 and potentials of −inf. An absent start is 0; an absent length reaches to the end.
+  /// The sequences of a padded batch, by the first leading axes: (B), (B, 1), … The `length`
+  /// queries and keys from `start` on belong to the problem; all others are padding, whose numbers
+  /// are never read. The results have the same bits as those of a problem without padding. Padding
+  /// has weights, out, column sums, entropies and gradients of 0 and potentials of −inf. An absent
+  /// start is 0; an absent length reaches to the end.
   Array<Index> query_length, key_length, query_start, key_start;
 
-  /// The position of the first own query among the own keys, as query_length. Absent: see Causal.
-  /// Not with bottom_right; only with causality, a window or relative positions.
+  /// The position of the first own query among the own keys; shaped like query_length. Absent: see
+  /// Causal. Not with bottom_right; only with causality, a window or relative positions.
   Array<Index> query_offset;
 
   Array<double> hybrid;  ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]
 
   /// A scalar, (H), (B, H), …: a logit that joins each row's sum and has no value; finite, or −inf
-  /// for none. It is neither scaled nor capped, counts in row potentials and entropies, and has no
-  /// column potential. Not for sinkhorn.
+  /// for none. The logit is neither scaled nor capped, counts in row potentials and entropies, and
+  /// has no column potential. Not for sinkhorn.
   Array<double> sink;
 
   Array<T> gate;  ///< broadcasts to (…, Lq, dv): out is multiplied by 1/(1 + exp(−gate))
@@ -189,14 +189,14 @@ struct AttentionOutputs {
   TensorView<double> row_entropy;         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
   TensorView<T> weights;                  ///< (leading, Lq, Lk): all π_ij, O(Lq Lk) memory
 
-  // Only with Repetition; those of the last time.
+  // Only with Repetition; values of the last step.
   TensorView<double> centre;    ///< (leading, Lq, d): the queries, having moved
   TensorView<double> variance;  ///< (leading, Lq): σ_i² of dnas
   TensorView<double> prior;     ///< (leading, Lq): β_i of dnas; 0 without an allowed key
 };
 
 /// What `run` has written for the same inputs, from which gradients can start. The scheme decides
-/// which potentials there are: unas_row_potential is that of hnas.
+/// which potentials there are; unas_row_potential is for hnas.
 template <class T>
 struct AttentionResults {
   TensorView<const T> out;
@@ -222,7 +222,7 @@ struct AttentionGradients {
 struct ProblemSummary {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;  ///< for sinkhorn
-  /// For sinkhorn with a tolerance, the error of AttentionOptions::stopping; else NaN.
+  /// The error that AttentionOptions::stopping defines, for sinkhorn with a tolerance; else NaN.
   double column_error = std::numeric_limits<double>::quiet_NaN();
   Index empty_queries = 0;   ///< own queries that may attend to no key
   Index empty_keys = 0;      ///< own keys that no query may attend to
@@ -230,10 +230,10 @@ struct ProblemSummary {
   Index padded_keys = 0;     ///< keys outside of the sequence
 
   /// The log-likelihood of the mixture of Gaussians with variance 1/scale that the gaussian energy
-  /// stands for: under unas of the own queries, with the keys as centres, and under dnas of the own
-  /// keys, with the queries as centres. The priors are proportional to e^bias, where the bias has
-  /// one number for each centre. One number, or with Repetition one for each time, also of dnas
-  /// with the other energies; empty for anything else (MATHEMATICS.md §2, the mixture view).
+  /// stands for (MATHEMATICS.md §2, the mixture view), with priors proportional to e^bias, where
+  /// the bias has one number for each centre. Under unas: of the own queries, with the keys as
+  /// centres. Under dnas: of the own keys, with the queries as centres. One number, or with
+  /// Repetition one for each step, also for dnas with the other energies; empty in all other cases.
   std::vector<double> log_likelihood;
 };
 
@@ -251,27 +251,31 @@ struct AttentionSummary {
 
 /// Attention of float or double arrays.
 ///
-/// Errors, relative to the largest magnitude of the result in the problem, where s is the largest
-/// |s_ij|: 2e-5 + 4·2⁻²⁴ s for out, weights and column sums in float, 1e-12 + 4·2⁻⁵³ s in double;
-/// 5e-5 + 8·2⁻²⁴ s and 1e-11 + 8·2⁻⁵³ s for gradients. Absolute errors of potentials are up to 4
-/// times the first of these, those of entropies up to 90 (1 + log Lk) times. Sinkhorn adds the
-/// error of its iteration. These are the bounds of the tests, which compare random problems with
-/// plain evaluations.
+/// Errors, relative to the largest magnitude of the result in the problem, with s the largest
+/// |s_ij|:
 ///
+/// - out, weights and column sums: 2e-5 + 4·2⁻²⁴ s in float, 1e-12 + 4·2⁻⁵³ s in double;
+/// - gradients: 5e-5 + 8·2⁻²⁴ s in float, 1e-11 + 8·2⁻⁵³ s in double.
+///
+/// Absolute errors of potentials are at most 4 times the first bound, those of entropies at most 90
+/// (1 + log Lk) times. Sinkhorn adds the error of its iteration. The tests enforce these bounds on
+/// random problems against plain evaluations.
 /// A plan keeps its working memory from run to run. Different plans may run at the same time in
 /// different threads; one plan must not run twice at a time.
 template <class T>
 class AttentionPlan {
  public:
-  /// threads >= 1, else Error(usage). They share the problems, or work together on one problem at a
-  /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) that names the operands whose shapes do not fit, Error(usage) for options that do
-  /// not exist and for those of another scheme if they differ from their defaults, and
-  /// Error(memory) if the plan does not fit into memory.
+  /// threads >= 1, else Error(usage). Threads share the problems; with fewer problems than threads,
+  /// they work together on one problem at a time. No result depends on their number. Throws:
+  ///
+  /// - Error(input), naming the operands, for shapes that do not fit;
+  /// - Error(usage) for invalid options, and for options of another scheme that differ from their
+  ///   defaults;
+  /// - Error(memory) if the plan does not fit into memory.
   AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options, int threads);
 
   /// A plan that has been moved from may be destroyed or assigned to; every other use throws
-  /// Error(usage). So it is for all plans.
+  /// Error(usage). This holds for every plan class.
   ~AttentionPlan();
   AttentionPlan(AttentionPlan&&) noexcept;
   AttentionPlan& operator=(AttentionPlan&&) noexcept;
@@ -279,8 +283,8 @@ class AttentionPlan {
   /// Dropout of weights in all later calls: out = (M∘π) v with M_ij = 0 with probability `rate` in
   /// [0, 1), else 1/(1 − rate). M is a function of (seed, stream), the problem, the query and the
   /// key alone, by Philox4x32-10, so that `gradients` sees the M of `run`. Sums, entropies, weights
-  /// and potentials are those of π. A rate of 0, as at first: none. Throws Error(usage) for a rate
-  /// out of range.
+  /// and potentials are computed from π. A rate of 0, the initial value, means no dropout. Throws
+  /// Error(usage) for a rate out of range.
   void set_dropout(double rate, std::uint64_t seed, std::uint64_t stream);
 
   /// The leading axes of the results, and the results' shapes.
@@ -289,9 +293,9 @@ class AttentionPlan {
   Shape query_shape() const;  ///< leading, Lq
   Shape key_shape() const;    ///< leading, Lk
 
-  /// The most bytes of working memory that `run` keeps, and that `gradients` keeps in its place.
-  /// The first call allocates it and later calls reuse it. O(L·d) for each thread that has work;
-  /// dropout takes a tile for each thread in addition.
+  /// The most bytes of working memory that `run` and `gradients` keep, respectively. The first call
+  /// allocates it and later calls reuse it. O(L·d) for each thread that has work; dropout takes a
+  /// tile for each thread in addition.
   std::int64_t workspace_bytes() const;
   std::int64_t gradient_workspace_bytes() const;
 
@@ -303,17 +307,17 @@ class AttentionPlan {
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs);
 
   /// Computes the gradients of a loss L from grad_out = ∂L/∂out (leading, Lq, dv), which must be
-  /// finite. They are exact, also through all iterations of sinkhorn, and take O(L·d) memory. Also
-  /// computes the outputs. Throws the errors of `run`, and Error(numerical) for a gradient beyond
-  /// the range of T.
+  /// finite. The gradients are exact, also through all iterations of sinkhorn, and take O(L·d)
+  /// memory. Also computes the outputs. Throws the errors of `run`, and Error(numerical) for a
+  /// gradient beyond the range of T.
   AttentionSummary gradients(const AttentionInputs<T>& inputs, TensorView<const T> grad_out,
                              const AttentionGradients<T>& gradients,
                              const AttentionOutputs<T>& outputs = {});
 
-  /// The same gradients, to the last bit, from known results, without computing these again: seven
+  /// The same gradients, to the last bit, from known results, which are not computed again: seven
   /// products become five. Throws Error(usage) under sinkhorn, whose iterations are all needed, and
-  /// with a gate; Error(input) for a result that is missing or has another shape. Results of other
-  /// inputs are not noticed.
+  /// with a gate; Error(input) for a result that is missing or has another shape. Whether the
+  /// results belong to the inputs is not checked.
   void gradients_from(const AttentionInputs<T>& inputs, const AttentionResults<T>& results,
                       TensorView<const T> grad_out, const AttentionGradients<T>& gradients);
 

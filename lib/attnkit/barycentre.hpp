@@ -9,13 +9,13 @@
 #include "attnkit/transport.hpp"
 
 /// Entropic barycentres of histograms (Benamou, Carlier, Cuturi, Nenna and Peyré 2015), in batches.
-/// The barycentre of histograms a_k with weights w_k, Σ w_k = 1, is the p of the least
+/// The barycentre of histograms a_k with weights w_k, Σ w_k = 1, is the p that minimises
 ///
 ///   Σ_k w_k OT(p, a_k),   OT(p, a) = min_P ⟨P, C⟩ + ε Σ P (log P − 1),   P ≥ 0, Σ_j P_ij = p_i,
 ///                                                                      Σ_i P_ij = a_j,
 ///
-/// with a cost C between the bins of p and those of all a_k; scores s stand for −C/ε and ε = 1. The
-/// plans are P_k = exp((s − g_k) − f_k), with Σ_k w_k f_k = 0.
+/// with a cost C between the bins of p and the bins that all a_k share. Scores s stand for −C/ε
+/// with ε = 1. The plans are P_k = exp((s − g_k) − f_k), with Σ_k w_k f_k = 0.
 ///
 ///   attn::BarycentreInputs<double> in;
 ///   in.cost = {cost, {100, 100}};  in.histograms = {a, {3, 100}};
@@ -25,7 +25,7 @@
 /// Arrays, batch axes and threads are as in attnkit/transport.hpp.
 namespace attn {
 
-/// The error is Σ_k w_k (‖P_k 1 − p‖₁ + ‖P_kᵀ 1 − a_k‖₁), and the usual tolerance that of
+/// The error is Σ_k w_k (‖P_k 1 − p‖₁ + ‖P_kᵀ 1 − a_k‖₁), and the default tolerance is the one of
 /// SinkhornOptions.
 struct BarycentreOptions : Stopping {
   bool keeps_errors = true;     ///< whether to record the error of every iteration
@@ -67,9 +67,9 @@ struct BarycentreInputs {
   TensorView<const double> weights;
   /// Derivatives of a number L by the results, for BarycentreOutputs::through_barycentre: ∂L/∂p (…,
   /// m), by the mean plan Σ_k w_k P_k, which broadcasts to (…, m, n), and ∂L/∂f (…, K, m) and ∂L/∂g
-  /// (…, K, n); finite, absent ones are 0. Those by f and g are 0 for a weight of 0. Constants t_k
-  /// that f_k gains and g_k loses, with Σ_k w_k t_k = 0, say nothing: L is that of potentials for
-  /// which Σ_i f_ki − Σ_j g_kj over the lines with mass is the same for all k.
+  /// (…, K, n). Finite; absent ones are 0. ∂L/∂f and ∂L/∂g are 0 for a weight of 0. Potentials are
+  /// unique up to constants t_k, Σ_k w_k t_k = 0, that f_k gains and g_k loses; L takes those whose
+  /// Σ_i f_ki − Σ_j g_kj over the lines with mass is the same for all k.
   TensorView<const double> grad_barycentre;
   TensorView<const T> grad_plan = {};
   TensorView<const double> grad_row_potential = {};
@@ -79,14 +79,13 @@ struct BarycentreInputs {
 template <class T>
 BarycentreShapes shapes_of(const BarycentreInputs<T>& inputs);
 
-/// Derivatives of a number by what a barycentre is made of.
+/// Derivatives of a number by the inputs of a barycentre.
 template <class T>
 struct BarycentreGradients {
   TensorView<T> matrix = {};  ///< by the cost, or by the scores (leading, m, n). O(m n) memory
-  /// (leading, K, n). The sums of all histograms must stay equal: only changes along that mean
-  /// anything.
+  /// (leading, K, n). Histograms must keep equal sums: only changes that keep them have a meaning.
   TensorView<double> histograms = {};
-  TensorView<double> weights = {};  ///< by the weights as they are given (leading, K)
+  TensorView<double> weights = {};  ///< by the weights as given (leading, K)
   TensorView<T> x = {};             ///< (leading, m, d); only of points
   TensorView<T> y = {};             ///< (leading, n, d); only of points
 };
@@ -99,18 +98,22 @@ struct BarycentreOutputs {
   TensorView<double> row_potential = {};  ///< f (leading, K, m)
   TensorView<double> col_potential = {};  ///< g (leading, K, n); −inf where a is 0
 
-  /// Of the optimum. By the cost that is Σ_k w_k P_k, by a −ε w_k g_k, −inf where a is 0, and by
-  /// the weights OT(p, a_k) less the mean of all, divided by the weights' sum.
+  /// Gradients of the optimum:
+  ///
+  /// - by the cost: Σ_k w_k P_k;
+  /// - by a: −ε w_k g_k, and −inf where a is 0;
+  /// - by the weights: OT(p, a_k) less the mean of all, divided by the weights' sum.
   BarycentreGradients<T> optimum = {};
 
-  /// Of L, through the barycentre, by the implicit function theorem (MATHEMATICS.md §2). Where a
-  /// mass or a weight is 0, that of an increase: at a mass of 0 with ∂L/∂g ≠ 0 it is infinite, as g
-  /// is −log a.
+  /// Gradients of L, through the barycentre, by the implicit function theorem (MATHEMATICS.md §2).
+  /// Where a mass or a weight is 0, the derivative is one-sided, for an increase. It is infinite at
+  /// a mass of 0 with ∂L/∂g ≠ 0, as g is −log a.
   BarycentreGradients<T> through_barycentre = {};
 };
 
-/// The outcome of one problem. Numbers are NaN if it is infeasible: histograms whose sums differ.
-/// `value`, `primal`, `dual` and `gap` are in units of the cost if it has a cost or points.
+/// The outcome of one problem. A problem is infeasible if its histograms have different sums; its
+/// numbers are then NaN. `value`, `primal`, `dual` and `gap` are in units of the cost if the
+/// problem has a cost or points.
 struct BarycentreResult {
   SolveStatus status = SolveStatus::done;
   Index iterations = 0;
@@ -123,7 +126,7 @@ struct BarycentreResult {
   double dual = 0;             ///< a lower bound of the optimum, up to rounding
   double gap = 0;              ///< the optimum is at most dual + gap
   std::vector<double> errors;  ///< by iteration, if BarycentreOptions::keeps_errors
-  /// Of through_barycentre: an iteration takes two passes over the scores for each histogram.
+  /// For through_barycentre. An iteration takes two passes over the scores for each histogram.
   SolutionGradientFigures through_barycentre = {};
 };
 
@@ -134,12 +137,13 @@ struct BarycentreSummary {
   SolveStatus status() const;
 };
 
-/// Barycentres of float or double arrays, in the way of TransportPlan.
+/// Barycentres of float or double arrays, used like TransportPlan.
 template <class T>
 class BarycentrePlan {
  public:
-  /// As TransportPlan: throws Error(input) that names operands whose shapes do not fit,
-  /// Error(usage) for options out of range, and Error(memory) if the plan does not fit into memory.
+  /// Arguments as for TransportPlan. Throws Error(input) that names operands whose shapes do not
+  /// fit, Error(usage) for options out of range, and Error(memory) if the plan does not fit into
+  /// memory.
   BarycentrePlan(const BarycentreShapes& shapes, const BarycentrePlanOptions& options, int threads);
 
   ~BarycentrePlan();

@@ -10,9 +10,10 @@
 
 /// Basis paths of query and key weights, in batches (SI; MATHEMATICS.md §6). The scores of a head
 /// depend on its weights W_Q and W_K (d1, d2) only through the paths W_Q[i,c] W_K[j,c], which do
-/// not change when a column is rescaled to W_Q[:,c] f and W_K[:,c] / f. All paths follow from
-/// 2 d1 − 1 basis paths per column: those through one row of W_Q or one row of W_K, the skeleton.
-/// An optimiser's step on the values of the basis paths does not depend on such rescalings.
+/// not change when a column is rescaled to W_Q[:,c] f and W_K[:,c] / f. All paths follow from 2 d1
+/// − 1 basis paths per column, the paths through a chosen row of W_Q or a chosen row of W_K; these
+/// two rows are the column's skeleton. An optimiser's step on the values of the basis paths does
+/// not depend on such rescalings.
 namespace attn {
 
 /// The row of W_Q and the row of W_K through which the basis paths of a column go.
@@ -27,7 +28,8 @@ struct Skeleton {
 
 enum class Optimizer { sgd, adam, si_sgd, si_adam, si_sgd_printed };
 
-/// An optimiser ignores the options of the others, so that the same options serve to compare them.
+/// Each optimiser ignores the options of the others, so that the same options serve to compare
+/// them.
 struct StepOptions {
   Optimizer optimizer = Optimizer::si_sgd;
   double rate = 1e-3;  ///< η > 0
@@ -39,15 +41,15 @@ struct StepOptions {
   double epsilon = 1e-8;
   Index number = 1;
 
-  // What else an optimiser does, on the gradients and values of basis paths if it steps in paths,
-  // so that it does not depend on rescalings either; else on those of the weights.
+  // Options that apply to the gradients and values that the optimiser steps on: of basis paths for
+  // optimisers in paths, which keeps their steps independent of rescalings; else of weights.
   double gradient_factor = 1;  ///< multiplies all gradients first, as clipping by norm does; >= 0
-  double momentum = 0;         ///< μ in [0, 1), not of adam's rules: m ← μm + g, a step of ηm
+  double momentum = 0;         ///< μ in [0, 1), not for adam's rules: m ← μm + g, a step of ηm
   double decay = 0;  ///< λ >= 0; sgd: g ← g + λ·value; adam: a step of ηλ·value more (AdamW)
 
   /// A column is singular if its ratio R, by which a step multiplies the skeleton's path, is below
-  /// this (> 0), or not finite. It stays as it is, moments too. With `clips`, R becomes this
-  /// instead, unless it is infinite or NaN: such a column stays.
+  /// this (> 0), or not finite. A singular column and its moments stay as they are. With `clips`, R
+  /// is raised to min_ratio instead, unless R is infinite or NaN.
   double min_ratio = 1e-3;
   bool clips = false;
 };
@@ -59,14 +61,14 @@ struct SingularColumn {
 
 struct StepSummary {
   std::vector<SingularColumn> singular;  ///< in order; only for optimisers in paths
-  /// The range of R, singular columns included; inverted if there is no R.
+  /// The range of R, singular columns included; empty (least > largest) if there is no R.
   double least_ratio = std::numeric_limits<double>::infinity();
   double largest_ratio = -std::numeric_limits<double>::infinity();
   /// max over columns of |Σ G_Q W_Q − Σ G_K W_K| / (Σ |G_Q W_Q| + Σ |G_K W_K|): 0 up to rounding if
   /// the loss does not change under rescalings; otherwise paths do not follow their gradients.
   double inconsistency = 0;
 
-  /// Merges the summary of the columns from `first` on, which follow those so far.
+  /// Appends the summary of the next columns, which start at column `first`.
   void add(const StepSummary& more, Index first);
 };
 
@@ -80,7 +82,8 @@ struct PathWeights {
 };
 
 /// First and second moments: (leading, 2 d1, d2) for optimisers of weights, (leading, 2 d1 − 1, d2)
-/// for those in paths, zeros before the first step. Adam's rules need both, a momentum the first.
+/// for optimisers in paths. Zeros before the first step. Adam's rules need both, a momentum the
+/// first.
 template <class T>
 struct PathMoments {
   TensorView<T> first = {};
@@ -117,9 +120,9 @@ class PathPlan {
   /// As published (SI Alg. 1): column c goes through row c mod d1 of both matrices.
   std::vector<Skeleton> cyclic_skeletons() const;
 
-  /// Through the entry of largest magnitude of each column, the first of equal ones: it keeps the
-  /// skeleton's path, on which a step's ratio depends, far from 0. Throws Error(input) for numbers
-  /// that are not finite.
+  /// Goes through the entry of largest magnitude of each column, the first of equal ones. This
+  /// keeps the skeleton's path, by which a step's ratio divides, far from 0. Throws Error(input)
+  /// for numbers that are not finite.
   std::vector<Skeleton> largest_skeletons(const PathWeights<const T>& weights);
 
   /// Writes the values of the basis paths (leading, 2 d1 − 1, d2), each rounded once: row r < d1 is
@@ -136,8 +139,8 @@ class PathPlan {
   void compose(TensorView<const T> values, TensorView<const T> wk_skeleton,
                const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights);
 
-  /// Σ G² over the gradients of all basis paths of each problem, the formulas of `step`; not finite
-  /// where a skeleton's weight is 0. Throws Error(input) for numbers that are not finite.
+  /// Σ G² over the gradients of all basis paths of each problem, by the formulas of `step`; not
+  /// finite where a skeleton's weight is 0. Throws Error(input) for numbers that are not finite.
   std::vector<double> squared_gradients(const std::vector<Skeleton>& skeletons,
                                         const PathWeights<const T>& gradients,
                                         const PathWeights<const T>& weights);
@@ -154,9 +157,9 @@ class PathPlan {
   ///   R = 1 − u_ps / (W_Q[S] W_K[S]),  W_Q[S] ← W_Q[S] R,
   ///   W_Q[i] ← W_Q[i] − u / W_K[S],    W_K[j] ← (W_K[j] − u / W_Q[S]) / R.
   ///
-  /// So scores follow the same trajectory from (W_Q, W_K) and from any rescaling of it, to the last
-  /// bit if the factors are signed powers of two. si_sgd_printed is Alg. 2 to the letter. The
-  /// gradients (…, d1, d2) are those of a loss that depends on the weights only through the scores;
+  /// Scores then follow the same trajectory from (W_Q, W_K) and from any of its rescalings, to the
+  /// last bit if the factors are signed powers of two. si_sgd_printed is Alg. 2 to the letter. The
+  /// gradients (…, d1, d2) belong to a loss that depends on the weights only through the scores;
   /// their leading axes broadcast. Computed in float64, rounded once; a number beyond T becomes
   /// infinite. sgd and adam ignore the skeletons. Throws Error(usage) for options out of range,
   /// Error(input) for weights and gradients that are not finite.

@@ -25,7 +25,7 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// The offset of a problem of that many queries and keys, where none is given.
+/// The offset of a problem of this many queries and keys if none is given.
 inline Index usual_offset(Causal causal, Index queries, Index keys) {
   return causal == Causal::bottom_right ? keys - queries : 0;
 }

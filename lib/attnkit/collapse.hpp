@@ -30,10 +30,10 @@ struct Distances {
   double gap = 0;  ///< dnas − unas, computed without a subtraction: never below 0
 };
 
-/// For r and a in [1e-301, 1e301]; NaN for anything else. Relative error: about 10 + 4a² roundings,
-/// where 4a² is the error of s, also of the gap, however small; but where s underflows (a > 18.8)
-/// the gap is off by up to 1e-22 of the distances, and results below 2.3e-308 by up to the spacing
-/// of numbers there. Nothing overflows.
+/// For r and a in [1e-301, 1e301]; NaN for anything else. The relative error, also of the smallest
+/// gap, is about 10 + 4a² roundings, where 4a² is the error of s. Exceptions: where s underflows (a
+/// > 18.8), the gap is off by up to 1e-22 of the distances; results below 2.3e-308 are off by up to
+/// the spacing of numbers there. Nothing overflows.
 Distances distances(double r, double a);
 
 /// The position of the largest gap over r >= 1 (DN §5.2 claims that it grows without end:
@@ -43,16 +43,16 @@ struct Peak {
   double gap = 0;
 };
 
-/// The root of d gap / d log r between 0 (r = 1, where the gap is 0) and 4a² + 4: from r = 3 + 2√2
-/// for a → 0 to s^(−3/2) for a → ∞. Relative error of log_r about 1e-14 max(1, 1/a²); computed in
-/// logarithms throughout. Requires a in [1e-3, 1e100]; NaN for anything else.
+/// The root of d gap / d log r between log r = 0, where the gap is 0, and 4a² + 4. It goes from r =
+/// 3 + 2√2 for a → 0 to r = s^(−3/2) for a → ∞. Relative error of log_r about 1e-14 max(1, 1/a²);
+/// computed in logarithms throughout. Requires a in [1e-3, 1e100]; NaN for anything else.
 Peak gap_peak(double a);
 
 /// How points attend to each other.
 struct SelfAttentionOptions {
   Scheme scheme = Scheme::unas;
   double hybrid = 0.5;         ///< for hnas: u in [0, 1]
-  Stopping stopping = {};      ///< for sinkhorn; its error is that of the column sums
+  Stopping stopping = {};      ///< for sinkhorn; measures the error of column sums
   std::string energy = "dot";  ///< dot, scaled-dot or gaussian
   double scale = 1;            ///< multiplies the energy; finite
   bool residual = false;       ///< adds each point to its output
@@ -63,9 +63,9 @@ struct SelfAttentionStep {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;  ///< for sinkhorn
 
-  /// For unas and dnas with the energy gaussian: the log-likelihood of the points before the step
-  /// under the mixture with equal priors that has a centre in each of them, and the variance
-  /// 1/scale. Else NaN.
+  /// For unas and dnas with the energy gaussian: the log-likelihood of the points before the step,
+  /// under the mixture with variance 1/scale and equal priors that has a centre at each point. Else
+  /// NaN.
   double log_likelihood = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -77,9 +77,9 @@ class SelfAttentionPlan {
  public:
   /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
   /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) for points with fewer than two axes, Error(usage) for options that do not exist
-  /// or are out of range and for those of another scheme if they differ from their defaults, and
-  /// Error(memory) if the plan does not fit into memory, as `step` does.
+  /// Error(input) for points with fewer than two axes, Error(usage) for invalid options and for
+  /// options of another scheme that differ from their defaults, and Error(memory) if the plan does
+  /// not fit into memory. `step` may throw Error(memory), too.
   SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
 
   ~SelfAttentionPlan();
@@ -106,7 +106,7 @@ class SelfAttentionPlan {
 enum class Priors {
   fixed,
   estimated,  ///< β_i = mean_j ξ_ij
-  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
+  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k. Such
   /// steps are not those of one EM, and the likelihood can fall. Requires one σ² for all.
   dnas,
 };
@@ -114,8 +114,9 @@ enum class Priors {
 struct EmOptions {
   Priors priors = Priors::fixed;
   bool estimates_variance = false;
-  /// > 0, as the likelihood is unbounded for σ² → 0. With estimates_variance a step from a σ² below
-  /// it is refused, as it could lower the likelihood; without, any other than the default is.
+  /// Lower bound of the variances, > 0; the likelihood is unbounded for σ² → 0. With
+  /// estimates_variance, a step from a σ² below min_variance is refused, as raising it could lower
+  /// the likelihood. Without, any value but the default is refused.
   double min_variance = 1e-6;
 };
 
@@ -144,9 +145,9 @@ struct MixtureViews {
 /// threads; one plan must not run twice at a time.
 class MixturePlan {
  public:
-  /// `centres` is the shape of q. `points` is the shape of k, whose leading axes broadcast to those
-  /// of the centres. threads ≥ 1, else Error(usage); no result depends on their number. Throws
-  /// Error(input) for shapes that do not fit, Error(usage) for options out of range.
+  /// `centres` is the shape of q. `points` is the shape of k; its leading axes broadcast to the
+  /// leading axes of the centres. threads ≥ 1, else Error(usage); no result depends on their
+  /// number. Throws Error(input) for shapes that do not fit, Error(usage) for options out of range.
   MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options, int threads);
 
   ~MixturePlan();
@@ -166,16 +167,17 @@ class MixturePlan {
   ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q for all, or
   ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) for each,
   ///
-  /// β and σ² as EmOptions and the shape of the variance say. The first two are dnas of the scores
-  /// log β_i + log N. `to` may be `from`. The likelihood never falls from step to step, up to
-  /// rounding, unless the priors are those of dnas. Returns the results of each problem. Throws
-  /// Error(input) for arrays whose shapes are not the plan's and for numbers that are not allowed,
-  /// Error(usage) for Priors::dnas with a variance of each component, Error(numerical) for scores
-  /// or a likelihood beyond the range of float64.
+  /// EmOptions and the shape of the variance say how β and σ² change. The first two formulas are
+  /// dnas with the scores log β_i + log N. `to` may be `from`. The likelihood never falls from step
+  /// to step, up to rounding, unless the priors are those of dnas. Returns the results of each
+  /// problem. Throws Error(input) for arrays whose shapes are not the plan's and for numbers that
+  /// are not allowed, Error(usage) for Priors::dnas with a variance of each component,
+  /// Error(numerical) for scores or a likelihood beyond the range of float64.
   std::vector<EmStep> step(const TensorView<const double>& points,
                            const MixtureViews<const double>& from, const MixtureViews<double>& to);
 
-  /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ_i²I) of each problem, with the same bits as in `step`.
+  /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ_i²I) of each problem, with the bits that `step`
+  /// returns.
   std::vector<double> log_likelihood(const TensorView<const double>& points,
                                      const MixtureViews<const double>& mixture);
 

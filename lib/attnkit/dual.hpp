@@ -24,15 +24,18 @@
 /// 3-10)
 namespace attn {
 
-/// A query is done when
+/// A query is done when both
 ///
 ///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
 ///
-/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
-/// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
-/// the second (see DualPlan::run), the first is enough. (Evidence below some 1e-14 of the largest
-/// template is lost in the rounding of the gradient: then λ stays near αz.) With square_radius r
-/// the problem for the α that was found is solved to tolerance/100, and a query is done when gap
+/// hold. The second bounds ‖λ − λ*‖, which gives a λ near 0 accurate digits, too. If rounding keeps
+/// the gradient from meeting the second (see DualPlan::run), the first is enough. With
+/// gradient_tolerance, a query is done when ‖gradient‖ is at most that instead. Evidence below some
+/// 1e-14 of the largest template is lost in the rounding of the gradient: λ then stays near αz.
+///
+/// With square_radius r, the problem for the α that was found is solved to tolerance/100. A query
+/// is done when gap <= tolerance · (1 + primal) and the squared distance is at most r (1 +
+/// max(tolerance, 1e-9)).
 /// <= tolerance · (1 + primal) and the squared distance is at most r (1 + max(tolerance, 1e-9)).
 struct DualOptions {
   double tolerance = 1e-10;
@@ -47,21 +50,21 @@ enum class DualStatus : std::uint8_t {
   empty,    ///< no template has a preference
 };
 
-/// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Their
-/// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
-/// With square_radius r it is √r‖λ‖ − ⟨λ, μ+z−ĥ⟩ in magnitude.
+/// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Rounding
+/// would swamp the gap in their difference; gap = (α/2)‖gradient‖² is exact for p of the form (10).
+/// With square_radius r, the gap is |√r‖λ‖ − ⟨λ, μ+z−ĥ⟩|.
 struct DualSummary {
   DualStatus status = DualStatus::empty;
   Index iterations = 0;
-  /// Of the norm of the gradient in the last step, if the query did not converge. Newton's method
-  /// is faster near the end, so that it may need fewer iterations than predicted.
+  /// How the norm of the gradient fell in the last step, if the query did not converge. Newton's
+  /// method is faster near the end, so that fewer iterations than predicted may be enough.
   std::optional<Convergence> convergence = {};
   double gradient_norm = 0;
   double gap = 0;
   double primal = 0;
   double dual = 0;
 
-  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that the two are sums of.
+  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that primal and dual sum.
   double certificate_error = 0;
 
   // Only with DualPlanOptions::square_radius.
@@ -82,10 +85,10 @@ struct DualPlanOptions {
   ///
   ///   min_p KL(p‖u)  such that  ‖μ + z − Σ p_i t_i‖² <= r.
   ///
-  /// If ‖z‖² <= r, p = u, λ = 0 and α = 0. Else p, λ and ĥ are those of the α at which the squared
-  /// distance is r, found to a relative 1e-12; the results of first and second order are for that
-  /// α, too. Then primal is KL(p‖u) and dual ⟨λ, μ+z⟩ − √r‖λ‖ − Ψ(Tλ). Any α but 1 and a cost are
-  /// refused.
+  /// If ‖z‖² <= r, then p = u, λ = 0 and α = 0. Otherwise p, λ and ĥ belong to the α at which the
+  /// squared distance is r, found to a relative 1e-12. The results of first and second order use
+  /// that α, too. primal is then KL(p‖u), and dual is ⟨λ, μ+z⟩ − √r‖λ‖ − Ψ(Tλ). A cost, and any α
+  /// but 1, are refused.
   std::optional<double> square_radius = std::nullopt;
 
   double gamma = 1;  ///< γ > 0, finite; without a cost any γ but 1 is refused

@@ -13,12 +13,12 @@
 /// Layer l has n_l nodes, l = 0, …, L; W_l is (n_{l−1}, n_l), x_l = relu(x_{l−1} W_l) for l < L,
 /// and x_L = x_{L−1} W_L. The nodes of the layers 0 < l < L are hidden. A path has one node of each
 /// layer; its value is the product of its L weights. Scaling the weights into a hidden node by f >
-/// 0 and those out of it by 1/f changes neither the values of paths nor the output. All paths
-/// follow from basis paths, one for each weight but one for each hidden node.
+/// 0 and the weights out of the node by 1/f changes neither the values of paths nor the output. All
+/// paths follow from the basis paths, whose number is that of weights less that of hidden nodes.
 namespace attn {
 
-/// One weight into and one out of each hidden node: the node of the layer before and the node of
-/// the layer after, by hidden node, layer by layer.
+/// One weight into and one weight out of each hidden node, given by the node at its other end in
+/// the layer before and in the layer after; in the order of hidden nodes, layer by layer.
 struct ReluSkeleton {
   std::vector<Index> in;
   std::vector<Index> out;
@@ -36,7 +36,7 @@ struct SingularNode {
 
 struct ReluStepSummary {
   std::vector<SingularNode> singular;  ///< in the order of hidden nodes
-  /// The range of the ratios, singular ones included; inverted without hidden nodes.
+  /// The range of the ratios, singular ones included; empty (least > largest) without hidden nodes.
   double least_ratio = std::numeric_limits<double>::infinity();
   double largest_ratio = -std::numeric_limits<double>::infinity();
   /// max over hidden nodes of |Σ_in G W − Σ_out G W| / (Σ_in |G W| + Σ_out |G W|): 0 up to rounding
@@ -70,7 +70,7 @@ class ReluPathPlan {
   Shape weights_shape(Index layer) const;  ///< of W_layer, from 1 to L: leading, n_{l−1}, n_l
   Shape values_shape() const;              ///< leading, weights − hidden nodes
   Shape hidden_shape() const;              ///< leading, hidden nodes
-  /// Of si_adam, and of the momentum of si_sgd: leading, weights − hidden nodes, by basis path. Of
+  /// For si_adam, and for si_sgd with momentum: leading, weights − hidden nodes, by basis path. For
   /// adam and sgd: leading, weights, matrix by matrix, row by row.
   Shape moments_shape(Optimizer optimizer) const;
 
@@ -81,45 +81,54 @@ class ReluPathPlan {
   /// Node b of layer l has the weights from node b mod n_{l−1} and to node b mod n_{l+1}.
   std::vector<ReluSkeleton> cyclic_skeletons() const;
 
-  /// Each node has the last weight of the path from the inputs to it whose value is largest in
-  /// magnitude, and the first one of such a path from it to the outputs; of equal ones the one of
-  /// the lower node. Throws Error(input) for numbers that are not finite.
+  /// Each node gets two weights: the last weight of the path from the inputs to the node whose
+  /// value is largest in magnitude, and the first weight of such a path from the node to the
+  /// outputs. Ties go to the lower node. Throws Error(input) for numbers that are not finite.
   std::vector<ReluSkeleton> largest_skeletons(const ReluWeights<const T>& weights);
 
-  /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes back and on
-  /// from it along the skeleton, and paths are numbered by their first weight that is not the
-  /// skeleton's out of a hidden node: layer by layer, row by row, column by column. Throws
-  /// Error(usage) for a number out of range.
+  /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes back and
+  /// forth from the weight along the skeleton. Paths are numbered by their first weight that is not
+  /// the skeleton's weight out of a hidden node: layer by layer, row by row, column by column.
+  /// Throws
   std::vector<Index> path(const ReluSkeleton& skeleton, Index number) const;
 
-  /// Writes the values of the basis paths (leading, weights − hidden nodes): products in float64, L
-  /// − 1 roundings, then rounded to T. A value beyond T becomes infinite. Throws Error(input) for
-  /// weights that are not finite.
+  /// Writes the values of the basis paths (leading, weights − hidden nodes): products in float64
+  /// with L − 1 roundings, then rounded to T. A value beyond T becomes infinite. Throws
+  /// Error(input) for weights that are not finite.
   void decompose(const ReluWeights<const T>& weights, const std::vector<ReluSkeleton>& skeletons,
                  TensorView<T> values);
 
   /// Writes the weights with these basis values and with `in_weights` (leading, hidden nodes) as
-  /// the skeleton's weights into the nodes. These are the weights that made the values, up to 2 L +
-  /// 2 roundings in T, if in_weights are theirs; others of the same signs give a rescaling of them,
-  /// which computes the same. Not finite where a skeleton's path or an in_weight is 0.
+  /// the skeleton's weights into the nodes. With the in_weights of the network that the values come
+  /// from, the result is its weights, up to 2 L + 2 roundings in T. Other in_weights of the same
+  /// signs give a rescaling of that network, with the same output. Not finite where a skeleton's
+  /// path or an in_weight is 0.
   void compose(TensorView<const T> values, TensorView<const T> in_weights,
                const std::vector<ReluSkeleton>& skeletons, const ReluWeights<T>& weights);
 
-  /// One step, in place. `gradients` are ∂L/∂W of a loss of the output. sgd: W ← W − ηG. adam: the
-  /// same with Adam's step. si_sgd steps on the values of the basis paths, v ← v − η ∂L/∂v, and
-  /// si_adam in the same way with Adam's step. The skeleton's weights into nodes stay as they are,
-  /// and all others change such that the paths have their new values (formulas in MATHEMATICS.md
-  /// §6): from a network and from any rescaling of it the outputs follow the same trajectory, to
-  /// the last bit if the factors are powers of two. A node is singular if the ratio of the values
-  /// of the skeleton's path through it, after the step and before, is below options.min_ratio or
-  /// not finite. That path then keeps its value, or gets min_ratio times it with options.clips, and
-  /// all others move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in
-  /// that network changes. A path that stays keeps its moments. sgd and adam have no use for
-  /// skeletons and no ratios; Adam's rules need both moments, a momentum the first, zeros before
-  /// the first step. gradient_factor and decay are of the gradients and values of basis paths, or
-  /// of weights. Computed in float64, rounded once; a number beyond T becomes infinite. Throws
-  /// Error(usage) for si_sgd_printed and for options out of range; Error(input) for weights and
-  /// gradients that are not finite.
+  /// One step, in place. `gradients` are ∂L/∂W of a loss of the output.
+  ///
+  /// - sgd: W ← W − ηG.
+  /// - adam: the same with Adam's step.
+  /// - si_sgd: steps on the values of the basis paths, v ← v − η ∂L/∂v.
+  /// - si_adam: the same with Adam's step.
+  ///
+  /// In paths, the skeleton's weights into nodes stay as they are, and all other weights change
+  /// such that the paths get their new values (formulas in MATHEMATICS.md §6). From a network and
+  /// from any rescaling of it the outputs then follow the same trajectory, to the last bit if the
+  /// factors are powers of two.
+  ///
+  /// A node's ratio is the value of the skeleton's path through it after the step, divided by the
+  /// value before. The node is singular if its ratio is below options.min_ratio or not finite. That
+  /// path then keeps its value, or with options.clips is multiplied by min_ratio; all other paths
+  /// move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in that network
+  /// changes. A path that stays keeps its moments.
+  ///
+  /// sgd and adam ignore the skeletons and have no ratios. Adam's rules need both moments, a
+  /// momentum the first; zeros before the first step. gradient_factor and decay apply to the
+  /// gradients and values of basis paths, or of weights. Computed in float64, rounded once; a
+  /// number beyond T becomes infinite. Throws Error(usage) for si_sgd_printed and for options out
+  /// of range; Error(input) for weights and gradients that are not finite.
   std::vector<ReluStepSummary> step(const StepOptions& options,
                                     const std::vector<ReluSkeleton>& skeletons,
                                     const ReluWeights<const T>& gradients,

@@ -34,7 +34,7 @@ struct Quantile {
 /// Summary of the column sums of a head, or of many together (MATHEMATICS.md §3). Keys that no
 /// query may attend to count only in masked_keys.
 struct ColumnSumSummary {
-  Index keys = 0;  ///< that count
+  Index keys = 0;  ///< number of keys that count
   Index masked_keys = 0;
   double min = 0;  ///< min to `median`: NaN if no key counts
   double max = 0;
@@ -50,8 +50,8 @@ struct SummaryOptions {
   std::vector<double> epsilons = {1e-8};
   std::vector<double> probabilities = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
   Index top = 10;  ///< keys in lowest and highest
-  /// Bins of the histogram, >= 1; by default at most about 24, with edges that divide decades or
-  /// are whole ones.
+  /// Bins of the histogram, >= 1. By default at most about 24 bins, which are whole decades or
+  /// divide decades evenly.
   std::optional<Index> bins;
 };
 
@@ -70,8 +70,8 @@ struct StatisticsOptions {
   std::optional<Scheme> scheme = std::nullopt;
   double hybrid = 0.5;  ///< u of hnas in [0, 1]; for another scheme any u but 0.5 is refused
 
-  /// Bytes of a number in the computation of the weights, which determines how far below its bound
-  /// a column sum may be through rounding: 4 (a relative 1e-4) or 8 (1e-6). Others are refused.
+  /// Bytes of a number in the computation of the weights: 4 or 8. Rounding may take a column sum
+  /// below its bound by a relative 1e-4 or 1e-6, respectively. Other sizes are refused.
   std::size_t element_size = sizeof(double);
 };
 
@@ -95,9 +95,8 @@ struct StatisticsInputs {
 /// The shapes of arrays.
 StatisticsShapes shapes_of(const StatisticsInputs& inputs);
 
-/// The statistics of one head, or of all heads together. In the latter case `sums` pools the keys
-/// of all heads, where position p is key p % n of head p / n, and bound and margin are the smallest
-/// of the heads.
+/// The statistics of one head, or of all heads together. For all heads, `sums` pools their keys,
+/// with position p for key p % n of head p / n; bound and margin are the smallest over the heads.
 struct HeadStatistics {
   ColumnSumSummary sums;
   Histogram histogram;           ///< its edges are the same for all heads

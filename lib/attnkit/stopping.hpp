@@ -17,9 +17,14 @@ constexpr double usual_tolerance(std::size_t element_size) {
   return element_size == sizeof(float) ? 1e-6 : 1e-10;
 }
 
-/// When Sinkhorn's iteration ends. Only `iterations`: after exactly that many. `tolerance`: once
-/// the error is at most that, or after `iterations` (usual_iterations unless given). Neither: as
-/// with the usual tolerance. The function that takes it defines the error and its units.
+/// When Sinkhorn's iteration ends:
+///
+/// - only `iterations` given: after exactly that many;
+/// - `tolerance` given: once the error is at most that, or after `iterations` (by default
+///   usual_iterations);
+/// - neither given: as with the usual tolerance.
+///
+/// Each function that takes a Stopping defines the error and its units.
 struct Stopping {
   std::optional<Index> iterations;
   std::optional<double> tolerance;
@@ -37,14 +42,14 @@ enum class SolveStatus {
   infeasible,     ///< transport only: no solution exists; no iteration was made
 };
 
-/// How fast an iteration that did not converge came nearer.
+/// How fast the error of an iteration that did not converge fell.
 struct Convergence {
   /// The factor by which the error fell per iteration, the geometric mean over the last iterations.
   /// 1 if the error did not fall any more; NaN after a single iteration.
   double rate = std::numeric_limits<double>::quiet_NaN();
 
-  /// How many iterations in total reach the tolerance if the error goes on to fall at this rate.
-  /// Absent if it does not fall, or the number exceeds 10¹².
+  /// The total number of iterations that reach the tolerance if the error keeps falling at this
+  /// rate. Absent if the error does not fall, or if the number exceeds 10¹².
   std::optional<Index> predicted_iterations;
 };
 
