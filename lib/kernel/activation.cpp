@@ -66,7 +66,7 @@ void Gelu(const T* x, Index n, T* y) {
 template <class T>
 void GeluSlope(const T* x, Index n, T* dy) {
   const Tag<T> d;
-  // In place of a NaN, which Highway's exponential may not see: x φ(x) is NaN in any case.
+  // Replaces a NaN, which Highway's exponential does not accept; x φ(x) is NaN in any case.
   const Vec<T> least = hn::Set(d, T{-1000});
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
     const Vec<T> value = load_part<T>(x + j, width);

@@ -7,8 +7,8 @@
 /// instruction set of the CPU; the bits are the same for all.
 namespace attn::kernel {
 
-/// Smaller numbers count as 0, so that no product leaves the range of normal float32 numbers: two
-/// of them change a dot product of length d by at most d · 2⁻⁶⁰ times the largest number.
+/// Smaller numbers count as 0, so that no product leaves the range of normal float32 numbers. This
+/// changes a dot product of length d by at most d · 2⁻⁶⁰ times the largest number.
 constexpr float least_bf16 = 0x1p-60F;
 
 /// The index of the first of n numbers that is not a bfloat16 number, whose lower 16 bits are 0; n
@@ -19,16 +19,17 @@ Index first_not_bf16(const float* x, Index n);
 constexpr Index bf16_pairs(Index n) { return (n + 1) / 2; }
 
 /// Writes n finite bfloat16 numbers in pairs: the bits of the first one are the lower half of a
-/// float, those of the second one the upper half. A last one without a second has 0 there.
+/// float, the bits of the second one are the upper half, which is 0 for a last number without a
+/// partner.
 void pair_bf16(const float* x, Index n, float* pairs);
 
-/// As multiply_packed, for a (m, p) and b (p, n) of pairs: the sum of element (i, j) goes through
-/// the pairs in their order. Each adds the product of the upper halves, then that of the lower
-/// halves, each addition rounded to float32, where a result below 2⁻¹²⁶ in magnitude is 0.
+/// multiply_packed for a (m, p) and b (p, n) of pairs. The sum of element (i, j) takes the pairs in
+/// order: it adds the product of the upper halves, then the product of the lower halves. Each
+/// addition rounds to float32; a result below 2⁻¹²⁶ in magnitude becomes 0.
 void multiply_bf16(float alpha, MatrixView<const float> a, const Packed<float>& b, Index col0,
                    MatrixView<float> out);
 
-/// As multiply_exp_packed, for pairs.
+/// multiply_exp_packed for pairs.
 void multiply_exp_bf16(float alpha, MatrixView<const float> a, const Packed<float>& b, Index col0,
                        MatrixView<float> out, double* row_sum, double* col_sum,
                        double* row_product = nullptr);

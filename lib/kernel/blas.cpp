@@ -11,7 +11,7 @@
 #include "attnkit/error.hpp"
 #include "kernel/team.hpp"
 
-// OpenBLAS declares these in no header: they take one of its buffers, and release it for reuse.
+// OpenBLAS declares these in no header. They take one of its buffers, and release it for reuse.
 extern "C" {
 [[gnu::weak]] void* blas_memory_alloc(int);
 [[gnu::weak]] void blas_memory_free(void*);
@@ -79,7 +79,7 @@ void prepare_blas() {
   if (prepared.load() == 0) {
     buffers = std::max(1, openblas_get_num_threads());
     // Makes the pthread build use one thread from now on, and any build free the buffers of its
-    // other threads, of which reserve_buffers then has room.
+    // other threads. reserve_buffers then has room for those buffers.
     openblas_set_num_threads(1);
   }
   if (memory_is_limited()) reserve_buffers(threads);

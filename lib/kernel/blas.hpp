@@ -10,10 +10,10 @@
 /// Helpers for the files that call BLAS and LAPACK.
 namespace attn::kernel {
 
-/// To be held during every call of BLAS or LAPACK. OpenBLAS then uses the calling thread alone: it
-/// would split a large product, and with it the sums, over threads of its own. If memory is
-/// limited, the constructor throws Error(memory) unless there is room for one OpenBLAS buffer per
-/// thread.
+/// To be held during every call of BLAS or LAPACK. OpenBLAS then uses the calling thread alone;
+/// otherwise it would split a large product, and with it the sums, over its own threads. If memory
+/// is limited, the constructor throws Error(memory) unless there is room for one OpenBLAS buffer
+/// per thread.
 class BlasCall {
  public:
   BlasCall();

@@ -17,8 +17,8 @@ namespace attn::kernel {
 template <class T>
 inline constexpr attn::Index block_numbers = (attn::Index{256} << 10) / attn::Index{sizeof(T)};
 
-// The inner extent of a block. Of a transposed left-hand factor, rows whose distance is a power of
-// two share few sets of the first-level cache, so that more rows would evict each other.
+// The inner extent of a block. Rows of a transposed left-hand factor whose distance is a power of
+// two share few sets of the first-level cache; more rows would evict each other.
 inline constexpr attn::Index block_depth = 256;
 inline constexpr attn::Index transposed_depth = 64;
 
@@ -49,7 +49,7 @@ Transposed<T> from_inner(Transposed<T> a, Index k) {
   return {a.at + k * a.step, a.step};
 }
 
-// Packs b (depth, cols) panel by panel: as Packed::of.
+// Packs b (depth, cols) panel by panel, as Packed::of does.
 template <class T>
 void PackRows(MatrixView<const T> b, T* to) {
   const Index width = Width<T>();
@@ -89,7 +89,7 @@ HWY_INLINE void transpose_four(const float* from, Index from_stride, float* to, 
 }
 #endif
 
-// Packs bᵀ for b (cols, depth), in squares of four: as Packed::of_transposed.
+// Packs bᵀ for b (cols, depth), in squares of four, as Packed::of_transposed does.
 template <class T>
 void PackTransposed(MatrixView<const T> b, T* to) {
   const Index width = Width<T>();
@@ -193,7 +193,7 @@ HWY_AFTER_NAMESPACE();
 namespace attn::kernel::blocked {
 namespace {
 
-// Below, packing for one product does not pay, or too much of the last panel is empty.
+// With fewer rows, packing for one product does not pay, or too much of the last panel is empty.
 constexpr Index least_rows = 24;
 constexpr Index least_depth = 16;
 
@@ -204,7 +204,7 @@ bool is_large(Index depth, const MatrixView<T>& out) {
   return out.rows >= least_rows && depth >= least_depth && 4 * out.cols >= 3 * padded;
 }
 
-// That of this thread. It is not of the pool of a plan, which ends before the thread does.
+// The block of this thread. It is not from a plan's pool, which ends before the thread does.
 template <class T>
 T* own_block() {
   thread_local const Buffer<T> block = [] {

@@ -5,11 +5,12 @@
 /// The products of gemm.hpp for the many rows of layers, on the calling thread. Where the matrices
 /// are large enough, the right-hand factor is packed block by block for the register tiles of
 /// packed.hpp: OpenBLAS falls back to kernels of half the width on processors with AVX-512 that are
-/// younger than it. Others go to BLAS. The memory for a block, 256 KiB for each thread, stays.
+/// newer than it. Other products go to BLAS. The memory for a block, 256 KiB for each thread, is
+/// kept.
 ///
-/// The choice depends on extents only. Large products: each element is a sum in the order of the
-/// inner index, fused in T; sums over runs of 256 (for transposed products, 64) are added up in
-/// their order. Arguments must not alias.
+/// The choice depends on extents only. Each element of a large product is a sum in the order of the
+/// inner index, fused in T; sums over runs of 256 (for transposed products, 64) are added in order.
+/// Arguments must not alias.
 namespace attn::kernel::blocked {
 
 /// out = a bᵀ for a (m,k), b (n,k), out (m,n).

@@ -7,9 +7,9 @@
 namespace attn::kernel {
 
 /// Which elements a dropout removes: element j is number 4c + w, word w of Philox4x32-10 (Salmon et
-/// al., SC 2011) at the counter (c, stream) under the key `seed`. So every element's fate is a
-/// function of (seed, stream, j) alone, the same in the forward and in the backward pass, in any
-/// thread and on any CPU.
+/// al., SC 2011) at the counter (c, stream) under the key `seed`. Whether an element is removed
+/// depends on (seed, stream, j) alone; it is the same in the forward and in the backward pass, in
+/// any thread and on any CPU.
 struct DropoutStream {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;

@@ -23,8 +23,8 @@ void cholesky_solve_rows(MatrixView<const double> factor, MatrixView<double> x);
 /// Q.
 void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates);
 
-/// That of a square matrix; 0 if it is empty, NaN in the rare case that LAPACK's iteration does not
-/// converge. Relative error about n roundings of float64.
+/// The largest singular value of a square matrix; 0 if the matrix is empty, NaN in the rare case
+/// that LAPACK's iteration does not converge. Relative error about n roundings of float64.
 double largest_singular_value(MatrixView<const double> a);
 
 /// Adds factor · aᵀ a to the lower triangle of out (d, d), for a (n, d).

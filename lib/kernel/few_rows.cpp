@@ -21,8 +21,8 @@ HWY_INLINE T Dot(const T* a, const T* b, Index n) {
   return LaneSum<T>(product_lanes(a, b, n));
 }
 
-// Asks for the row some rows after row i, perhaps beyond the end: the rows that a call reads are
-// mostly followed by those of the next one, and a prefetch never faults.
+// Prefetches the row some rows after row i, perhaps beyond the end: the rows of a call are mostly
+// followed by those of the next call, and a prefetch never faults.
 template <class T>
 HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
   constexpr Index ahead = 8192 / sizeof(T);
@@ -32,7 +32,7 @@ HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
 }
 
 // out(r, c) = alpha · ⟨row i + r of a, row j + c of b⟩ for R rows of a and C of b: each product has
-// the two chains of product_lanes, and so its bits.
+// the two chains of product_lanes, and therefore the same bits.
 template <class T, int R, int C>
 HWY_NOINLINE void dot_tile(T alpha, MatrixView<const T> a, Index i, MatrixView<const T> b, Index j,
                            MatrixView<T> out) {
@@ -94,8 +94,8 @@ void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, Ma
 }
 
 // V vectors of columns of out and b, from the first ones on, by R rows. The sums stay in registers
-// over all of b's rows. Asks for what lies some rows further on in b, perhaps beyond the end: rows
-// far apart are not expected by the CPU.
+// over all of b's rows. Prefetches b some rows ahead, perhaps beyond the end: the CPU does not
+// foresee rows far apart.
 template <class T, int R, int V>
 HWY_INLINE void add_strip(AsItLies<T> a, Index depth, const T* HWY_RESTRICT b, Index b_stride,
                           T* out, Index out_stride) {
@@ -130,8 +130,8 @@ HWY_INLINE void add_strips(MatrixView<const T> a, MatrixView<const T> b, MatrixV
   }
 }
 
-// R rows of out: strips as wide as have all of their sums in registers, then narrower ones, then
-// the last, incomplete vector. So b is read once.
+// R rows of out, with b read once: strips as wide as registers have room for their sums, then
+// narrower strips, then the last, incomplete vector.
 template <class T, int R>
 HWY_NOINLINE void add_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   constexpr int widest = most_sums / R < 8 ? most_sums / R : 8;
@@ -151,7 +151,7 @@ HWY_NOINLINE void add_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixV
   }
 }
 
-// Rows at a time: that many, then half as many for the rest, and so on.
+// Rows at a time; half as many for the rest, and so on.
 constexpr int most_added_rows = most_sums >= 24 ? 8 : 4;
 
 // Four rows by four vectors leave fewer registers empty than eight by three and then by one.
@@ -174,7 +174,7 @@ void add_all_rows(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> ou
   }
 }
 
-// Where one sweep does not take all rows of out, b is read by pieces that stay in cache meanwhile.
+// If one sweep does not take all rows of out, b is read by pieces that stay in cache meanwhile.
 template <class T>
 void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   constexpr Index numbers_in_cache = (Index{256} << 10) / sizeof(T);

@@ -5,9 +5,9 @@
 
 #include "tensor/view.hpp"
 
-/// Products with so few rows on the left that reading the right-hand factor bounds their speed. It
-/// is read in place, not packed. Dispatched at run time to the best instruction set of the CPU. The
-/// bits of each element depend only on its row and column.
+/// Products with so few rows on the left that reading the right-hand factor bounds their speed. The
+/// right-hand factor is read in place, not packed. Dispatched at run time to the best instruction
+/// set of the CPU. The bits of each element depend only on its row and column.
 namespace attn::kernel {
 
 /// out = alpha · a bᵀ for a (m, k), b (n, k), out (m, n): fused sums by lane, then over the lanes.

@@ -152,7 +152,7 @@ inline TanhAndSlope<float> tanh_and_slope(Vec<float> x) {
   const Tag<float> d;
   const Vec<float> e = expm1_of_twice(x);
   const Vec<float> inverse = hn::Div(hn::Set(d, 1.0F), hn::Add(e, hn::Set(d, 2.0F)));
-  // In this order, as the square of `inverse` may be too small a number.
+  // In this order, as the square of `inverse` may underflow.
   const Vec<float> upper = hn::MulAdd(hn::Set(d, 4.0F), e, hn::Set(d, 4.0F));
   return {hn::CopySign(hn::Mul(e, inverse), x), hn::Mul(hn::Mul(upper, inverse), inverse)};
 }

@@ -16,7 +16,7 @@ class Turns {
  public:
   /// Waits until all items before `item` have passed. False: another thread has failed.
   bool wait(Index item) {
-    // The item before is often about to pass: to sleep and to be woken would take longer.
+    // The item before is often about to pass; sleeping and waking would take longer.
     for (int n = 0; n < yields_before_sleep; ++n) {
       if (failed_) return false;
       if (next_ == item) return true;
@@ -46,7 +46,7 @@ class Turns {
   std::atomic<bool> failed_ = false;
 };
 
-/// One of `count` parts of what is added.
+/// One of the `count` parts of a sum.
 struct SumPart {
   Index index = 0;
   Index count = 1;
@@ -54,23 +54,23 @@ struct SumPart {
   bool is_first() const { return index == 0; }
   bool is_last() const { return index == count - 1; }
 
-  /// This part's are lines [first, last) of `lines`.
+  /// The part has lines [first, last) of `lines`.
   Index first(Index lines) const { return lines * index / count; }
   Index last(Index lines) const { return lines * (index + 1) / count; }
 };
 
-/// The parts for sums of so many lines: several threads then add items at once, each to another
-/// part. With one thread, one part.
+/// The number of parts for sums of this many lines. With parts, several threads add items at once,
+/// each to another part. One part for one thread.
 inline Index parts_of_sums(Index lines, int threads) {
-  constexpr Index least_lines = 128;  // beyond what a thread takes to hand over
+  constexpr Index least_lines = 128;  // fewer are not worth handing over
   return threads == 1 ? 1 : std::clamp<Index>(lines / least_lines, 1, 32);
 }
 
 /// Calls make(item, lane) for the items [0, count), several at a time, each in a lane of its own,
-/// and then add(item, lane, SumPart) for each of `parts` in their order. Each part is added one
-/// item at a time, in the order of the items, so that sums of what is made have the same bits for
-/// any number of threads and parts, with memory for one item per lane. There are
-/// min(threads, count) lanes. Errors are those of parallel_for.
+/// and then add(item, lane, SumPart) for each of `parts` in their order. Each part takes one item
+/// at a time, in the order of the items: sums have the same bits for any number of threads and
+/// parts, and only one item per lane is in memory. There are min(threads, count) lanes. Errors are
+/// those of parallel_for.
 template <class Make, class Add>
 void add_in_order(Index count, int threads, Index parts, const Make& make, const Add& add) {
   std::atomic<Index> next = 0;

@@ -15,7 +15,7 @@ bool Magnitudes(const T* x, Index n, T* largest_finite, bool* any_negative) {
   const Tag<T> d;
   const Vec<T> infinite = hn::Set(d, static_cast<T>(-minus_infinity));
   Vec<T> largest = hn::Zero(d);
-  // Kept as numbers: a NaN fails the comparison, and all signs are joined bit by bit.
+  // Vectors of numbers: a NaN fails the comparison, and all signs are joined bit by bit.
   Vec<T> finite = hn::Set(d, T{1});
   Vec<T> signs = hn::Zero(d);
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {

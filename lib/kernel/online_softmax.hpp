@@ -5,7 +5,7 @@
 /// Online softmax: the normaliser is complete only after the last tile, so each tile is left as
 /// exponentials, and the factors that normalise it follow later. SIMD, dispatched at run time as in
 /// tile.hpp; as there, scores are finite or −inf. Results are within 1.2 ulp of exp of the rounded
-/// difference, and 0 where it would be below the smallest normal number of float32.
+/// difference. Results below the smallest normal number of float32 are 0.
 namespace attn::kernel {
 
 /// One tile of the online softmax of its rows (Milakov and Gimelshein 2018, algorithm 3): with M_i

@@ -29,8 +29,8 @@ void MultiplyAddPacked(MatrixView<const T> a, const Packed<T>& b, Index row0, Ma
   multiply_panels<T>(as_it_lies(a), a.cols, b, 0, row0, out, Added<T>());
 }
 
-// Rows of `a` whose distance is a power of two share few sets of the first-level cache: more than
-// these at a time would evict each other.
+// Rows of `a` whose distance is a power of two share few sets of the first-level cache: with more
+// at a time, they would evict each other.
 constexpr Index transposed_rows = 64;
 
 template <class T>
@@ -70,8 +70,8 @@ HWY_AFTER_NAMESPACE();
 namespace attn::kernel {
 namespace {
 
-// to[r · stride + w] = b(w, r), by tiles in which whole cache lines are read, a few at a time, and
-// what is written lies together: column by column it takes twice as long.
+// to[r · stride + w] = b(w, r), by tiles that read whole cache lines, a few at a time, and write
+// neighbouring memory. Column by column takes twice as long.
 template <class T>
 void transpose_into(MatrixView<const T> b, T* to, Index stride) {
   constexpr Index line = 64 / sizeof(T);

@@ -6,13 +6,13 @@
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
-/// Products of tiles with a right-hand factor that is packed once and used many times, as K and V
-/// are by every block of queries: at small inner dimensions faster than BLAS, which packs at each
-/// call. Dispatched at run time to the best instruction set of the CPU.
+/// Products of tiles with a right-hand factor that is packed once and used many times, as every
+/// block of queries uses K and V. At small inner dimensions they are faster than BLAS, which packs
+/// at each call. Dispatched at run time to the best instruction set of the CPU.
 namespace attn::kernel {
 
-/// Columns per panel of Packed on this CPU, but for the last one: the width of one register tile of
-/// the product. A power of two, at most 64.
+/// Columns per panel of Packed on this CPU, except the last panel: the width of one register tile
+/// of the product. A power of two, at most 64.
 template <class T>
 Index packed_width();
 
@@ -31,9 +31,8 @@ struct PackedPanel {
   Index width;  ///< to the end of the panel, padding included
 };
 
-/// A matrix (depth, cols) in panels of packed_width<T>() columns. Those that are left after whole
-/// panels belong to the last one, padded with zeros to whole vectors. Each panel is stored row by
-/// row.
+/// A matrix (depth, cols) in panels of packed_width<T>() columns. Columns left after whole panels
+/// belong to the last panel, padded with zeros to whole vectors. Each panel is stored row by row.
 template <class T>
 class Packed {
  public:
@@ -82,12 +81,11 @@ template <class T>
 void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                      MatrixView<T> out);
 
-/// out = exp(alpha · a B), computed while the sums are in registers: as above, but col0 is a
-/// multiple of packed_width<T>(), within 1.25 ulp of exp of the rounded product, which is at most
-/// 80 in magnitude. Adds the sum of row i of out to row_sum_i (m), or the sum of column j to
-/// col_sum_j (n); at least one of the two is null. With a row_sum, row_product_i may be given too:
-/// Σ_j out_ij log out_ij is added to it. Sums stay in T for at most 64 terms and are kept in
-/// float64 beyond.
+/// out = exp(alpha · a B), computed while the sums are in registers. As above, but col0 is a
+/// multiple of packed_width<T>(), and products are at most 80 in magnitude. Within 1.25 ulp of exp
+/// of the rounded product. Adds the sum of row i of out to row_sum_i (m), or the sum of column j to
+/// col_sum_j (n); at least one of the two is null. row_product, allowed with a row_sum only, gains
+/// Σ_j out_ij log out_ij. Sums stay in T for at most 64 terms and are kept in float64 beyond.
 template <class T>
 void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                          MatrixView<T> out, double* row_sum, double* col_sum,

@@ -32,7 +32,7 @@ constexpr int most_sums = 12;
 // The last panel of a Packed has one vector more if it would be left alone.
 constexpr int most_tile_vectors = tile_vectors + 1;
 
-// More rows than these would need more addresses than there are registers for them.
+// With more rows, there are not enough registers for their addresses.
 constexpr int most_tile_rows = 12;
 
 template <int V>
@@ -172,7 +172,7 @@ HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   if (i < rows) body(std::integral_constant<int, 1>(), i);
 }
 
-// One panel by all rows of out, which has V vectors of it, the last one not whole perhaps. The
+// One panel by all rows of out. V vectors of the panel are in out; the last may be incomplete. The
 // panel stays in the first-level cache meanwhile.
 template <class T, int V, class Left, class Finish>
 HWY_NOINLINE void multiply_vectors(Left a, Index depth, PackedPanel<T> panel, MatrixView<T> out,

@@ -23,13 +23,13 @@ struct alignas(64) Share {
 
 /// Calls body(item, worker) for each item in [0, count), on up to `threads` OpenMP threads;
 /// `worker` in [0, threads) identifies the thread, for scratch memory. Each thread works through
-/// its own share first, which is the same in every loop with the same count (its data may still be
-/// in its cache), and then through the rest of the others' shares, so a body's result must not
-/// depend on its worker. Inside another parallel_for, all items run on the caller's thread. Workers
-/// allocate from the caller's MemoryPool. Loops in a body are not divided among ranks. An exception
-/// ends the loop, and the one of the lowest item seen is rethrown here. Once the caller's StopFlag
-/// is set, no further item begins and Stopped is thrown, unless a lower item failed. If the threads
-/// cannot be started, throws Error(memory) and calls nothing.
+/// its own share first, then through the rest of the others' shares; so a body's result must not
+/// depend on its worker. The share is the same in every loop with the same count, as its data may
+/// still be in the thread's cache. Inside another parallel_for, all items run on the caller's
+/// thread. Workers allocate from the caller's MemoryPool. Loops in a body are not divided among
+/// ranks. An exception ends the loop; the exception of the lowest item seen is rethrown here. Once
+/// the caller's StopFlag is set, no further item begins and Stopped is thrown, unless a lower item
+/// failed. If the threads cannot be started, throws Error(memory) and calls nothing.
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));

@@ -9,9 +9,9 @@
 
 namespace attn::kernel {
 
-/// Processes that compute one problem together. All of them run the same program on the same
-/// input; long loops are divided among them (rank_share.hpp), and everything else is done by each.
-/// So all ranks call these functions in the same order. One call at a time, from any thread.
+/// Processes that compute one problem together. All run the same program on the same input; long
+/// loops are divided among them (rank_share.hpp), and each does everything else. All ranks must
+/// call these functions in the same order. One call at a time, from any thread.
 class Ranks {
  public:
   virtual ~Ranks() = default;
@@ -24,32 +24,33 @@ class Ranks {
   virtual void send(int to, std::span<const std::byte> bytes) = 0;
   virtual void receive(int from, std::span<std::byte> bytes) = 0;
 
-  /// Called by all ranks with memory of the same size, of which rank r has filled its part: bytes
-  /// [ends[r − 1], ends[r]), from 0 for r = 0. Fills the parts of the others.
+  /// Called by all ranks with memory of the same size. Rank r has filled bytes [ends[r − 1],
+  /// ends[r]), from 0 for r = 0; the call fills the parts of the other ranks.
   virtual void gather(std::span<std::byte> bytes, std::span<const std::int64_t> ends) = 0;
 
-  /// A computation begins that may be stopped. The flag is set once this rank is asked to stop.
-  /// Soon afterwards those of all ranks are set, and what waits for a message throws Stopped.
+  /// Begins a computation that may be stopped. The flag is set once this rank is asked to stop.
+  /// Soon afterwards the flags of all ranks are set, and waiting for a message throws Stopped.
   virtual void begin_stoppable(std::atomic<bool>&) {}
 
-  /// Called by all ranks when they have computed, or have been stopped: whether any was stopped.
-  /// Messages under way are dropped then.
+  /// Called by all ranks when they have computed or were stopped. Drops the messages under way.
+  /// Returns whether any rank was stopped.
   virtual bool end_stoppable(bool stopped) { return stopped; }
 
-  /// Those of this thread; null: it computes everything by itself. In the body of a parallel_for
-  /// there are none, so that a loop inside another one is not divided.
+  /// The ranks of this thread; null: the thread computes everything by itself. Null in the body of
+  /// a parallel_for, so that loops inside another loop are not divided.
   static Ranks* current() noexcept;
 
-  /// Which items of a loop over rows each rank has.
+  /// How the items of a loop over rows are divided among the ranks.
   enum class Rows {
-    in_turn,       ///< every P-th one, as of all other loops: of long and short ones alike
-    neighbouring,  ///< those side by side, so that a rank needs few rows in memory
+    in_turn,       ///< every P-th item, as in all other loops, which mixes long and short items
+    neighbouring,  ///< items side by side, so that a rank needs few rows in memory
   };
 
   /// How this thread cuts loops over rows among its ranks.
   static Rows rows() noexcept;
 
-  /// Divides the loops of this thread among `ranks` until the end of the scope; null: among none.
+  /// Divides the loops of this thread among `ranks` until the end of the scope; null: loops are not
+  /// divided.
   class Use {
    public:
     explicit Use(Ranks* ranks, Rows rows = Rows::in_turn) noexcept;
@@ -63,7 +64,7 @@ class Ranks {
   };
 };
 
-/// Called by all ranks: what each of them has, by rank.
+/// Called by all ranks. Returns the value of each rank, by rank.
 template <class T>
 std::vector<T> gathered(Ranks& ranks, const T& own) {
   static_assert(std::is_trivially_copyable_v<T>);

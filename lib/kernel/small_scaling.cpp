@@ -18,7 +18,7 @@ template <class T>
 struct Group {
   Index rows, cols;
   T* scores;  // rows * cols vectors
-  T* row;     // those of a line: marginals, potentials
+  T* row;     // one for each row or column: marginals, potentials
   T* col;
   T* row_marginal;
   T* col_marginal;
@@ -56,7 +56,7 @@ void spread(const From* from, Index count, T* to, Index lane) {
   for (Index n = 0; n < count; ++n) to[n * step + lane] = static_cast<T>(from[n]);
 }
 
-// Takes them from it.
+// Takes the numbers of a problem from a lane.
 template <class T, class To>
 void collect(const T* from, Index count, To* to, Index lane) {
   const Index step = lanes<T>();
@@ -145,7 +145,7 @@ Widened<T> marginal_error(const Group<T>& group, double* sums) {
   return error;
 }
 
-// Writes what a lane has found.
+// Writes the results of a lane.
 template <class T, class Score>
 void write(const Group<T>& group, const SmallResults<Score>& results, Index problem, Index lane,
            double error) {
@@ -160,7 +160,7 @@ Vec<T> quotient(Vec<T> marginal, Vec<T> sum) {
   return hn::IfThenElseZero(hn::Gt(marginal, hn::Zero(Tag<T>())), hn::Div(marginal, sum));
 }
 
-// With the sizes as constants (0: any), their numbers stay in registers.
+// With constant sizes (0: any), the numbers of lines stay in registers.
 template <Index Rows, Index Cols, class T>
 HWY_INLINE void iterate_sized(const Group<T>& group, Index iterations) {
   const Tag<T> d;
@@ -206,7 +206,7 @@ Vec<T> exponentials(const Group<T>& group, Vec<T>* range) {
   *range = hn::Sub(largest, least);
   for (Index n = 0; n < group.rows * group.cols; ++n) {
     const Vec<T> score = group.score(0, n);
-    // Beyond the range, and −inf, whose lanes are 0.
+    // Clamps scores beyond the range and −inf, whose lanes become 0.
     const Vec<T> e = exp_near_zero(hn::Max(hn::Sub(score, largest), hn::Set(d, T{-80})));
     group.set_score(0, n, hn::IfThenZeroElse(hn::Eq(score, none), e));
   }
@@ -230,7 +230,7 @@ void SmallScaling(const SmallProblems<T>& problems, const SmallResults<T>& resul
     Vec<T> range;
     hn::Store(exponentials(group, &range), d, shifts);
     iterate(group, iterations);
-    // Infinite or NaN factors make this NaN, and 0 otherwise.
+    // NaN if a factor is infinite or NaN, else 0.
     Vec<T> check = hn::Zero(d);
     const Vec<T> zero = hn::Zero(d);
     for (Index i = 0; i < group.rows; ++i) {
@@ -294,7 +294,7 @@ void SmallLogarithms(const SmallProblems<T>& problems, const SmallResults<T>& re
   const WideVec none = hn::Set(d, minus_infinity);
   const WideVec closed = hn::Set(d, -minus_infinity);
   const auto count = static_cast<Index>(chosen.size());
-  // As subtracted: +inf for a line without weight.
+  // The potential in the form in which it is subtracted: +inf for a line without weight.
   const auto potential = [&](WideVec log, double* marginals, Index n) HWY_ATTR {
     const WideVec marginal = at(marginals, n);
     const auto empty = hn::Or(hn::Eq(log, none), hn::Eq(marginal, hn::Zero(d)));
@@ -328,7 +328,7 @@ void SmallLogarithms(const SmallProblems<T>& problems, const SmallResults<T>& re
         group.set_score(i, j, hn::Exp(d, exponent));
       }
     }
-    // The error is that of the plan as it is written.
+    // Measures the error of the plan as written.
     if constexpr (std::is_same_v<T, float>) {
       for (Index n = 0; n < group.rows * group.cols * step; ++n) {
         group.scores[n] = static_cast<double>(static_cast<float>(group.scores[n]));

@@ -10,27 +10,27 @@
 /// problem depend on nothing but its own numbers.
 namespace attn::kernel {
 
-/// Ranges of scores, largest less least, up to which exponentials of all scores of a problem can be
-/// kept and rescaled: e^−40 and sums of its products with potentials are normal numbers of float32.
+/// The largest range of scores (maximum less minimum) of a problem whose exponentials can be kept
+/// and rescaled: e^−40 and sums of its products with potentials are normal numbers of float32.
 constexpr double scaling_range = 40;
 
 /// `count` problems of the same size: scores (count, rows, cols), finite or −inf, which forbids a
-/// pair; with NaN or +inf all results of that problem are unspecified. Marginals are finite and >=
-/// 0; a step of 0 means that all problems have the same. Null: each row with an allowed pair has
-/// the sum 1, and the columns with an allowed pair share their total evenly.
+/// pair; with NaN or +inf, all results of that problem are unspecified. Marginals are finite and >=
+/// 0; with a step of 0 all problems have the same marginals. Null: each row with an allowed pair
+/// has the sum 1, and the columns with an allowed pair share their total evenly.
 template <class T>
 struct SmallProblems {
   Index count = 0;
   Index rows = 0;
   Index cols = 0;
   const T* scores = nullptr;
-  const double* row_marginal = nullptr;  ///< a (rows), of the next problem `row_step` further on
+  const double* row_marginal = nullptr;  ///< a (rows); the next problem's is `row_step` further on
   Index row_step = 0;
   const double* col_marginal = nullptr;  ///< b (cols)
   Index col_step = 0;
 };
 
-/// What an iteration has found; null: not wanted. −inf is the potential of a line of the sum 0.
+/// The results of an iteration; null: not wanted. A line whose sum is 0 has the potential −inf.
 template <class T>
 struct SmallResults {
   T* plan = nullptr;                ///< π (count, rows, cols)
@@ -42,18 +42,18 @@ struct SmallResults {
 /// The working memory that both functions need, aligned as float64.
 std::int64_t small_scaling_bytes(Index rows, Index cols);
 
-/// `iterations` >= 1 times g_j = LSE_i(s_ij − f_i) − log b_j, then f_i = LSE_j(s_ij − g_j) − log
-/// a_i, from f = 0, as products with exp(s − max s): for problems whose finite scores have at most
-/// scaling_range. Writes 1 to done[n] for those, and their results; 0 for others, and for those
-/// whose potentials leave the range of T because no plan meets their marginals. Relative error of
-/// each sum of a row or column of π against a or b: that of the iteration, and rows + cols + 4
-/// roundings of T.
+/// Iterates g_j = LSE_i(s_ij − f_i) − log b_j, f_i = LSE_j(s_ij − g_j) − log a_i `iterations` >= 1
+/// times, from f = 0, as products with exp(s − max s). Sets done[n] to 1 and writes the results for
+/// problems whose finite scores have a range of at most scaling_range. Sets done[n] to 0 for other
+/// problems, and for problems whose potentials leave the range of T because no plan meets their
+/// marginals. Relative error of each sum of a row or column of π against a or b: the error of the
+/// iteration, and rows + cols + 4 roundings of T.
 void small_scaling(const SmallProblems<float>& problems, const SmallResults<float>& results,
                    Index iterations, double* scratch, std::uint8_t* done);
 void small_scaling(const SmallProblems<double>& problems, const SmallResults<double>& results,
                    Index iterations, double* scratch, std::uint8_t* done);
 
-/// The same for the problems `chosen`, by logarithms of sums in float64, for any range: a line
+/// The same for the problems `chosen` with any range, by logarithms of sums in float64. A line
 /// whose pairs vanish has the potential −inf and no weight, which its error shows.
 void small_logarithms(const SmallProblems<float>& problems, const SmallResults<float>& results,
                       Index iterations, double* scratch, std::span<const Index> chosen);

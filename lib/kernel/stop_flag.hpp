@@ -5,8 +5,8 @@
 
 namespace attn::kernel {
 
-/// Thrown by a computation that was asked to stop. What it has computed so far is lost, but for the
-/// states of iterations (kept_state.hpp).
+/// Thrown by a computation that was asked to stop. Its results so far are lost, except the states
+/// of iterations (kept_state.hpp).
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }
@@ -16,7 +16,7 @@ class Stopped : public std::exception {
 /// and that loops look at often.
 class StopFlag {
  public:
-  /// That of this thread; null: nothing stops it.
+  /// The flag of this thread; null: nothing stops the thread.
   static const std::atomic<bool>* current() noexcept;
 
   /// Makes computations of this thread obey `flag` until the end of the scope; null: none. The

@@ -2,9 +2,9 @@
 
 #include "tensor/view.hpp"
 
-/// Energies of additive attention and their gradient without a tanh for each pair: where u and v
-/// meet in many pairs, their exponentials are computed once, U = exp(2u) and V = exp(2v), and
-/// tanh(u + v) = 1 − 2/(1 + UV). Dispatched at run time as in tile.hpp; each element is computed by
+/// Energies of additive attention and their gradient without a tanh for each pair. Where u and v
+/// meet in many pairs, their exponentials U = exp(2u) and V = exp(2v) are computed once, and tanh(u
+/// + v) = 1 − 2/(1 + UV). Dispatched at run time as in tile.hpp; each element is computed by
 /// itself.
 namespace attn::kernel {
 
@@ -13,7 +13,7 @@ inline constexpr double largest_tanh_addend = 10;
 inline constexpr double largest_tanh_weight = 1e6;
 
 /// out_j = Σ_a w_a tanh(u_a + v_aj), for U, w (A) and V (A,n) within these bounds. Sums as in
-/// tanh_energy: the error is at most Σ|w_a| times 80 + A/64 roundings, and that of U and V.
+/// tanh_energy: the error is at most Σ|w_a| times 80 + A/64 roundings, plus the error of U and V.
 void energy_of_products(const float* u, MatrixView<const float> v, const float* w, float* out);
 void energy_of_products(const double* u, MatrixView<const double> v, const double* w, double* out);
 

@@ -14,7 +14,7 @@ namespace {
 std::int64_t targets_of_cpu() {
   std::int64_t targets = HWY_STATIC_TARGET;
 #if HWY_ARCH_X86
-  // A CPU that has AVX2, FMA and BMI2 has all else that Highway asks of it.
+  // A CPU that has AVX2, FMA and BMI2 has everything else that Highway requires.
   const bool ssse3 = __builtin_cpu_supports("ssse3");
   const bool avx2 = ssse3 && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul") &&
                     __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

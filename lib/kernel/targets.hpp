@@ -5,21 +5,23 @@
 #include <cstdint>
 #include <vector>
 
-/// The instruction set that kernels are run on: of those that were compiled and that this CPU has,
-/// the best one, or the one that the environment's ATTN_TARGET names (avx3, avx2, ssse3, scalar, in
-/// any case). OpenBLAS has its own choice, OPENBLAS_CORETYPE.
+/// The instruction set that kernels run on: the best that was compiled and that this CPU has, or
+/// the one that the environment variable ATTN_TARGET names (avx3, avx2, ssse3, scalar, in any
+/// case). OpenBLAS chooses by itself (OPENBLAS_CORETYPE).
 ///
-/// Highway's headers make the tables of kernels. The choice is not left to its library: that
-/// measures the CPU's clock for 3 ms whenever it is loaded.
+/// Highway's headers make the tables of kernels. Highway's library, which would choose, measures
+/// the CPU's clock for 3 ms whenever it is loaded.
 namespace attn::kernel {
 
-/// Those that were compiled and that this CPU has, the best first, as HWY_AVX2 and so on.
+/// The instruction sets that were compiled and that this CPU has, the best first, as HWY_AVX2 and
+/// so on.
 std::vector<std::int64_t> available_targets();
 
-/// The one in use. Throws Error(usage) that names what is available if ATTN_TARGET is not.
+/// The instruction set in use. If ATTN_TARGET is not available, throws Error(usage) that names the
+/// available ones.
 const hwy::ChosenTarget& chosen_target();
 
-/// Whether the one in use has products of bfloat16 numbers (AVX512-BF16).
+/// Whether the instruction set in use has products of bfloat16 numbers (AVX512-BF16).
 bool has_bf16_products();
 
 /// Uses `target` until the end of the scope. Not while kernels run on other threads.

@@ -3,8 +3,8 @@
 namespace attn::kernel {
 
 /// Must be called before a parallel region of `threads` OpenMP threads, outside of any other.
-/// Throws Error(memory), with a hint, if that many cannot be started, where OpenMP itself would end
-/// the process. Costs nothing if a region as large came before.
+/// Throws Error(memory), with a hint, if that many threads cannot be started; OpenMP itself would
+/// end the process. Costs nothing after a region as large.
 void require_team(int threads);
 
 /// The largest team that require_team has allowed so far; initially 1.

@@ -5,13 +5,13 @@
 namespace attn::kernel {
 
 /// Terms of a tile of scores other than products of vectors; dispatched at run time as in tile.hpp.
-/// Each element is computed by itself: its bits depend neither on its place in a vector nor on the
-/// tile it lies in.
+/// Each element is computed by itself: its bits depend neither on its place in a vector nor on its
+/// tile.
 
 /// out_ij = Σ_a w_a tanh(u_ia + v_aj) for u (m,A), v (A,n), w (A), out (m,n). u and v are finite,
-/// and so is each u_ia + v_aj; w may be anything. tanh is within 4 ulp. The sum stays in T for at
+/// and so is each u_ia + v_aj; w may be any number. tanh is within 4 ulp. The sum stays in T for at
 /// most 64 terms and is kept in float64 beyond: for finite w the error is at most Σ|w_a| times 70 +
-/// A/64 roundings (that of u + v included), and about 3 if the terms have mixed signs.
+/// A/64 roundings (the rounding of u + v included), and about 3 if the terms have mixed signs.
 void tanh_energy(MatrixView<const float> u, MatrixView<const float> v, const float* w,
                  MatrixView<float> out);
 void tanh_energy(MatrixView<const double> u, MatrixView<const double> v, const double* w,

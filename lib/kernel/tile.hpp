@@ -43,9 +43,9 @@ double weighted_sum(const double* p, const double* s, Index n);
 void column_max(MatrixView<const float> s, const double* f, double* max);
 void column_max(MatrixView<const double> s, const double* f, double* max);
 
-/// s_ij <- exp((s_ij - f_i) - shift_j) in place, sum_j += Σ_i of them. A null `f` means zero; then
-/// each shift must be a value of the tile's type and at least the column's largest score, and
-/// exponentials below the smallest normal number of float32 become 0.
+/// s_ij <- exp((s_ij - f_i) - shift_j) in place, and sum_j += Σ_i s_ij of the new values. A null
+/// `f` means zero. Each shift must then be a value of the tile's type and at least the column's
+/// largest score, and exponentials below the smallest normal number of float32 become 0.
 void exp_columns(MatrixView<float> s, const double* f, const double* shift, double* sum);
 void exp_columns(MatrixView<double> s, const double* f, const double* shift, double* sum);
 

@@ -169,8 +169,8 @@ HWY_INLINE FourRows<T> PackedRows(const T* packed, Index col, Index width) {
   return FourRows<T>(packed + two_sided_rows * col, width);
 }
 
-// How far ahead to prefetch: into the second-level cache (locality 2), because the first allows too
-// few pending requests to keep memory busy.
+// How far ahead to prefetch. The second-level cache is the target (locality 2), because the first
+// allows too few pending requests to keep memory busy.
 constexpr Index bytes_ahead = 8192;
 
 template <bool Columns, bool Rows, class T>

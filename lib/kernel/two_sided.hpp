@@ -2,10 +2,10 @@
 
 #include "tensor/view.hpp"
 
-/// Products of a kernel matrix with factors from both sides, as in Sinkhorn's iterations: a few
-/// rows at a time get their row sums and then, while they are in cache, are added to the column
-/// sums. SIMD, dispatched at run time as in tile.hpp. The bits of each row and column sum do not
-/// depend on how the rows are divided among calls.
+/// Products of a kernel matrix with factors from both sides, as in Sinkhorn's iterations. A few
+/// rows at a time get their row sums and then, while in cache, are added to the column sums. SIMD,
+/// dispatched at run time as in tile.hpp. The bits of each row and column sum do not depend on how
+/// the rows are divided among calls.
 namespace attn::kernel {
 
 /// Rows that two_sided_products works on.
@@ -29,9 +29,9 @@ void row_products(MatrixView<const double> tile, const double* factor, double* s
 void column_products(MatrixView<const float> tile, const float* factor, float* sum);
 void column_products(MatrixView<const double> tile, const double* factor, double* sum);
 
-/// Packs two_sided_rows rows of `cols` columns so that working through them reads memory from one
-/// end to the other: one cache line of each row in turn, then the remainder of each. `packed` has
-/// room for two_sided_rows · cols elements. unpack_rows is the inverse.
+/// Packs two_sided_rows rows of `cols` columns so that they are read sequentially: one cache line
+/// of each row in turn, then the remainder of each row. `packed` has room for two_sided_rows · cols
+/// elements. unpack_rows is the inverse.
 void pack_rows(MatrixView<const float> rows, float* packed);
 void pack_rows(MatrixView<const double> rows, double* packed);
 void unpack_rows(const float* packed, MatrixView<float> rows);

@@ -36,9 +36,8 @@ struct HeadsOf {
   Shape leading;
 };
 
-/// Heads of keys and values belong together one by one, and a single one to all of the other.
-/// Throws Error(input) naming two arrays whose last leading axes differ, neither being 1 nor
-/// absent.
+/// Heads of keys and values belong together one by one; a single head belongs to all of the other.
+/// Throws Error(input) naming two arrays whose last leading axes differ, if neither is 1 or absent.
 void require_same_heads(const std::vector<HeadsOf>& arrays);
 
 }  // namespace attn

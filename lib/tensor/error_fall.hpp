@@ -14,7 +14,7 @@ namespace attn {
 inline Convergence convergence_at(double rate, double last, double tolerance, Index iterations) {
   constexpr double most = 1e12;
   if (std::isnan(rate)) return {};
-  // An error within the tolerance that is not enough: rounding keeps the result from being so.
+  // Reached although the error is within the tolerance: rounding limits the result.
   if (!(rate < 1) || !(last > tolerance)) return {1, std::nullopt};
   if (rate == 0) return {0, iterations + 1};
   const double more = std::ceil(std::log(tolerance / last) / std::log(rate));
@@ -22,9 +22,9 @@ inline Convergence convergence_at(double rate, double last, double tolerance, In
   return {rate, iterations + static_cast<Index>(std::max(more, 1.0))};
 }
 
-/// The errors of the last iterations, at most 32 and not more than the later half of them, from
-/// which the rate is measured: the first iterations are faster or slower than those to come. Takes
-/// no memory of its own.
+/// The errors of the last iterations, from which the rate is measured: at most 32, and at most the
+/// later half of all, as the first iterations are faster or slower than the later ones. Allocates
+/// no memory.
 class ErrorFall {
  public:
   void add(double error) {
@@ -59,7 +59,7 @@ class ErrorFall {
   Index count_ = 0;
 };
 
-/// The slower of two, where none means that nothing was left to converge.
+/// The slower of two; none means that nothing was left to converge.
 inline std::optional<Convergence> slower(const std::optional<Convergence>& a,
                                          const std::optional<Convergence>& b) {
   if (!a || !b) return a ? a : b;

@@ -7,9 +7,9 @@
 
 namespace attn {
 
-/// The sum of finite numbers >= 0 without rounding, so that it depends neither on their order nor
-/// on how they are divided into sums that are added: an integer, in units of 2^-1074, of digits to
-/// the base 2^32. At most 2^63 numbers.
+/// The sum of at most 2^63 finite numbers >= 0 without rounding. It depends neither on their order
+/// nor on how they are divided into partial sums. Represented as an integer in units of 2^-1074,
+/// with digits to the base 2^32.
 class ExactSum {
  public:
   /// Enough for 2^63 of the largest numbers: 2098 bits and 63.
@@ -51,7 +51,7 @@ class ExactSum {
   }
 
  private:
-  // Carries go on at once: they seldom go far.
+  // Carries propagate at once; they seldom go far.
   void add_at(std::size_t digit, std::uint64_t amount) {
     for (; amount > 0 && digit < count; ++digit) {
       const std::uint64_t sum = digits_[digit] + amount;

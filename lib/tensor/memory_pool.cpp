@@ -32,8 +32,8 @@ std::size_t rounded_up(std::size_t bytes) {
 }  // namespace
 
 struct MemoryPool::State {
-  // Lies in front of the bytes that a block hands out, so that the pool allocates nothing to keep
-  // account of its blocks.
+  // Precedes the bytes of each block, so that the pool allocates nothing to keep account of its
+  // blocks.
   struct alignas(alignment) Header {
     std::size_t bytes;   // header included
     std::size_t region;  // blocks of different regions are never joined, even if they are adjacent

@@ -16,7 +16,7 @@ namespace attn {
 /// thread repeats a sequence of requests, it gets the same addresses.
 class MemoryPool {
  public:
-  /// The bytes with which a pool keeps account of each block.
+  /// The bytes of a pool's bookkeeping for each block.
   static constexpr std::int64_t block_margin = 64;
 
   MemoryPool();

@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// Elements of `element_size` bytes per piece of data that passes through a buffer: 1 MiB, which
-/// bounds the memory and stays in a core's cache between its two uses.
+/// The number of elements of `element_size` bytes in a piece of data that passes through a buffer.
+/// A piece has 1 MiB, which bounds the memory and stays in a core's cache between its two uses.
 constexpr Index piece_elements(std::size_t element_size) {
   const std::size_t bytes = std::size_t{1} << 20;
   return static_cast<Index>(element_size < bytes ? bytes / std::max<std::size_t>(element_size, 1)

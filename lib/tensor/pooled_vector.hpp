@@ -60,7 +60,7 @@ class PoolAllocator {
   MemoryPool* pool_;
 };
 
-/// A std::vector whose memory comes from the thread's MemoryPool if it has one. It must be
+/// A std::vector whose memory comes from the thread's MemoryPool if it has one. The vector must be
 /// destroyed before the pool. Converts from and to std::vector<T> by copying.
 template <class T>
 class PooledVector : public std::vector<T, PoolAllocator<T>> {
