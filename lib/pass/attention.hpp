@@ -13,8 +13,8 @@
 
 namespace attn {
 
-/// Sinkhorn's error is that of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums are exact to
-/// rounding.
+/// Sinkhorn's error is the error of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums are exact
+/// to rounding.
 struct SchemeOptions : Stopping {
   Scheme scheme = Scheme::unas;
 
@@ -28,11 +28,12 @@ struct SchemeOptions : Stopping {
   /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without
   /// room are computed again in every iteration, which takes longer and yields the same bits.
   std::int64_t kept_bytes = 0;
-  /// Of the iterations of sinkhorn, and of repeated attention without gradients; null: nobody.
+  /// Keeps the state of sinkhorn's iterations, and of repeated attention without gradients; null:
+  /// nothing is kept.
   kernel::StateKeeper* keeper = nullptr;
 };
 
-/// Summary of sinkhorn's iterations; the other schemes are done after one.
+/// Summary of sinkhorn's iterations; the other schemes are done after one iteration.
 struct SchemeSummary {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;

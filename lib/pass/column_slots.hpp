@@ -18,7 +18,7 @@ class ColumnSlots {
     slots_.resize(static_cast<std::size_t>(partition.slots));
   }
 
-  /// Those of a slot (Lk), zeros at first.
+  /// The sums of a slot (Lk), zeros at first.
   std::span<double> of(Index slot) {
     PooledVector<double>& sums = slots_[static_cast<std::size_t>(slot)];
     if (sums.empty()) sums.assign(sums_.size(), 0.0);
@@ -42,7 +42,7 @@ class ColumnSlots {
   const PooledVector<double>& values() const { return sums_; }
   PooledVector<double>& values() { return sums_; }
 
-  /// Bytes held during a pass of that shape.
+  /// Bytes held during a pass with this partition.
   static std::int64_t bytes(const Partition& partition) {
     return (1 + partition.slots) * partition.cols * static_cast<Index>(sizeof(double));
   }

@@ -9,7 +9,7 @@
 namespace attn {
 
 /// c_j = Σ_i π_ij, the total weight that key j receives: TN's fertility, the subject of DN Lemma 1
-/// and EA Def. 1. Kept in float64; relative error that of the weights.
+/// and EA Def. 1. Kept in float64, with the relative error of the weights.
 template <class T>
 class ColumnSums final : public Observer<T> {
  public:
@@ -23,7 +23,7 @@ class ColumnSums final : public Observer<T> {
   /// (Lk); 0 for keys that no query attends to. Valid after the pass.
   const PooledVector<double>& values() const { return sums_.values(); }
 
-  /// Bytes held during a pass of that shape.
+  /// Bytes held during a pass with this partition.
   static std::int64_t bytes(const Partition& partition);
 
  private:

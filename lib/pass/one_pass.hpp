@@ -6,7 +6,8 @@
 #include "pass/pass.hpp"
 #include "tensor/pooled_vector.hpp"
 
-/// Attention in one pass over the scores: it needs the memory of a panel and makes each score once.
+/// Attention in one pass over the scores, which takes the memory of a panel and makes each score
+/// once.
 namespace attn {
 
 /// Whether all of `observers` accept rows before they are normalised (Observer::by_row).
@@ -44,8 +45,8 @@ struct RowPass {
   double hybrid = 1;
 };
 
-/// Whether every g_j but −inf is so close to 0 that exp(−g_j) times exp(s) of scores near zero lies
-/// well inside float32.
+/// Whether every g_j > −inf is so close to 0 that exp(−g_j) exp(s) lies well inside float32 for
+/// scores near zero.
 bool is_near_zero(std::span<const double> col);
 
 /// exp(−g_j), 0 for −inf.
@@ -58,9 +59,9 @@ bool can_run_rows(const RowPass<T>& pass);
 
 /// Runs the pass by online softmax over tiles, or by plain exponentials where Scores::near_zero.
 /// by_row observers follow tile by tile, and are rescaled when a row's maximum grows and at the
-/// end; other observers see the block's tiles once its rows are complete. The results of each
-/// observer have the same bits whatever the others are, whichever rows are chosen, and for any
-/// number of threads. Throws whatever the scores and observers throw.
+/// end. Other observers see the block's tiles once its rows are complete. The bits of an observer's
+/// results depend neither on the other observers, nor on the chosen rows, nor on the number of
+/// threads. Throws whatever the scores and observers throw.
 template <class T>
 void run_rows(const RowPass<T>& pass, int threads);
 
@@ -70,10 +71,10 @@ std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bo
 
 /// dnas: g_j = LSE_i s_ij and f_i = LSE_j(s_ij − g_j), by panels of all queries × some keys. A
 /// panel completes E_ij = exp(s_ij − m_j) and c_j = Σ_i E_ij while it is in cache, and shows E_ij /
-/// c_j. The row sums r_i = Σ_j E_ij / c_j = exp f_i are complete after the last panel; the rows are
-/// divided by them then. If r_i is so small that exponentials flushed to 0 would count (no key
-/// prefers the query), observers gather nothing for query i and its index is returned, in ascending
-/// order: its f and weights must still be computed, from g. Writes `row` (Lq; empty: only g is
+/// c_j. After the last panel, the row sums r_i = Σ_j E_ij / c_j = exp f_i are complete, and the
+/// rows are divided by them. If no key prefers query i, r_i is so small that exponentials flushed
+/// to 0 would count. Observers then gather nothing for query i; its index is returned, in ascending
+/// order, and the caller computes its f and weights from g. Writes `row` (Lq; empty: only g is
 /// wanted) and `col` (Lk), −inf where nothing is allowed. A sink joins the row sums only. Bits and
 /// errors as above.
 template <class T>
@@ -81,24 +82,24 @@ PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> 
                                      std::span<double> col, const ObserverList<T>& observers,
                                      int threads, double sink = no_sink);
 
-/// Flushed exponentials are below 2⁻¹²⁶, and their weights are smaller still: rows of dnas and hnas
-/// that sum to this or more lose nothing to them in either type.
+/// Rows of dnas and hnas that sum to this or more lose nothing to flushed exponentials, which are
+/// below 2⁻¹²⁶, in either type.
 inline constexpr double smallest_row_sum = 0x1p-60;
 
 /// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax from the same panels, 0 < hybrid < 1.
 /// Softmax uses exp(s_ij − M) = E_ij exp(m_j − M), where M is the largest score met so far; earlier
-/// results are rescaled as it grows. The weights of dnas and of softmax are shown to different
-/// slots of the observers, because their rows have different factors. A query is also returned if
-/// either sum is too small, for example if all its scores are 41 below the largest of all. Writes
-/// `unas_row` (Lq), LSE_j s_ij, too.
+/// results are rescaled as it grows. Observers see the weights of dnas and of softmax in different
+/// slots, because their rows have different factors. A query is returned if either sum is too
+/// small, for example if all its scores are 41 below the largest of all. Also writes `unas_row`
+/// (Lq), LSE_j s_ij.
 template <class T>
 PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                     std::span<double> unas_row, std::span<double> col,
                                     const ObserverList<T>& observers, int threads,
                                     double sink = no_sink);
 
-/// The slots in which observers of either function gather: one for each part and thread, and one
-/// for the total of each part. `parts`: 1 for dnas, 2 for hnas.
+/// The slots of the observers of one_pass_columns and one_pass_hybrid: for each part, one slot per
+/// thread and one for the total. `parts`: 1 for dnas, 2 for hnas.
 Partition one_pass_columns_places(Index rows, Index cols, std::size_t element_size, Index parts,
                                   int threads);
 

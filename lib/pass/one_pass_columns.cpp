@@ -14,7 +14,7 @@ namespace attn {
 namespace {
 
 // Tiles of a panel are computed as in every other pass, so that g is the same to the last bit.
-// Results are gathered from pieces of them that stay in the second-level cache for all observers.
+// Observers see pieces of tiles, which stay in the second-level cache for all of them.
 constexpr Index tile_rows = pass_tile_length;
 
 // One thread's scratch.
@@ -33,10 +33,10 @@ struct ColumnScratch {
 struct Part {
   double coefficient = 1;
   std::span<double> row;  // f, written
-  double begin = 0;       // the level of sums of nothing
+  double begin = 0;       // the level of empty sums
   ScaledSums total = {};
   PooledVector<ScaledSums> lanes = {};
-  PooledVector<AddedBy> by = {};  // by lane, while it is added
+  PooledVector<AddedBy> by = {};  // by lane, while the lane is added
 };
 
 template <class T>
@@ -103,7 +103,7 @@ class ColumnsRun {
     return panel;
   }
 
-  // Where observers gather a part: the totals of all parts come first, then those of the lanes.
+  // The slots in which observers gather a part: the totals of all parts come first, then the lanes.
   Index place_of_total(std::size_t part) const { return static_cast<Index>(part); }
   Index place_of_lane(Index lane, std::size_t part) const {
     return static_cast<Index>(parts_.size()) * (1 + lane) + static_cast<Index>(part);

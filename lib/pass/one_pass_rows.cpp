@@ -16,7 +16,7 @@ namespace {
 // exp(−g) times exp(s) then lies well inside float32.
 constexpr double largest_potential = 45;
 
-// One thread's scratch: tiles side by side, one or as many as a block has.
+// One thread's scratch: one tile, or all tiles of a block side by side.
 template <class T>
 struct RowScratch {
   Buffer<T> tiles;
@@ -63,8 +63,8 @@ class RowRun {
   }
 
  private:
-  // What ranks divide must not depend on the threads, nor must the columns that all rows of a block
-  // leave out, nor which of several scores out of range is named.
+  // The number of threads must not change what ranks divide, which columns all rows of a block
+  // leave out, or which of several scores out of range is named.
   Partition blocks_by_row(Index rows, Index cols) const {
     const bool any_blocks =
         near_zero_ && pass_.scores->band().whole() && kernel::Ranks::current() == nullptr;
@@ -177,8 +177,8 @@ class RowRun {
     for (Index i = 0; i < tile.rows; ++i) std::fill_n(tile.row(i), tile.cols, T{0});
   }
 
-  // First to observers that accept factors, then multiplied by them to all others. Without factors,
-  // the tile holds the weights.
+  // Shows the tile to observers that accept factors, then multiplied by the factors to all others.
+  // Without factors, the tile holds the weights.
   void show_tile(const TileRange& range, MatrixView<T> tile, bool empty, const T* factor,
                  Index slot) const {
     const bool chosen = pass_.rows != nullptr;

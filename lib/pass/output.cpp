@@ -19,10 +19,10 @@ void clear(MatrixView<T> rows) {
   for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
 }
 
-// Below the size of any number.
+// Below the exponent of any number.
 constexpr int nothing_met = -(1 << 16);
 
-// e, for a largest magnitude from 2^(e−1) to 2^e; nothing_met for 0, and 0 for what is not finite.
+// The e of a largest magnitude from 2^(e−1) to 2^e; nothing_met for 0, and 0 if it is not finite.
 template <class T>
 int size_of(T largest) {
   int exponent = largest == 0 ? nothing_met : 0;
@@ -32,10 +32,10 @@ int size_of(T largest) {
 
 bool is_usual(int size) { return std::abs(size) <= 20; }
 
-// The exponent that scales values of that size to about 1; 0 if they are not far from that.
+// The exponent that scales values of this size to about 1; 0 for values not far from 1.
 int exponent_of(int size) { return size == nothing_met || is_usual(size) ? 0 : size; }
 
-// Values that a row gives no weight to do not change its scale, whichever tiles show them.
+// Values without weight in a row do not change the row's scale, whichever tiles show them.
 template <class T>
 bool any_weight(MatrixView<const T> weights, Index row) {
   return std::any_of(weights.row(row), weights.row(row) + weights.cols,
@@ -131,8 +131,8 @@ void Output<T>::gather(const WeightTile<T>& tile, Index slot) {
   }
 }
 
-// Reads the values once from memory: their size is not known beforehand, as reading them takes as
-// long as all the rest. Sums are scaled as larger values are met, which is exact.
+// Reads the values from memory only once, as reading them takes as long as all the rest; so their
+// size is not known in advance. Sums are rescaled, exactly, when larger values come.
 template <class T>
 void Output<T>::gather_few(const WeightTile<T>& tile) {
   constexpr Index piece_keys = 32;  // stay in the first-level cache

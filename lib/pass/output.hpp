@@ -9,8 +9,8 @@ namespace attn {
 
 /// out_i = Σ_j π_ij v_j, with dropout Σ_j M_ij π_ij v_j, for v (Lk, dv) and out (Lq, dv) in the
 /// caller's memory. In row panels each row of out belongs to one slot. In column panels, which only
-/// one_pass_columns and one_pass_hybrid show, slot 0 gathers in out and every other one in memory
-/// of its own, of out's size; the pass adds them up.
+/// one_pass_columns and one_pass_hybrid show, slot 0 gathers in out. Every other slot gathers in
+/// its own memory, of out's size; the pass adds the slots up.
 template <class T>
 class Output final : public Observer<T> {
  public:
@@ -25,7 +25,7 @@ class Output final : public Observer<T> {
   void share(const SlotShare& share) override;
   void finish() override;
 
-  /// Bytes held during a pass with that partition; without dropout.
+  /// Bytes held during a pass with this partition, without dropout.
   static std::int64_t bytes(const Partition& partition, Index depth);
 
  private:
@@ -44,7 +44,7 @@ class Output final : public Observer<T> {
   MatrixView<T> out_;
   int exponent_ = 0;  // the gathered sums are out · 2^-exponent
   Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v
-  // Of few rows in row panels, instead: the exponent of the largest value that each has met.
+  // For a few rows in row panels: the exponent of the largest value of each row so far.
   PooledVector<int> largest_;
   kernel::Packed<T> packed_;
   PooledVector<PanelValues> panels_;  // by slot, in column panels

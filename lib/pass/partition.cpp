@@ -73,7 +73,7 @@ Partition row_tile_partition_for(int threads, Index rows, Index cols) {
   const Index of_thread = (rows + threads * rounds - 1) / std::max<Index>(1, threads * rounds);
   const Index even = (of_thread + register_rows - 1) / register_rows * register_rows;
   if (even < fewest_rows || even >= usual.panel) return usual;
-  // A block's rows are its time.
+  // The time of a block is proportional to its rows.
   const auto rows_of_thread = [&](Index tile_rows) {
     return static_cast<double>(std::min(rows, rounds * tile_rows));
   };
@@ -82,8 +82,8 @@ Partition row_tile_partition_for(int threads, Index rows, Index cols) {
   return worth_it ? row_tiles(rows, cols, even) : usual;
 }
 
-// In the second-level cache at a few thousand keys, also a multiple of six, and never more than a
-// thread may hold.
+// Blocks that fit the second-level cache at a few thousand keys, have a multiple of six rows, and
+// never exceed what a thread may hold.
 Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
   constexpr Index usual_rows = 48;
   constexpr Index fewest_rows = 8;
@@ -99,7 +99,7 @@ Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
 
 // A panel of exponentials is written and read once, while results by row are read and written for
 // every panel: a few wide panels are cheaper as long as those of all threads stay in the last-level
-// cache. Measured.
+// cache.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
                                      bool sums_rows) {
   constexpr Index usual_lines = 128;

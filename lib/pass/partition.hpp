@@ -9,8 +9,8 @@
 #include "tensor/shape.hpp"
 
 /// How every pass over tiles of scores cuts its work. The cuts follow from the shape and the type
-/// only, never from the number of threads, because the bits of results depend on them. On those of
-/// row_tile_partition_for no bits depend.
+/// only, never from the number of threads, because the bits of results depend on them. Only the
+/// cuts of row_tile_partition_for affect no bits.
 namespace attn {
 
 /// row_panels: some queries × all keys at a time; column_panels: all queries × some keys.
@@ -30,7 +30,7 @@ struct Partition {
   /// Panels [first, last) of `slot`.
   Index first_panel(Index slot) const { return slots == 0 ? 0 : slot * panels / slots; }
 
-  /// The first line of `slot`; of the one past the last, the number of lines.
+  /// The first line of `slot`; for the slot past the last, the number of lines.
   Index first_line(Index slot) const {
     return std::min(order == Order::row_panels ? rows : cols, first_panel(slot) * panel);
   }
@@ -45,33 +45,34 @@ struct Partition {
 /// Tiles of a panel run along its long axis in steps of this length.
 constexpr Index pass_tile_length = 512;
 
-/// Panels of a pass that holds one at a time: for float32 (element_size 4) or float64 (8) scores of
-/// that shape.
+/// Panels of a pass that holds one at a time, for float32 (element_size 4) or float64 (8) scores of
+/// this shape.
 Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size);
 
 /// Columns per tile of run_rows and of the Gibbs kernel.
 constexpr Index row_tile_cols = 256;
 
 /// A tile on the diagonal of a causal mask ends at a multiple of this, where packed products may
-/// begin and sums of float32 are cut: the exponentials left out would add zeros.
+/// begin and sums of float32 are cut. The omitted exponentials would add zeros.
 constexpr Index row_tile_step = 64;
 
 /// Blocks of run_rows whose tiles are used once, so that nothing is kept per slot.
 Partition row_tile_partition(Index rows, Index cols);
 
-/// The same for `threads` of one process: with fewer rows per block, if the threads then end more
-/// nearly together. The bits of a row are the same if neither causality nor a window hides keys.
+/// row_tile_partition for `threads` threads of one process. Blocks have fewer rows if this lets the
+/// threads end closer together. The bits of a row are the same if neither causality nor a window
+/// hides keys.
 Partition row_tile_partition_for(int threads, Index rows, Index cols);
 
-/// Blocks of run_rows whose tiles are kept until the rows are complete: if some observers are not
-/// by_row, or for a Gibbs kernel.
+/// Blocks of run_rows whose tiles are kept until the rows are complete, which a Gibbs kernel and
+/// observers without by_row need.
 Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
 
 /// Panels of one_pass_columns and one_pass_hybrid. `sums_rows`: false if only g is wanted.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
                                      bool sums_rows = true);
 
-/// Rows at a time of a tile that one_pass_columns shows to its observers.
+/// Rows of a tile that one_pass_columns shows its observers at a time.
 constexpr Index column_piece_rows = 96;
 
 /// Queries per tile of a gradient's panels.
@@ -81,7 +82,8 @@ constexpr Index gradient_tile_rows = 256;
 /// products, because columns are completed before they are used.
 Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns);
 
-/// The slots of passes in this order over a problem of this shape, and of those of its gradients.
+/// The slots of passes in this order over a problem of this shape, and of the passes of its
+/// gradients.
 kernel::ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
                                    std::size_t element_size);
 

@@ -240,7 +240,7 @@ class PanelRunner {
     }
   }
 
-  // The same for the columns of a panel, in place.
+  // complete_rows for the columns of a panel, in place.
   void complete_columns(const PanelTiles& panel, PanelScratch<T>& workspace) {
     const auto cols = static_cast<std::size_t>(panel.panel.cols);
     workspace.shift.assign(cols, minus_infinity);

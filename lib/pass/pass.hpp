@@ -19,7 +19,7 @@
 /// the others.
 namespace attn {
 
-/// The potentials that a panel completes from its scores before its weights are shown.
+/// The potentials that a panel completes from its scores before observers see its weights.
 enum class Completes {
   nothing,  ///< the weights are exp((s − g) − f) of the given potentials
   rows,     ///< f_i = LSE_j(s_ij − g_j) − log a_i; needs row_panels
@@ -67,16 +67,16 @@ class Observer {
   /// True: tiles with nothing allowed are shown too, as zeros (for observers that write weights).
   virtual bool wants_empty_tiles() const { return false; }
 
-  /// True: results are linear in each row of weights and kept by row, so that rows may be shown
-  /// before they are normalised and their factors follow by scale_rows. Panels may then come in
-  /// either order.
+  /// True: results are linear in each row of weights and kept by row. Rows may then be shown before
+  /// they are normalised; scale_rows supplies their factors later. Panels may then come in either
+  /// order.
   virtual bool by_row() const { return false; }
 
-  /// True: tiles may come with a row_factor, which costs less than multiplying them by it.
+  /// True: tiles may come with a row_factor, which saves their multiplication.
   virtual bool takes_row_factor() const { return false; }
 
   /// Multiplies the results of `slot` for queries [first, first + count) by factors[0, count); a
-  /// factor of 0 leaves 0 whatever was there. Called for by_row observers only.
+  /// factor of 0 leaves 0 also in place of a NaN. Called for by_row observers only.
   virtual void scale_rows(Index first, Index count, const T* factors, Index slot) {
     static_cast<void>(first), static_cast<void>(count), static_cast<void>(factors);
     static_cast<void>(slot);
@@ -89,8 +89,8 @@ class Observer {
     return {};
   }
 
-  /// True: `share` can put the results together if each of several ranks has seen its own slots
-  /// only. False: every rank runs the whole pass.
+  /// True: `share` combines the results of ranks that have seen only their own slots. False: every
+  /// rank runs the whole pass.
   virtual bool can_share() const { return false; }
 
   /// Called after the last tile and the last factor, before `finish`.
@@ -109,7 +109,7 @@ class Observer {
   virtual void finish() {}
 };
 
-/// Observers as an argument: std::vector converts to it.
+/// Observers as an argument, to which std::vector converts.
 template <class T>
 using ObserverList = std::type_identity_t<PooledVector<Observer<T>*>>;
 
@@ -146,12 +146,12 @@ struct Pass {
   /// Joins the sums of the rows that are completed, see pass/sink.hpp.
   double sink = no_sink;
 
-  /// If given, weights are shown for these queries only, by tiles of neighbouring ones among them.
-  /// Only the panels that contain them are made, so potentials are completed only there. The
-  /// weights are the same, to the last bit, as without it. Row panels only; null: all queries.
+  /// The queries whose weights are shown, by tiles of neighbouring queries; null: all queries. Only
+  /// panels with such queries are made, so potentials are completed only there. The selection
+  /// changes no bit of these weights. Row panels only.
   const RowSelection* rows = nullptr;
 
-  /// Observers continue from what they have gathered and are not started anew.
+  /// Observers continue with their sums and are not started anew.
   bool resumes = false;
 };
 

@@ -15,8 +15,8 @@ struct Potentials {
   PooledVector<double> unas_row;  ///< hnas only: f of unas (Lq)
 };
 
-/// The potential in the form in which it is subtracted: +inf for −inf. A masked line's scores then
-/// become −inf, finite or not, where −inf − (−inf) would be NaN.
+/// The potential in the form in which it is subtracted: +inf in place of −inf. All scores of a
+/// masked line then become −inf; −inf − (−inf) would be NaN.
 PooledVector<double> to_subtract(std::span<const double> potential);
 
 /// The two terms of hnas: hybrid · exp((s − g) − f) + (1 − hybrid) · exp(s − f_unas).

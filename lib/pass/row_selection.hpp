@@ -11,7 +11,7 @@ struct RowRange {
   Index last = 0;
 };
 
-/// Some rows of a matrix, each once and in ascending order, however they were given.
+/// Some rows of a matrix, each once and in ascending order.
 class RowSelection {
  public:
   /// The union of `ranges`, some of which may be empty. Throws Error(input) naming the first that
@@ -23,7 +23,7 @@ class RowSelection {
 
   Index count() const { return count_; }
 
-  /// The number of chosen rows before `row`: the place of a chosen row among them.
+  /// The number of chosen rows before `row`; for a chosen row, its place among them.
   Index position(Index row) const;
 
   bool contains(Index row) const { return meets({row, row + 1}); }

@@ -13,15 +13,15 @@
 
 namespace attn {
 
-/// Whether a softmax takes exponentials of the scores as they are: these are near zero, and that is
-/// not dear to know.
+/// Whether a softmax takes exponentials of the scores as they are: the scores are near zero, and
+/// this is cheap to find out.
 template <class T>
 bool takes_plain_exponentials(const Scores<T>& scores) {
   return !scores.limits_are_dear() && scores.near_zero();
 }
 
-/// The sums of a block of rows over the keys that it has met so far, tile by tile: an online
-/// softmax, or plain exponentials.
+/// The sums of a block of rows over the keys so far, tile by tile: an online softmax, or plain
+/// exponentials.
 template <class T>
 struct RunningRows {
   bool near_zero = false;
@@ -30,7 +30,7 @@ struct RunningRows {
   PooledVector<double> sum;
   PooledVector<double> product;  ///< Σ_j E_ij log E_ij, if entropies are wanted
 
-  /// No keys so far.
+  /// Starts with no keys.
   void start(Index rows, bool scores_near_zero) {
     near_zero = scores_near_zero;
     const auto size = static_cast<std::size_t>(rows);
@@ -40,8 +40,8 @@ struct RunningRows {
     factor.resize(size);
   }
 
-  /// Fills a tile with the exponentials of its scores, and adds them. Returns true if what was
-  /// gathered from earlier tiles must be multiplied by `factor`.
+  /// Fills a tile with the exponentials of its scores, and adds these to the sums. Returns true if
+  /// the results of earlier tiles must be multiplied by `factor`.
   bool add(const Scores<T>& scores, const TileRange& range, MatrixView<T> tile,
            typename Scores<T>::Scratch& scratch, bool with_products) {
     double* const products = with_products ? product.data() : nullptr;
@@ -53,8 +53,8 @@ struct RunningRows {
     return kernel::online_softmax(tile, max.data(), sum.data(), factor.data(), products);
   }
 
-  /// After the last tile: writes f_i = LSE_j s_ij, joined by the sink, and leaves in `factor` what
-  /// makes the exponentials weights times `share`.
+  /// After the last tile: writes f_i = LSE_j s_ij, joined by the sink, and leaves in `factor` the
+  /// factors that turn exponentials into weights times `share`.
   void complete(double sink, double* f, double share = 1) {
     for (std::size_t i = 0; i < sum.size(); ++i) {
       const bool empty = sum[i] == 0;
@@ -71,8 +71,8 @@ struct RunningRows {
     for (std::size_t i = 0; i < sum.size(); ++i) product[i] = entropy(i, sink, f[i]);
   }
 
-  /// What the exponentials of a tile, relative to `then`, must be multiplied by to become weights:
-  /// a tile may have been filled before the row's maximum was met, or have nothing allowed.
+  /// The factor that turns the exponentials of a tile, relative to `then`, into weights. The tile
+  /// may have been filled before the row's maximum was met, or have nothing allowed.
   T factor_since(std::size_t row, T then) const {
     const double lag =
         then == max[row] ? 1 : std::exp(static_cast<double>(then) - static_cast<double>(max[row]));

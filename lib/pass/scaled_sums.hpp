@@ -26,16 +26,17 @@ struct ScaledSums {
   }
 };
 
-/// What two sums were multiplied by before they were added.
+/// The factors of two sums before they were added.
 struct AddedBy {
   double kept = 1;
   double added = 1;
 };
 
-/// Raises the level of `total` for `sums`, by which both are then to be multiplied and added.
+/// Raises the level of `total` to fit `sums`. Returns the factors by which both must be multiplied
+/// before they are added.
 inline AddedBy join_levels(const ScaledSums& sums, ScaledSums& total) {
   const double level = std::max(total.level, sums.level);
-  // Of sums without an allowed pair.
+  // No sum has an allowed pair.
   if (level == minus_infinity) return {1, 0};
   const auto factor = [&](double from) {
     return from == minus_infinity ? 0 : std::exp(from - level);
@@ -62,7 +63,8 @@ inline AddedBy add_sums(const ScaledSums& sums, ScaledSums& total) {
 
 /// The softmax of hnas, from a panel of exponentials exp(s_ij − m_j) that add up to `sum`: raises
 /// the level of `sums` to the largest m_j, and writes the factors exp(m_j − level), 0 for a key
-/// with nothing allowed. Returns what earlier results must be multiplied by; the sums are already.
+/// with nothing allowed. Returns the factor by which earlier results must be multiplied; `sums` are
+/// already.
 inline double raise_level(std::span<const double> m, std::span<const double> sum, ScaledSums& sums,
                           PooledVector<double>& factor) {
   double largest = sums.level;
@@ -94,7 +96,7 @@ void add_row_sums(MatrixView<const T> tile, const double* const (&factor)[2], In
   }
 }
 
-/// Row i of a matrix times factor_i; a factor of 0 leaves 0 whatever was there.
+/// Row i of a matrix times factor_i; a factor of 0 leaves 0 also in place of a NaN.
 template <class T>
 void multiply_rows(MatrixView<T> rows, const T* factor) {
   for (Index i = 0; i < rows.rows; ++i) {

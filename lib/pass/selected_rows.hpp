@@ -17,8 +17,8 @@ void show_chosen(const RowSelection& rows, const WeightTile<T>& tile, Index slot
   }
 }
 
-/// Passes the weights of some queries on to another observer: for a pass over all queries of which
-/// only some are written. Both arguments must outlive it.
+/// Passes the weights of some queries on to another observer, if a pass over all queries writes
+/// only some. Both arguments must outlive it.
 template <class T>
 class SelectedRows final : public Observer<T> {
  public:

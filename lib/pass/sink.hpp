@@ -20,7 +20,7 @@ inline double with_sink(double f, double sink) {
   return larger + std::log1p(std::exp(std::min(f, sink) - larger));
 }
 
-/// exp(sink − f): what the sink takes of a row whose potential f contains it.
+/// exp(sink − f): the weight of the sink in a row whose potential f contains it.
 inline double sink_weight(double sink, double f) {
   return sink == no_sink || f == minus_infinity ? 0 : std::exp(sink - f);
 }

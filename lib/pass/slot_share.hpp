@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// The slots of a pass that this thread's ranks leave to this process.
+/// The share of a pass's slots that this process computes, if this thread has ranks.
 inline kernel::RankShare slots_of_rank(const Partition& partition) {
   using Rows = kernel::Ranks::Rows;
   return {partition.slots, kernel::Ranks::current(),
@@ -16,7 +16,7 @@ inline kernel::RankShare slots_of_rank(const Partition& partition) {
 /// belong to the slot that holds its panel.
 class SlotShare {
  public:
-  /// Those of the thread's ranks; `whole`: all slots, although there are ranks.
+  /// The share of the thread's ranks; `whole`: all slots, even with ranks.
   explicit SlotShare(const Partition& partition, bool whole = false)
       : partition_(partition),
         share_(whole ? kernel::RankShare(partition.slots, nullptr) : slots_of_rank(partition)) {}
@@ -26,8 +26,8 @@ class SlotShare {
   Index own_slot(Index n) const { return share_.own_item(n); }
   const Partition& partition() const { return partition_; }
 
-  /// After the pass: takes the lines of the other ranks' slots, which are rows of a matrix or one
-  /// number each. Does nothing for an empty span.
+  /// After the pass: takes the lines of the other ranks' slots, each a row of a matrix or one
+  /// number. Does nothing for an empty span.
   template <class T>
   void complete_lines(MatrixView<T> rows) const {
     if (divided())
@@ -39,7 +39,7 @@ class SlotShare {
       share_.complete_numbers(numbers, [&](Index slot) { return partition_.first_line(slot); });
   }
 
-  /// The same for what each slot has gathered in memory of its own.
+  /// The same for sums that each slot has gathered in its own memory.
   void complete_slots(const kernel::RankShare::Results& gathered) const {
     share_.complete(gathered);
   }
@@ -56,9 +56,9 @@ class SlotShare {
   kernel::RankShare share_;
 };
 
-/// Calls body(panel, slot, workspace) for all panels of the share, on up to `threads` threads:
-/// those of a slot in order and by one thread at a time, with that thread's workspace. If rows are
-/// selected, only for panels of rows that hold one of them.
+/// Calls body(panel, slot, workspace) for all panels of the share, on up to `threads` threads. The
+/// panels of a slot come in order, by one thread at a time, with that thread's workspace. If rows
+/// are selected, only panels with a selected row are visited.
 template <class Workspace, class Body>
 void for_each_panel(const SlotShare& share, int threads, const RowSelection* rows,
                     PooledVector<Workspace>& workspaces, const Body& body) {

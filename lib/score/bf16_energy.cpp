@@ -48,7 +48,7 @@ class Bf16Energy final : public Energy<float> {
     const Index width = kernel::packed_width<float>();
     const Index before = range.col0 % width;
     if (before == 0) return kernel::multiply_bf16(scale_, queries(range), keys_, range.col0, out);
-    // Panels of few keys may begin inside of a packed panel.
+    // Panels of few keys may begin inside a packed panel.
     Buffer<float> wide(range.rows * (before + range.cols));
     const MatrixView<float> whole(wide.data(), range.rows, before + range.cols);
     kernel::multiply_bf16(scale_, queries(range), keys_, range.col0 - before, whole);

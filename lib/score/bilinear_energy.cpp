@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-// Whether q W (of k's width) costs less than k Wᵀ (of q's), products of tiles included.
+// Whether q W (as wide as k) costs less than k Wᵀ (as wide as q), products of tiles included.
 bool projects_queries(Index rows, Index cols, Index q_depth, Index k_depth) {
   const auto work = [&](Index projected, Index width) {
     return static_cast<double>(projected) * static_cast<double>(q_depth) *
@@ -21,7 +21,7 @@ bool projects_queries(Index rows, Index cols, Index q_depth, Index k_depth) {
   return work(rows, k_depth) <= work(cols, q_depth);
 }
 
-// The dot energy of one side as given and the other one projected.
+// The dot energy of one side as given and the other side projected.
 template <class T>
 class BilinearEnergy final : public Energy<T> {
  public:

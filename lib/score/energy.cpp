@@ -60,7 +60,7 @@ class GaussianEnergy final : public Energy<T> {
         k_(centred_.k()),
         product_(q_, k_, static_cast<T>(scale)),
         scale_(static_cast<T>(scale)) {
-    // The scale as rounded to T, so that both parts of the square have the same one.
+    // The scale as rounded to T, so that both parts of the square use the same scale.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
     const double norms = kernel::largest_norm(q_) + kernel::largest_norm(k_);

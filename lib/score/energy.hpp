@@ -25,9 +25,9 @@ class Energy : public FromPool {
   virtual void fill(const TileRange& range, MatrixView<T> out) const = 0;
 
   /// Writes exp(energy) instead, for energies of at most 80 in magnitude. Adds the sum of row i to
-  /// row_sum_i and the sum of column j to col_sum_j (at least one is null), and Σ_j energy_ij
-  /// exp(energy_ij) to row_product_i (null, or given with a row_sum). Returns false, and does
-  /// nothing, if it does not offer this for `range`.
+  /// row_sum_i and the sum of column j to col_sum_j; at least one is null. Adds Σ_j energy_ij
+  /// exp(energy_ij) to row_product_i, which may be given with a row_sum only. Returns false, and
+  /// does nothing, if this is not supported for `range`.
   virtual bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                                  double* col_sum, double* row_product) const {
     static_cast<void>(range), static_cast<void>(out);
@@ -49,7 +49,7 @@ class Energy : public FromPool {
   /// beyond the format.
   virtual bool may_forbid() const { return false; }
 
-  /// Whether the bits of an energy are the same in any range that has its pair.
+  /// Whether the bits of a pair's energy are the same in any range that has the pair.
   virtual bool same_in_any_range() const { return false; }
 };
 
@@ -60,18 +60,18 @@ enum class EnergyKind {
 };
 
 /// Energies of queries q (Lq, d) and keys k (Lk, d), finite, in one matrix product per tile. The
-/// memory of q and k must outlive the energy. `scale` is finite. Error: that of a dot product of
-/// length d in T. gaussian first centres q and k on their common mean, so an offset of all points
-/// costs no digits, and keeps copies of both. (TN §1.2; MATHEMATICS.md §1)
+/// memory of q and k must outlive the energy. `scale` is finite. Its error is that of a dot product
+/// of length d in T. gaussian first centres q and k on their common mean, so an offset of all
+/// points costs no digits, and keeps copies of both. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const T> q,
                                                MatrixView<const T> k, double scale);
 
-/// scale·⟨q,k⟩ of q and k that are bfloat16 numbers, at up to twice the speed on CPUs with products
-/// of them and with the same bits on all others (kernel/bf16.hpp). The products are exact. Each sum
-/// of two rounds to float32, so the error is that of a dot product of length d in float32, at most
-/// d · 2⁻²⁴ · |scale| Σ_c |q_c k_c|; numbers below 2⁻⁶⁰ count as 0. Keeps copies of both. Throws
-/// Error(input) that names the query or key for a number that is not one of them.
+/// scale·⟨q,k⟩ of bfloat16 numbers q and k, at up to twice the speed on CPUs with products of them,
+/// and with the same bits on all others (kernel/bf16.hpp). The products are exact. Each addition
+/// rounds to float32, so the error is that of a dot product of length d in float32, at most d ·
+/// 2⁻²⁴ · |scale| Σ_c |q_c k_c|; numbers below 2⁻⁶⁰ count as 0. Keeps copies of both. Throws
+/// Error(input) that names the query or key for a number that is not a bfloat16 number.
 std::unique_ptr<Energy<float>> make_bf16_energy(MatrixView<const float> q,
                                                 MatrixView<const float> k, double scale);
 
@@ -84,9 +84,9 @@ std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index
 
 /// scale·q_iᵀ W k_j for q (Lq, dq), k (Lk, dk), w (dq, dk), all finite. The cheaper of q W and k Wᵀ
 /// is computed in advance, on up to `threads` threads by a partition fixed by the shape; tiles are
-/// then products as above. The memory of q, k and w must outlive the energy. Error: that of two dot
-/// products, (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm. Throws
-/// Error(input) if the shapes disagree. (TN §1.2; MATHEMATICS.md §1)
+/// then products as above. The memory of q, k and w must outlive the energy. Its error is that of
+/// two dot products, (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm.
+/// Throws Error(input) if the shapes disagree. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_bilinear_energy(MatrixView<const T> q, MatrixView<const T> k,
                                                 MatrixView<const T> w, double scale,
@@ -106,10 +106,10 @@ struct MlpWeights {
 
 /// scale·w2ᵀ tanh(W1[q_i; k_j] + b1) for q (Lq, dq), k (Lk, dk), all finite. The halves of W1 times
 /// q and k are computed in advance, as above, in O((Lq + Lk)·A) memory; a tile costs A tanh per
-/// pair. No argument needs to outlive the call. Error: |scale|·Σ|w2_a| times that of the arguments
-/// (a dot product of length dq + dk, and the error of kernel::tanh_energy). An argument beyond the
-/// format makes the energies of its query or key NaN. Throws Error(input) if the shapes disagree.
-/// (TN §1.2; MATHEMATICS.md §1)
+/// pair. No argument needs to outlive the call. Error: |scale|·Σ|w2_a| times the error of the
+/// arguments (a dot product of length dq + dk, and the error of kernel::tanh_energy). An argument
+/// beyond the format makes the energies of its query or key NaN. Throws Error(input) if the shapes
+/// disagree. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<const T> k,
                                            const MlpWeights<T>& weights, double scale,
@@ -118,7 +118,7 @@ std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<con
 /// Bytes that make_mlp_energy allocates; `hidden` is A.
 std::int64_t mlp_energy_bytes(Index rows, Index cols, Index hidden, std::size_t element_size);
 
-/// 0 for every pair: for finding the pairs that mask, bias and causality allow without any vectors.
+/// 0 for every pair: finds the pairs that mask, bias and causality allow without any vectors.
 template <class T>
 std::unique_ptr<Energy<T>> make_zero_energy(Index rows, Index cols);
 

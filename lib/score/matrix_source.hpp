@@ -8,7 +8,8 @@
 namespace attn {
 
 /// A matrix of the size of the scores that is read tile by tile: a mask, a bias, ready-made scores.
-/// It may lie in memory or in a file, or be computed on demand; it is never needed as a whole.
+/// The matrix may lie in memory or in a file, or be computed on demand; it is never needed as a
+/// whole.
 template <class T>
 class MatrixSource {
  public:

@@ -8,16 +8,16 @@
 
 namespace attn {
 
-/// The joint log-density of component i of a mixture of Gaussians and point j, up to what the
-/// offsets leave out:
+/// The joint log-density of component i of a mixture of Gaussians and point j, up to constants that
+/// the offsets omit:
 ///
 ///   s_ij = offset_i − ‖k_j − q_i‖² / (2σ_i²)
 ///
 /// for centres q (M, d), points k (N, d), offsets (M) and variances σ² > 0 (M), all finite. Sums
-/// squares of differences in float64, not products, and rounds once to T: a relative error of d + 3
-/// roundings of float64 of the distance, however close to each other and far from the origin a
-/// point and its centre are. A likelihood that must not fall needs that. Keeps a copy of k; q and
-/// the offsets must outlive it.
+/// squares of differences, not products, in float64, and rounds once to T. The relative error of
+/// the distance is d + 3 roundings of float64, also for a point and a centre close to each other
+/// and far from the origin; otherwise rounding could make the likelihood fall. Keeps a copy of k; q
+/// and the offsets must outlive the object.
 template <class T>
 class MixtureEnergy final : public Energy<T> {
  public:

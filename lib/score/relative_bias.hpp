@@ -47,9 +47,10 @@ struct BucketRule {
 void require_buckets(const BucketRule& rule);
 
 /// The bucket of `relative` = key minus query position, as Hugging Face's T5 computes it, float32
-/// roundings included. On a side of n buckets the first n/2 distances have one each; the others
-/// cover distances in geometric progression up to max_distance. Keys ahead of the query use the
-/// second half. Requires a rule that require_buckets accepts. (MATHEMATICS.md §4; FD 18-19)
+/// roundings included. On a side of n buckets, the first n/2 distances have a bucket each; the
+/// other buckets cover distances in geometric progression up to max_distance. Keys ahead of the
+/// query use the second half. Requires a rule that require_buckets accepts. (MATHEMATICS.md §4; FD
+/// 18-19)
 Index t5_bucket(Index relative, const BucketRule& rule);
 
 /// Column `head` of rel_bias (buckets, H), at the bucket of j − p_i; bidirectional unless `band` is
@@ -60,8 +61,8 @@ RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index
                                  const BandRule& band, Index max_distance = 128);
 
 /// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, if H is a
-/// power of two. Otherwise those of the next lower power n, then every other one of 2n, starting
-/// with its first.
+/// power of two. Otherwise the slopes for the next lower power n, followed by every other slope for
+/// 2n, from the first on.
 std::vector<double> alibi_slopes(Index heads);
 
 /// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each is correctly rounded

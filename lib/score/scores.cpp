@@ -143,8 +143,8 @@ void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scr
   kernel::exp_tile(out, row_sum, col_sum, row_product);
 }
 
-// With `allowed` the result always has a mask, which says which pairs of `range` are allowed,
-// ready-made scores aside.
+// With `allowed`, the result always has a mask of the allowed pairs of `range`, which ignores
+// ready-made scores.
 template <class T>
 typename Scores<T>::Read Scores<T>::read(const TileRange& range, Scratch& scratch,
                                          bool allowed) const {

@@ -15,8 +15,8 @@
 
 namespace attn {
 
-/// No term of the scores is larger in magnitude. How exponentials are made, and with it their last
-/// bits, follows from these bounds.
+/// No term of the scores is larger in magnitude. The bounds decide how exponentials are made, and
+/// so their last bits.
 struct ScoreBounds {
   double intermediate = 0;  ///< Energy::bound
   double energy = 0;        ///< Energy::magnitude
@@ -44,8 +44,8 @@ class Scores {
     const RelativeBias<T>* relative = nullptr;  ///< added; of the energy's shape, and this `band`
     std::optional<double> softcap = std::nullopt;  ///< X > 0: X·tanh(energy/X), rounded once
     const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
-    bool same_if_rescaled = false;  ///< near_zero is false, which depends on norms of q and k
-    Index first_query = 0;          ///< if these are some of more queries, for messages
+    bool same_if_rescaled = false;  ///< near_zero is false, as it depends on norms of q and k
+    Index first_query = 0;          ///< the number of the first query, for messages
   };
 
   /// Scratch memory of one thread for fill.
@@ -71,8 +71,8 @@ class Scores {
   /// single bias is added in T; other terms are added in float64 and rounded once.
   void fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
 
-  /// Whether every score of an allowed pair is known to be so small that its exponential needs no
-  /// maximum removed: |s| ≤ 30, so that sums and quotients of exponentials lie well inside float32.
+  /// Whether exponentials need no maximum removed: |s| ≤ 30 is known for every allowed pair, so
+  /// that sums and quotients of exponentials lie well inside float32.
   bool near_zero() const { return limits().near_zero; }
 
   /// A bound on the magnitude of the scores of allowed pairs; +inf if unknown.
@@ -80,14 +80,14 @@ class Scores {
 
   const ScoreBounds& bounds() const { return limits().bounds; }
 
-  /// Whether the first call of these three takes as long as a pass over the scores, which then does
-  /// better without them. Follows from the shape and the energy.
+  /// Whether the first call of near_zero() or magnitude() takes as long as a pass over the scores;
+  /// the pass is then faster without it. Follows from the shape and the energy.
   bool limits_are_dear() const { return terms_.energy->bound_is_dear(); }
 
   /// Requires near_zero(). Writes exp(s_ij), within 1.2 ulp of exp of the rounded score, or 0 where
-  /// the pair is forbidden. Adds the sum of row i to row_sum_i and the sum of column j to col_sum_j
-  /// (at least one is null), and Σ_j s_ij exp(s_ij) to row_product_i (null, or given with a
-  /// row_sum). Otherwise like fill.
+  /// the pair is forbidden. Adds the sum of row i to row_sum_i and the sum of column j to
+  /// col_sum_j; at least one is null. Adds Σ_j s_ij exp(s_ij) to row_product_i, which may be given
+  /// with a row_sum only. Otherwise like fill.
   void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                          double* row_sum, double* col_sum, double* row_product = nullptr) const;
 
@@ -95,7 +95,8 @@ class Scores {
   /// O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
 
-  /// The number of columns of `range` up to the last one in which these allow a pair. O(1).
+  /// The number of columns of `range` up to the last one in which causality and window allow a
+  /// pair. O(1).
   Index cols_in_use(const TileRange& range) const { return band_.cols_in_use(range); }
 
   /// The pairs that causality and window allow.
@@ -105,7 +106,8 @@ class Scores {
   /// decided without reading them: true if they are absent or broadcast over queries.
   bool rows_alike() const;
 
-  /// Requires rows_alike(). For each key 1, or 0 if these forbid it.
+  /// Requires rows_alike(). For each key 1, or 0 if mask, bias, preference or ready-made scores
+  /// forbid it.
   PooledVector<std::uint8_t> open_keys() const;
 
   /// Writes 1 for each allowed pair of `range` and 0 for the others. Thread-safe like fill; reads

@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-// Counts of the rows that each rank holds become those of all rows.
+// Turns counts over the rows of each rank into counts over all rows.
 void add_up_ranks(const kernel::RankShare& rows, Index rows_per_item, AllowedCounts& counts) {
   if (!rows.divided()) return;
   const auto all = static_cast<Index>(counts.keys_of_query.size());

@@ -12,8 +12,8 @@
 
 namespace attn {
 
-/// out = scale · q B for the columns of packed keys from col0 on, which may be inside of a vector:
-/// panels of very few keys begin there.
+/// out = scale · q B for the columns of packed keys from col0 on. col0 may be inside a vector,
+/// where panels of very few keys begin.
 template <class T>
 void multiply_any_packed(T scale, MatrixView<const T> q, const kernel::Packed<T>& keys, Index col0,
                          MatrixView<T> out) {
@@ -25,9 +25,9 @@ void multiply_any_packed(T scale, MatrixView<const T> q, const kernel::Packed<T>
   for (Index i = 0; i < out.rows; ++i) std::copy_n(whole.row(i) + before, out.cols, out.row(i));
 }
 
-/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it, with `dropout`
-/// M∘(scale · q kᵀ). If there are enough queries, k is packed once, at the first tile, for the
-/// fastest kernel; the bits of a product then do not depend on the tile.
+/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive the object; with
+/// `dropout`, of M∘(scale · q kᵀ). With enough queries, k is packed once, at the first tile, for
+/// the fastest kernel; the bits of a product then do not depend on the tile.
 template <class T>
 class TileProduct {
  public:
@@ -50,8 +50,8 @@ class TileProduct {
   }
 
   /// Writes the exponentials of the tile instead, for products of at most 80 in magnitude, and adds
-  /// their sums: see kernel::multiply_exp_packed. Returns false, and does nothing, if the range
-  /// does not suit it.
+  /// their sums: see kernel::multiply_exp_packed. Returns false, and does nothing, if this is not
+  /// supported for the range.
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                          double* col_sum, double* row_product) const {
     if (!pays(range)) return false;
@@ -60,7 +60,7 @@ class TileProduct {
     return true;
   }
 
-  /// Bytes that it allocates.
+  /// Bytes that a TileProduct allocates.
   static std::int64_t bytes(Index rows, Index cols, Index depth) {
     return kernel::worth_packing(rows) ? kernel::Packed<T>::bytes(depth, cols) : 0;
   }
