@@ -10,9 +10,9 @@ namespace attn {
 
 namespace {
 
-// du, too, has a term by query: the weights w of the sink, times row_i = −coefficient·δ_i.
-// Du over the keys alone takes δ of the mixture from each product, which changes nothing where rows
-// of both parts sum to 1; with sinks the rest of each row does.
+// du also has a term by query: the weights w of the sink times row_i = −coefficient·δ_i. du over
+// the keys alone takes δ of the mixture from each product. This changes nothing where rows of both
+// parts sum to 1; with sinks, the rest of each row counts.
 template <class T>
 NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoints) {
   NumberGradients found;

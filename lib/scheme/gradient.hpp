@@ -25,10 +25,10 @@ struct NumberGradients {
 ///             γ^T_j = −κ_j, then φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, γ^t_j = −Σ_i P^t_ij φ^t_i. The
 ///             potentials of all half-steps are computed again: T·(Lq + Lk) numbers.
 ///
-/// unas and dnas take one pass of five products; hnas adds a pass of two, sinkhorn 4T of one, and
-/// small problems one or two of two, for δ.
-/// Queries and keys without an allowed pair have gradient 0. A sink takes part in the sums f only:
-/// dS has the same formulas, and dsink = −Σ_i w_i δ_i with its weights w_i, for hnas of both parts.
+/// unas and dnas take one pass of five products. hnas adds a pass of two products, sinkhorn 4T
+/// passes of one, and small problems one or two passes of two, for δ. Queries and keys without an
+/// allowed pair have gradient 0. A sink takes part in the sums f only. dS then has the same
+/// formulas, and dsink = −Σ_i w_i δ_i with the sink's weights w_i, for hnas summed over both parts.
 /// Bits do not depend on the number of threads. Results beyond the format are NaN or infinite,
 /// never hidden. Throws whatever the scores throw.
 template <class T>

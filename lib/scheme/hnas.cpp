@@ -14,7 +14,7 @@ namespace {
 
 using Numbers = PooledVector<double>;
 
-// δ of both parts, each from its own weights in small problems.
+// δ of both parts; in small problems, each from its own weights.
 template <class T>
 HybridDeltas deltas_of(const Forward<T>& forward, const TileProduct<T>& products, int threads) {
   const Potentials& found = forward.attention->potentials;
@@ -75,7 +75,7 @@ class Hnas final : public TypedScheme<Hnas> {
     Numbers& unas_row = found.potentials.unas_row;
     const double u = options.hybrid;
     unas_row.assign(row.size(), 0.0);
-    // At its ends the mixture is one of the two schemes, to the last bit.
+    // With u = 0 or 1, the mixture is one of the two schemes, to the last bit.
     if (u == 0 || u == 1) {
       const ObserverList<T> nobody;
       first_iteration<T>(scores, found.allowed, row, col, u == 1 ? observers : nobody, threads,

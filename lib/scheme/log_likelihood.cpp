@@ -42,7 +42,7 @@ std::optional<double> gaussian_log_likelihood(const Scores<T>& scores, Index dep
   const bool by_component =
       terms.bias == nullptr || (dnas ? terms.bias->cols_alike() : terms.bias->rows_alike());
   if (!by_component) return std::nullopt;
-  // Without queries or without keys there are no data that count.
+  // Without queries or keys, no data count.
   if (scores.rows() == 0 || scores.cols() == 0) return 0;
   const PooledVector<double>& data = dnas ? found.potentials.col : found.potentials.row;
   const double divisor =

@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-// log β_i − log (2πσ_i²)^(d/2). A component that no point may belong to has any.
+// log β_i − log (2πσ_i²)^(d/2). Any value for a component that no point may belong to.
 PooledVector<double> offsets_of(const Mixture& mixture) {
   PooledVector<double> offsets(mixture.log_prior.size(), 0.0);
   for (std::size_t i = 0; i < offsets.size(); ++i) {

@@ -42,7 +42,7 @@ struct MixtureData {
 
 /// The scores s_ij = log (β_i N(k_j | q_i, σ_i² I)). Under dnas g_j is the log-density of point j,
 /// Σ_j g_j the log-likelihood, exp(s_ij − g_j) the share ξ_ij of component i in point j, and
-/// exp(f_i) = Σ_j ξ_ij. `data` and `mixture` must outlive them.
+/// exp(f_i) = Σ_j ξ_ij. `data` and `mixture` must outlive the scores.
 template <class T>
 class MixtureScores {
  public:
@@ -56,7 +56,7 @@ class MixtureScores {
   Scores<T> scores_;
 };
 
-/// Subtracts their log-sum-exp from the logs of priors; does nothing if all are −inf.
+/// Subtracts the log-sum-exp from the logs of priors; does nothing if all are −inf.
 void normalise_priors(PooledVector<double>& log_prior);
 
 /// Σ_j g_j over the points that may belong to a component. Throws Error(numerical) if it is not
@@ -69,10 +69,10 @@ double mixture_log_likelihood(const PooledVector<double>& col_potential);
 ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) with the new q, if estimated
 ///   β_i ← mean_j ξ_ij, if estimated
 ///
-/// Components that no point may belong to stay. Requires σ_i² ≥ min_variance of `from` if
-/// variances are estimated: then the log-likelihood of `from`, which is returned, never falls from
-/// step to step. Memory O((M + N) d); the bits do not depend on `threads`. Throws whatever attend
-/// throws, and Error(numerical) for a likelihood that is not finite.
+/// Components that no point may belong to stay. If variances are estimated, `from` must have σ_i² ≥
+/// min_variance. Returns the log-likelihood of `from`, which never falls from step to step. Memory
+/// O((M + N) d); the bits do not depend on `threads`. Throws whatever attend throws, and
+/// Error(numerical) for a likelihood that is not finite.
 collapse::EmStep em_step(const MixtureData& data, const Mixture& from, const Repetition& options,
                          Mixture& to, int threads);
 

@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-// Points minus their mean, which costs no digits: all gradients are of differences.
+// Points minus their mean. This costs no digits, as all gradients depend on differences only.
 struct Around {
   PooledVector<double> mean;
   Buffer<double> storage;
@@ -147,7 +147,7 @@ MixtureGradients differentiate_mixture(const MixtureData& data, const Mixture& m
   const Forward<double>& around = centred_values.forward();
   const TileProduct<double> products(around.grad_out, around.v, 1.0, around.dropout);
   const Potentials& potentials = attention.potentials;
-  // d log Σ_j ξ_ij = Σ_j π_ij d log ξ_ij: a number that each product of the row gets.
+  // d log Σ_j ξ_ij = Σ_j π_ij d log ξ_ij: a number added to each product of the row.
   PooledVector<double> less = delta_of(around, products, potentials.row, potentials.col, threads);
   for (std::size_t i = 0; i < use.grad_log_mass.size(); ++i) less[i] -= use.grad_log_mass[i];
   MixtureGradients found(mixture.components, mixture.dimension);
@@ -169,8 +169,8 @@ MixtureGradients differentiate_em_step(const MixtureData& data, const Mixture& f
   const Index m = from.components;
   const Index d = from.dimension;
   const Around around(data.points);
-  // d σ_i² = Σ_j dπ_ij ‖k_j − q_i‖²/d + …: it does not change with the new q_i, the mean of the
-  // keys, to first order. So values have ‖k_j‖² as another axis.
+  // d σ_i² = Σ_j dπ_ij ‖k_j − q_i‖²/d + …: to first order, it does not change with the new q_i, the
+  // mean of the keys. Values therefore have ‖k_j‖² as another axis.
   const Index width = d + (options.estimates_variance ? 1 : 0);
   const Buffer<double> values(n * width);
   const Buffer<double> grad_out(m * width);
@@ -212,7 +212,7 @@ std::int64_t mixture_gradient_bytes(Index components, Index points, Index dimens
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const GradientSizes sizes{components, points, width, sizeof(double), threads};
   const Index lanes = gradient_lanes(points, threads);
-  // Those around the mean, MixtureSink's vectors and sums, in lanes and packed.
+  // Vectors around the mean; MixtureSink's vectors and sums, in lanes and packed.
   const Index sink = 2 * points * dimension + (4 + lanes) * components * (dimension + 2) +
                      4 * points * (dimension + 2);
   const Index step = 2 * points * (dimension + 1) + components * (dimension + 1);

@@ -11,7 +11,7 @@ namespace attn {
 
 namespace {
 
-// Without queries or without keys there is nothing to pass over.
+// Without queries or keys, there is nothing to pass over.
 template <class T>
 void attend_nothing(Index rows, Index cols, bool mixture, const ObserverList<T>& observers,
                     Potentials& potentials) {

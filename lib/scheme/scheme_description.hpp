@@ -13,7 +13,7 @@
 
 namespace attn {
 
-/// Passes over all scores, and products with all values.
+/// The number of passes over all scores, and of products with all values.
 struct SchemePasses {
   double scores = 0;
   double values = 0;
@@ -25,21 +25,21 @@ struct BoundOf {
   Index most_keys = 1;  ///< the largest number of keys allowed to one query, >= 1
   double sink = no_sink;
 
-  /// The most that a row can add up to after the column step, where no entry exceeds 1.
+  /// The largest sum of a row after the column step, where no entry exceeds 1.
   double largest_row_sum() const { return static_cast<double>(most_keys) + std::exp(sink); }
 };
 
-/// The description of a scheme: its name, the options, operands and results that it has besides
-/// those of every scheme, how scores become weights, how these are differentiated, and the cost.
-/// Each scheme is one object in a file of its own; `schemes` lists them all.
+/// The description of a scheme: its name, the options, operands and results that only some schemes
+/// have, how scores become weights, how weights are differentiated, and the cost. Each scheme is
+/// one object in a file of its own; `schemes` lists them all.
 class SchemeDescription {
  public:
   virtual ~SchemeDescription() = default;
 
   virtual Scheme scheme() const = 0;
 
-  /// The name on the command line, as "dnas"; what follows "dnas: " in the help; and the formula of
-  /// g or of the output in the manual page.
+  /// The name on the command line, as "dnas"; the text after "dnas: " in the help; and the formula
+  /// of g or of the output in the manual page.
   virtual std::string_view name() const = 0;
   virtual std::string_view help() const = 0;
   virtual std::string_view formula() const = 0;
@@ -48,11 +48,11 @@ class SchemeDescription {
   /// gradient, and a result unas_row_potential.
   virtual bool is_mixture() const { return false; }
 
-  /// Whether it iterates: there are the options of Stopping, and it may not converge.
+  /// Whether the scheme iterates: it has the options of Stopping, and may not converge.
   virtual bool is_iterated() const { return false; }
 
-  /// Whether its scores have a log-preference and a factor α, in addition to those of other
-  /// schemes; then its usual energy is dot, as FD 17 uses inner products.
+  /// Whether the scheme's scores also have a log-preference and a factor α. Its default energy is
+  /// then dot, as FD 17 uses inner products.
   virtual bool has_preference() const { return false; }
   std::string_view usual_energy() const { return has_preference() ? "dot" : "scaled-dot"; }
 
@@ -73,7 +73,7 @@ class SchemeDescription {
                     const ObserverList<double>& observers, int threads) const = 0;
 
   /// The adjoints of the weights, made with `products` G; O(L) numbers each. At most one is open,
-  /// and it comes first. Those of a mixture are of its two parts, softmax last.
+  /// which comes first. A mixture has the adjoints of its two parts, softmax last.
   virtual PooledVector<WeightAdjoint<float>> differentiate(const Forward<float>& forward,
                                                            const TileProduct<float>& products,
                                                            int threads) const = 0;
@@ -89,7 +89,7 @@ class SchemeDescription {
                                      int threads) const = 0;
 
   /// Bytes that `solve` takes in addition to `found`, observers and kept exponentials, and the most
-  /// that it can use to keep exponentials.
+  /// bytes that it can use to keep exponentials.
   virtual std::int64_t bytes(Index rows, Index cols, std::size_t element_size,
                              int threads) const = 0;
   virtual std::int64_t useful_bytes(const SchemeOptions&, Index /*rows*/, Index /*cols*/,
@@ -101,10 +101,10 @@ class SchemeDescription {
   virtual std::int64_t gradient_bytes(const GradientSizes& sizes,
                                       const SchemeOptions& options) const = 0;
 
-  /// How often `solve` evaluates all scores: an upper bound if it is iterated.
+  /// How often `solve` evaluates all scores: an upper bound if the scheme is iterated.
   virtual double score_passes(const SchemeOptions& options) const = 0;
 
-  /// The passes of `differentiate`, before the gradient's own.
+  /// The passes of `differentiate`, without the gradient's own.
   virtual SchemePasses gradient_passes(const SchemeOptions&) const { return {}; }
 };
 
@@ -114,7 +114,7 @@ const std::vector<const SchemeDescription*>& schemes();
 /// Throws Error(usage) for a value outside of the enumeration.
 const SchemeDescription& description_of(Scheme scheme);
 
-/// The scheme of that name, or null.
+/// The scheme called `name`, or null.
 const SchemeDescription* scheme_called(std::string_view name);
 
 }  // namespace attn

@@ -62,7 +62,7 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
     return partition_of(Order::row_panels, queries, keys, element_size);
   }
   std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {
-    // The next column potential and the marginal.
+    // Adds the next column potential and the marginal.
     return std::max(row_and_column_bytes(rows, cols, 1, element_size, threads),
                     sinkhorn_bytes(rows, cols, element_size, threads)) +
            2 * cols * static_cast<std::int64_t>(sizeof(double));

@@ -8,7 +8,7 @@
 namespace attn {
 
 /// Σ_j w_ij ‖k_j − q_i‖² of each query, for the weights w that a pass by rows shows, the points k
-/// and the centres q. Of differences, so that it does not cancel.
+/// and the centres q. Sums squares of differences, so that no digits cancel.
 class SquaredDistances final : public Observer<double> {
  public:
   SquaredDistances(MatrixView<const double> points, MatrixView<const double> centres)

@@ -43,7 +43,7 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   }
 }
 
-// Where the iterations stand.
+// The state of the iterations.
 template <class T>
 class KeptIterations {
  public:
@@ -56,7 +56,7 @@ class KeptIterations {
   Index done = 0;
   ErrorFall fall;
 
-  // The first g: that which was kept, or of the start.
+  // The first g: the kept one, or the start.
   void begin() {
     if (!state_.take()) return iteration_.start(potentials_.col);
     reference_.refers_to_zero = mark_ == Mark::zero;
@@ -81,7 +81,7 @@ class KeptIterations {
  private:
   enum class Mark { zero, none, plan };
 
-  // Of the same size for every state of a head.
+  // Visits as many bytes for every state of a head.
   void visit_state(const kernel::KeptState::Visit& visit) {
     const auto number = [&](auto& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
     number(done);
@@ -102,8 +102,8 @@ class KeptIterations {
   Mark mark_ = Mark::zero;
 };
 
-// The next g follows from the column sums of the present plan, so that only the last check costs a
-// half-step of its own.
+// The next g follows from the column sums of the present plan: only the last check costs an extra
+// half-step.
 template <class T>
 SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
                             Potentials& potentials, KeptIterations<T>& kept) {
@@ -130,7 +130,7 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
   return summary;
 }
 
-// All iterations but, of a fixed number, the last, with which the weights are shown.
+// Runs all iterations; of a fixed number, all but the last, which shows the weights.
 template <class T>
 SchemeSummary iterate(SinkhornIteration<T>& iteration, const Stopping& stopping,
                       kernel::StateKeeper* keeper, Potentials& potentials) {
@@ -149,7 +149,7 @@ SchemeSummary iterate(SinkhornIteration<T>& iteration, const Stopping& stopping,
       iteration.step(potentials.col, potentials.row, next);
       potentials.col.swap(next);
     }
-    // What follows may be stopped, too.
+    // The steps after the iterations may be stopped, too.
     kept.iteration_begins();
     summary.iterations = *stopping.iterations;
   });

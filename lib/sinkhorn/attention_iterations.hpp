@@ -12,12 +12,12 @@
 /// iteration is the two half-steps of dnas with that b (DN 10, EA 10).
 namespace attn {
 
-/// Iterates until `stopping` ends it, where the error is column_error, writes the potentials and
-/// shows the weights to `observers`. Row sums are exact to rounding: with a tolerance the
-/// iterations normalise the rows, otherwise rows are normalised once more when the weights are
-/// shown. The first iteration with b = 1 is dnas to the last bit. Keeps exponentials in at most
-/// `kept_bytes`, which changes no bit. `keeper` may be null. `allowed` is that of the scores;
-/// `potentials` has rows and columns of their sizes. Throws the errors of the scores and observers.
+/// Iterates until `stopping` ends the iterations, with column_error as the error. Writes the
+/// potentials and shows the weights to `observers`. Row sums are exact to rounding: with a
+/// tolerance the iterations normalise the rows, otherwise rows are normalised once more when the
+/// weights are shown. The first iteration with b = 1 is dnas to the last bit. Keeps exponentials in
+/// at most `kept_bytes`, which changes no bit. `keeper` may be null. `allowed` belongs to the
+/// scores; `potentials` has spans of Lq and Lk. Throws the errors of the scores and observers.
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
@@ -35,7 +35,8 @@ struct UnrolledPotentials {
 };
 
 /// The potentials of a fixed number of iterations, by half-steps in logarithms, as a gradient
-/// through the iterations needs them. They differ from those of iterate_attention by rounding.
+/// through the iterations needs them. They differ from the potentials of iterate_attention by
+/// rounding.
 template <class T>
 UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                     Index iterations, int threads);

@@ -23,7 +23,7 @@
 namespace attn {
 namespace {
 
-// How often plans with visible rounding are brought nearer.
+// How often plans with visible rounding are iterated further.
 constexpr int most_nearer = 3;
 
 template <class T>
@@ -60,7 +60,7 @@ class BarycentreSolver {
   }
 
  private:
-  // In magnitude, over all rows and the columns with mass.
+  // The largest magnitude over all rows and the columns with mass.
   double largest_score() const {
     const PooledVector<double> open_rows(static_cast<std::size_t>(rows_), 1.0);
     PooledVector<double> open_cols(static_cast<std::size_t>(cols_));
@@ -105,8 +105,8 @@ class BarycentreSolver {
     found_.summary.convergence = now_.fall.toward(*tolerance_, now_.iterations);
   }
 
-  // Until the error is at most `aim`, if there is a tolerance, or the iterations are used up. Each
-  // begins with g alone, which is therefore all that a stop has to keep of the potentials.
+  // Iterates until the error is at most `aim`, if there is a tolerance, or the iterations are used
+  // up. Each iteration begins with g alone, so a stop needs to keep no other potentials.
   void run() {
     for (;;) {
       if (watch_) watch_(state());
@@ -144,7 +144,7 @@ class BarycentreSolver {
       const double weight = weight_of(k);
       for (std::size_t i = 0; weight > 0 && i < row.size(); ++i) log_p[i] += weight * row[i];
     }
-    // Histograms without mass leave every row at −inf, and nothing to subtract.
+    // Histograms without mass leave every row at −inf; there is nothing to subtract.
     for (std::size_t n = 0; n < found_.row.size(); ++n) {
       const double log = log_p[n % log_p.size()];
       if (!std::isinf(log)) found_.row[n] -= log;
@@ -152,8 +152,8 @@ class BarycentreSolver {
     set_masses(log_p);
   }
 
-  // p, whose sum falls short of that of the histograms as long as the plans differ in their row
-  // sums. Where plans are far apart, all of it would be lost to the range of the format.
+  // Sets p and scales it: its sum is below that of the histograms while the plans differ in their
+  // row sums. If plans are far apart, all of p would otherwise underflow.
   void set_masses(const PooledVector<double>& log_p) {
     const double largest = *std::max_element(log_p.begin(), log_p.end());
     lacking_ = 0;
@@ -178,7 +178,7 @@ class BarycentreSolver {
     return found;
   }
 
-  // The logarithms of these sums; false if one is out of range, as it is without a term.
+  // Takes the logarithms of sums; false if one is out of range, as a sum without terms is.
   static bool take_logs(std::span<double> sums) {
     const double most = std::exp(most_from_reference<T>(true));
     for (double& sum : sums) {
@@ -231,8 +231,8 @@ class BarycentreSolver {
     attn::run(pass, threads_);
   }
 
-  // The plans' column sums are a_k exp(g' − g) with the next g', and their row sums p before it was
-  // scaled.
+  // The plans' column sums are a_k exp(g' − g) with the next g'; their row sums are p before its
+  // scaling.
   double error_of_plans() const {
     double error = lacking_;
     for (Index k = 0; k < histograms_.count; ++k) {

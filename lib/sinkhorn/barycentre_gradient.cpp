@@ -13,14 +13,14 @@
 namespace attn {
 namespace {
 
-// Σ x y; what x has no part of may be infinite.
+// Σ x y; y may be infinite where x is 0.
 double product_of(std::span<const double> x, std::span<const double> y) {
   double sum = 0;
   for (std::size_t n = 0; n < x.size(); ++n) sum += x[n] == 0 ? 0 : x[n] * y[n];
   return sum;
 }
 
-// What is added to the potentials f_k and taken from g_k so that Σ f_k − Σ g_k is the same for all
+// The shifts to add to f_k and subtract from g_k so that Σ f_k − Σ g_k is the same for all
 // histograms, over lines with mass, and Σ_k w_k f_k stays 0.
 PooledVector<double> common_shifts(const Barycentre& found, const Histograms& histograms,
                                    const HistogramPotentials& potentials) {
@@ -94,7 +94,7 @@ PooledVector<double> weight_gradient(const Barycentre& found, const Histograms& 
                                      const HistogramPotentials& potentials) {
   const auto rows = static_cast<Index>(found.masses.size());
   const Index cols = static_cast<Index>(histograms.masses.size()) / histograms.count;
-  // Σ π_k is the same for all k and leaves with the mean.
+  // Σ π_k is the same for all k and cancels with the mean.
   PooledVector<double> gradient;
   double mean = 0;
   for (Index k = 0; k < histograms.count; ++k) {

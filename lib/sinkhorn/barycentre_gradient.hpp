@@ -8,23 +8,23 @@
 #include "sinkhorn/conjugate_gradients.hpp"
 
 /// Derivatives of a barycentre's optimum and, by the implicit function theorem, of a number L that
-/// depends on what was found (MATHEMATICS.md §2): on the barycentre p, the mean plan π̄ = Σ_k w_k
-/// π_k and the potentials. With h = ∂L/∂p, G = ∂L/∂π̄, x = ∂L/∂f, y = ∂L/∂g and the sums r_k and c_k
-/// of the plans, (U, V, R) solves for all histograms with a weight > 0
+/// depends on the results (MATHEMATICS.md §2): on the barycentre p, the mean plan π̄ = Σ_k w_k π_k
+/// and the potentials. With h = ∂L/∂p, G = ∂L/∂π̄, x = ∂L/∂f, y = ∂L/∂g and the sums r_k and c_k of
+/// the plans, (U, V, R) solves for all histograms with a weight > 0
 ///
 ///   r_ki U_ki + Σ_j π_kij (G_ij + V_kj) = R_i + x_ki/w_k,   Σ_k w_k U_ki = h_i,
 ///   Σ_i π_kij (G_ij + U_ki) + c_kj V_kj = y_kj/w_k,
 ///   ∂L/∂s_ij = Σ_k w_k π_kij (G_ij + U_ki + V_kj),   ∂L/∂a_kj = −w_k V_kj,
 ///   ∂L/∂w_k = Σ_i f_ki R_i + ⟨G, π_k⟩.
 ///
-/// (f_k + t_k, g_k − t_k) with Σ_k w_k t_k = 0 are potentials of the same plans: L is that of
+/// (f_k + t_k, g_k − t_k) with Σ_k w_k t_k = 0 are potentials of the same plans; L takes the
 /// potentials for which Σ_i f_ki − Σ_j g_kj is the same for all k. The derivatives by a hold for
-/// changes that keep the sums of all histograms equal, those by w for changes that keep Σ w = 1.
-/// Sums over lines leave out those without mass, whose x or y has no influence on other lines.
+/// changes that keep the sums of all histograms equal, the derivatives by w for changes that keep Σ
+/// w = 1. Sums over lines omit lines without mass, whose x or y does not affect other lines.
 namespace attn {
 
-/// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, 0 where w_k
-/// is.
+/// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, and 0 where
+/// w_k is 0.
 PooledVector<double> barycentre_gradient(const Barycentre& found, const Histograms& histograms);
 
 /// The potentials of the transports between p and each histogram.
@@ -34,20 +34,20 @@ struct HistogramPotentials {
   PooledVector<double> col;                     ///< g (K, Lk)
 };
 
-/// Those of `found`, and where w_k is 0, those of a transport that is solved here under the same
-/// `options`, because such histograms have no part in the errors of the barycentre.
+/// The potentials of `found`. Where w_k is 0, a transport is solved here under the same `options`,
+/// because such histograms have no part in the errors of the barycentre.
 template <class T>
 HistogramPotentials histogram_potentials(const Scores<T>& scores, const Barycentre& found,
                                          const Histograms& histograms,
                                          const BarycentreOptions& options, int threads);
 
 /// ∂/∂w_k of the optimum at the solution, (K): OT(p, a_k) less the mean Σ_l w_l OT(p, a_l). Where
-/// w_k is 0 it is the derivative from above.
+/// w_k is 0, the derivative is from above.
 PooledVector<double> weight_gradient(const Barycentre& found, const Histograms& histograms,
                                      const HistogramPotentials& potentials);
 
-/// Derivatives of L by what was found, finite; empty, or null: 0. x and y must be 0 for a histogram
-/// of weight 0, the potentials of which are not those of a solution.
+/// Derivatives of L by the results, finite; empty or null: 0. x and y must be 0 for a histogram of
+/// weight 0, whose potentials are not a solution.
 template <class T>
 struct BarycentreUpstream {
   std::span<const double> masses;         ///< h (Lq)
@@ -64,28 +64,28 @@ struct ImplicitBarycentre : ImplicitOutcome {
 };
 
 /// Solves for (U, V, R) by conjugate gradients on the columns' equations, without an array of Lq ×
-/// Lk numbers; each takes two passes over the scores for every histogram with a weight > 0. The
-/// errors of the plans' sums enter the derivatives as the residual does, multiplied by up to 1/(1 −
-/// ρ), where the error of the barycentre's iteration falls by ρ each time. Bits do not depend on
-/// the number of threads. Throws Error(input) for x or y of a histogram of weight 0, and whatever
-/// the scores and G throw.
+/// Lk numbers; each step takes two passes over the scores for every histogram with a weight > 0.
+/// The errors of the plans' sums enter the derivatives like the residual, multiplied by up to 1/(1
+/// − ρ), where ρ is the factor by which an iteration for the barycentre reduces its error. Bits do
+/// not depend on the number of threads. Throws Error(input) for x or y of a histogram of weight 0,
+/// and whatever the scores and G throw.
 template <class T>
 ImplicitBarycentre implicit_barycentre(const Scores<T>& scores, Barycentre& found,
                                        const Histograms& histograms,
                                        const BarycentreUpstream<T>& upstream,
                                        const ImplicitOptions& options, int threads);
 
-/// ∂L/∂a (K, Lk). Where a_kj has no mass in T it is the derivative from above, which takes another
-/// two passes for each histogram: w_k Σ_i q_ij (G_ij + U_ki) − y_kj/a_kj, with q_ij the column of
-/// exp(s − f_k) scaled to the sum 1; at a_kj = 0 with y_kj ≠ 0 it is −sign(y_kj) ∞.
+/// ∂L/∂a (K, Lk). Where a_kj has no mass in T, the derivative is from above and takes another two
+/// passes for each histogram: w_k Σ_i q_ij (G_ij + U_ki) − y_kj/a_kj, with q_ij the column of exp(s
+/// − f_k) scaled to the sum 1. At a_kj = 0 with y_kj ≠ 0 it is −sign(y_kj) ∞.
 template <class T>
 PooledVector<double> implicit_histogram_gradient(const Scores<T>& scores, const Barycentre& found,
                                                  const Histograms& histograms,
                                                  const BarycentreUpstream<T>& upstream,
                                                  const ImplicitBarycentre& solved, int threads);
 
-/// ∂L/∂w (K), less its mean Σ_k w_k ∂L/∂w_k. Where w_k is 0 it is the derivative from above. A pass
-/// for each histogram if there is a G.
+/// ∂L/∂w (K), less its mean Σ_k w_k ∂L/∂w_k. Where w_k is 0, the derivative is from above. Takes a
+/// pass for each histogram if there is a G.
 template <class T>
 PooledVector<double> implicit_weight_gradient(const Scores<T>& scores, const Barycentre& found,
                                               const Histograms& histograms,
@@ -93,7 +93,7 @@ PooledVector<double> implicit_weight_gradient(const Scores<T>& scores, const Bar
                                               const ImplicitBarycentre& solved,
                                               const HistogramPotentials& potentials, int threads);
 
-/// Bytes that any of them takes in addition to the scores, G and its result.
+/// Bytes that any of these functions takes in addition to the scores, G and its result.
 std::int64_t barycentre_gradient_bytes(Index rows, Index cols, Index histograms,
                                        std::size_t element_size, int threads);
 

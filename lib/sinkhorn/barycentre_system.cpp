@@ -162,7 +162,7 @@ void BarycentreSystem<T>::complete_faint_rows(const Vector& v,
                                       part_of(v, k, cols()), threads_);
     const auto own = part_of(row, k, rows());
     for (std::size_t i = 0; i < common.size(); ++i) {
-      // Without mass in the histograms there is nothing to add.
+      // Histograms without mass add nothing.
       if (mean_sums_[i] > 0 || std::isnan(means[i])) continue;
       own[i] = -means[i];
       common[i] += weight * means[i];
@@ -207,7 +207,7 @@ ImplicitSystem::Vector BarycentreSystem<T>::open_lines() const {
   return lines;
 }
 
-// Σ_i of rows less Σ_j of columns.
+// The sum of rows less the sum of columns.
 template <class T>
 double BarycentreSystem<T>::apart(Index k, const Vector& row, const Vector& col) const {
   return sum_of(part_of(row, k, rows())) - sum_of(part_of(col, k, cols()));

@@ -13,7 +13,7 @@ inline double weight_of(const Histograms& histograms, Index k) {
   return histograms.weights[static_cast<std::size_t>(k)];
 }
 
-/// Added from the first to the last.
+/// The sum, added from the first to the last.
 inline double sum_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -30,42 +30,42 @@ void show_plan(const Scores<T>& scores, std::span<double> row, std::span<double>
   run(pass, threads);
 }
 
-/// Of the equations of barycentre_gradient.hpp, those of the columns, from which U and R are
-/// eliminated. With q_i = Σ_k w_k/r_ki and M_ki = Σ_j π_kij (G_ij + V_kj) − x_ki/w_k
+/// The columns' equations of barycentre_gradient.hpp, with U and R eliminated. With q_i = Σ_k
+/// w_k/r_ki and M_ki = Σ_j π_kij (G_ij + V_kj) − x_ki/w_k
 ///
 ///   R_i = (h_i + Σ_k w_k/r_ki M_ki)/q_i,   U_ki = (R_i − M_ki)/r_ki,
 ///
-/// and the system is w_k (c_k V_k + π_kᵀ U_k) = y_k − w_k π_kᵀ G. The diagonal that it is
-/// preconditioned by is w_k c_k; relative to it, eigenvalues are in [0, 1]. The kernel, V_kj = t_k
-/// with Σ w_k t_k = 0, has no influence on what keeps the sums of histograms equal.
+/// and the system is w_k (c_k V_k + π_kᵀ U_k) = y_k − w_k π_kᵀ G. The preconditioner is the
+/// diagonal w_k c_k; relative to it, eigenvalues are in [0, 1]. The kernel, V_kj = t_k with Σ w_k
+/// t_k = 0, does not affect changes that keep the sums of histograms equal.
 template <class T>
 class BarycentreSystem final : public ImplicitSystem {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive the system.
   BarycentreSystem(const Scores<T>& scores, Barycentre& found, const Histograms& histograms,
                    int threads);
 
-  /// L is that of potentials with the same Σ f_k − Σ g_k for all k: x and y lose what lies along
-  /// the kernel, into `row` and `col`. Throws Error(input) if x or y of a histogram of weight 0 is
-  /// not 0.
+  /// L takes potentials with the same Σ f_k − Σ g_k for all k: writes x and y without their part
+  /// along the kernel to `row` and `col`. Throws Error(input) if x or y of a histogram of weight 0
+  /// is not 0.
   void project(BarycentreUpstream<T>& upstream, Vector& row, Vector& col) const;
 
-  /// y_k − w_k π_kᵀ (G + U) with the U of V = 0, (K, Lk); orthogonal to the kernel.
+  /// y_k − w_k π_kᵀ (G + U) with the U for V = 0, (K, Lk); orthogonal to the kernel.
   Vector right_side(const BarycentreUpstream<T>& upstream) const;
 
-  /// w_k (c_k V_k + π_kᵀ U_k) for V = z, without what L depends on.
+  /// w_k (c_k V_k + π_kᵀ U_k) for V = z, without the terms of L.
   Vector times(const Vector& z) const override;
 
-  /// The sum of each histogram's part becomes μ w_k.
+  /// Makes the sum of each histogram's part μ w_k.
   void balance(Vector& e) const override;
 
-  /// U (K, Lq) and R (Lq) of V and what L depends on; absent: 0.
+  /// U (K, Lq) and R (Lq) for V and the derivatives of L; absent ones are 0.
   void complete_rows(const Vector* v, const BarycentreUpstream<T>& upstream, Vector& row,
                      Vector& total) const;
 
   /// The same for rows whose mass is 0 in T, which have U_ki = R_i/p_i − D_ki with the means D_ki
   /// of G_ij + V_kj, and R_i/p_i = h_i + Σ_k w_k D_ki. A column without mass may be near such rows
-  /// alone.
+  /// only.
   void complete_faint_rows(const Vector& v, const BarycentreUpstream<T>& upstream, Vector& row,
                            Vector& total) const;
 

@@ -48,7 +48,7 @@ void for_each_tile(const Scores<T>& scores, const kernel::RankShare& share, int 
   });
 }
 
-// The same for the tiles of all ranks, of which `use` finds the numbers of each row.
+// The same for the tiles of all ranks; `use` finds the numbers of each row.
 template <class T, class Use>
 void find_by_row(const Scores<T>& scores, std::initializer_list<std::span<double>> numbers,
                  int threads, const Use& use) {

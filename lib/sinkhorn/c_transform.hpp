@@ -8,7 +8,8 @@ namespace attn {
 
 /// f_i = max_j (s_ij − g_j) (Lq), the least f for which no s_ij exceeds f_i + g_j: with s = −C the
 /// negative of Kantorovich's c-transform, min_j (C_ij − (−g_j)). A g of −inf leaves its column out.
-/// No rounding but that of the scores and of one subtraction. Throws whatever the scores throw.
+/// The only roundings are those of the scores and of one subtraction. Throws whatever the scores
+/// throw.
 template <class T>
 void c_transform(const Scores<T>& scores, std::span<const double> col, std::span<double> row,
                  int threads);

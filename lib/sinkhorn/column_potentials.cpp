@@ -117,7 +117,7 @@ class ColumnsByRows {
   const PooledVector<double> row_;  // as subtracted
   const int threads_;
   kernel::Ranks& ranks_;
-  RowRange rows_;  // the own ones: sums are cut where float32 is moved to float64
+  RowRange rows_;  // of this process: sums are cut where float32 moves to float64
   PooledVector<Work> workspaces_;
   PooledVector<double> shift_;
   PooledVector<double> sum_;

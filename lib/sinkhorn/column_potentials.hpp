@@ -10,9 +10,10 @@ namespace attn {
 /// row; empty: all 0. `log_marginal` is log b (Lk); empty: all 0. Writes `col` (Lk). Throws
 /// whatever the scores throw.
 ///
-/// In a pass by column panels; but if this thread's ranks have neighbouring rows, and the bits of a
-/// score do not depend on the tile (Energy::same_in_any_range), each rank reads its rows only, and
-/// the sums of some columns go from rank to rank, while others are computed. The bits are the same.
+/// Runs a pass by column panels, except if this thread's ranks have neighbouring rows and the bits
+/// of a score do not depend on the tile (Energy::same_in_any_range). Each rank then reads only its
+/// rows, and sums of some columns go from rank to rank while others are computed. The bits are the
+/// same.
 template <class T>
 void column_potentials(const Scores<T>& scores, std::span<double> row, std::span<double> col,
                        std::span<const double> log_marginal, int threads);

@@ -9,18 +9,18 @@
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 
-/// What the potentials of one side say of all lines of the other, those of mass 0 included: how
-/// their mass would be spread if they had some.
+/// Lines, including those of mass 0, as completed by the potentials of the other side: how a line
+/// would spread its mass if it had some.
 namespace attn {
 
-/// A line whose sum is less counts as one without mass: in T its weights are too coarse, or 0.
+/// A line whose sum is less counts as one without mass, as its weights in T are too coarse, or 0.
 template <class T>
 constexpr double least_line_mass() {
   return static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();
 }
 
-/// LSE_j(s_ij − g_j) of all rows, the f_i for which a row's sum is 1; −inf for a row without a pair
-/// that is allowed and whose column is open. One pass.
+/// LSE_j(s_ij − g_j) of all rows, the f_i that gives the row the sum 1; −inf for a row without a
+/// pair that is allowed and whose column is open. One pass.
 template <class T>
 PooledVector<double> completed_rows(const Scores<T>& scores, std::span<const double> col,
                                     int threads);
@@ -30,9 +30,9 @@ template <class T>
 PooledVector<double> completed_cols(const Scores<T>& scores, std::span<const double> row,
                                     int threads);
 
-/// The means Σ_j q_ij (G_ij + v_j) with q_ij = exp((s_ij − g_j) − LSE_j(s_ij − g_j)), how row i
-/// spreads its mass. G (Lq, Lk) and v (Lk) are finite; null and empty: 0. NaN for a row without an
-/// open pair. Two passes.
+/// The means Σ_j q_ij (G_ij + v_j) with q_ij = exp((s_ij − g_j) − LSE_j(s_ij − g_j)), by which row
+/// i spreads its mass. G (Lq, Lk) and v (Lk) are finite; null and empty: 0. NaN for a row without
+/// an open pair. Two passes.
 template <class T>
 PooledVector<double> row_means(const Scores<T>& scores, std::span<const double> col,
                                const MatrixSource<T>* g, std::span<const double> v, int threads);
@@ -42,7 +42,7 @@ template <class T>
 PooledVector<double> col_means(const Scores<T>& scores, std::span<const double> row,
                                const MatrixSource<T>* g, std::span<const double> u, int threads);
 
-/// Bytes that any of them takes in addition to the scores, G and its result.
+/// Bytes that any of these functions takes in addition to the scores, G and its result.
 std::int64_t completed_lines_bytes(Index rows, Index cols, std::size_t element_size, int threads);
 
 }  // namespace attn

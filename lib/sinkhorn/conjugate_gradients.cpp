@@ -6,11 +6,11 @@
 namespace attn {
 namespace {
 
-// How often conjugate gradients begin again from the residual, which they lose sight of by
-// rounding.
+// How often conjugate gradients restart from the true residual, from which rounding makes them
+// drift.
 constexpr int most_refinements = 4;
 
-// Σ z²/diagonal; a line may have less mass than has a square.
+// Σ z²/diagonal; a line may have so little mass that its square underflows.
 double square_of(const PooledVector<double>& z, const PooledVector<double>& diagonal) {
   double sum = 0;
   for (std::size_t n = 0; n < z.size(); ++n) {
@@ -21,8 +21,8 @@ double square_of(const PooledVector<double>& z, const PooledVector<double>& diag
   return sum;
 }
 
-// Adds to z until what is left, the square of which is `left` at first, has fallen to `aim`; counts
-// `iterations` down.
+// Adds to z until the squared residual, `left` at first, has fallen to `aim`. Counts `iterations`
+// down.
 void add_solution(const ImplicitSystem& system, PooledVector<double> residual, double aim,
                   PooledVector<double>& z, Index& iterations) {
   const PooledVector<double>& diagonal = system.diagonal();
@@ -40,7 +40,7 @@ void add_solution(const ImplicitSystem& system, PooledVector<double> residual, d
     --iterations;
     double curvature = 0;
     for (std::size_t n = 0; n < z.size(); ++n) curvature += direction[n] * moved[n];
-    // Rounding leaves nothing to gain.
+    // Rounding prevents further progress.
     if (!(curvature > 0)) return;
     for (std::size_t n = 0; n < z.size(); ++n) {
       z[n] += left / curvature * direction[n];
@@ -70,7 +70,7 @@ ImplicitOutcome solve_implicit(const ImplicitSystem& system, const PooledVector<
   ImplicitOutcome found;
   PooledVector<double> residual = b;
   for (int n = 0; n < most_refinements && square_of(residual, diagonal) > aim && left > 0; ++n) {
-    // Rounding moves what is left away from what is added up here.
+    // Rounding moves the true residual away from the updated one.
     add_solution(system, residual, aim / 4, z, left);
     const PooledVector<double> reached = system.times(z);
     for (std::size_t at = 0; at < b.size(); ++at) residual[at] = b[at] - reached[at];

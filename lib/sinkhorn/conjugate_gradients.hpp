@@ -10,11 +10,11 @@ namespace attn {
 
 struct ImplicitOptions {
   double tolerance = 1e-10;  ///< of the residual
-  Index iterations = 1000;   ///< at most, see the system for the passes of each
+  Index iterations = 1000;   ///< the most; the system says how many passes each takes
 };
 
-/// Those of the gradients through a solution that was found with `solver`: the usual tolerance, and
-/// no fewer iterations, of which conjugate gradients need about the square root.
+/// The options for gradients through a solution that was found with `solver`: the usual tolerance,
+/// and at least as many iterations, of which conjugate gradients need about the square root.
 ImplicitOptions implicit_options(const Stopping& solver, std::size_t element_size);
 
 /// How well a linear system was solved.
@@ -22,8 +22,8 @@ struct ImplicitOutcome {
   SolveStatus status = SolveStatus::converged;  ///< or not_converged
   Index iterations = 0;
 
-  /// |e|/|b| of the system's right-hand side b and what is left of it, e, as computed again at the
-  /// end, in the norm |e|² = Σ e²/diagonal.
+  /// |e|/|b| for the right-hand side b and the residual e, which is computed again at the end, in
+  /// the norm |e|² = Σ e²/diagonal.
   double residual = 0;
 };
 
@@ -38,9 +38,9 @@ class ImplicitSystem {
   /// M z.
   virtual Vector times(const Vector& z) const = 0;
 
-  /// Makes what is left of a right-hand side, `e`, orthogonal to the kernel, if there is one:
-  /// rounding alone has moved it. Each line must change in proportion to its diagonal, or lines
-  /// with little mass would be lost to the rounding of others.
+  /// Makes the residual `e` orthogonal to the kernel, if there is one; only rounding has moved it.
+  /// Each line must change in proportion to its diagonal, or lines with little mass would be lost
+  /// to the rounding of others.
   virtual void balance(Vector& e) const = 0;
 
   const Vector& diagonal() const { return diagonal_; }
@@ -49,12 +49,12 @@ class ImplicitSystem {
   Vector diagonal_;
 };
 
-/// Solves it by conjugate gradients, preconditioned by the diagonal, for a b that is orthogonal to
-/// the kernel; what z has of the kernel means nothing.
+/// Solves `system` by conjugate gradients, preconditioned by the diagonal, for a b orthogonal to
+/// the kernel. The part of z in the kernel is arbitrary.
 ImplicitOutcome solve_implicit(const ImplicitSystem& system, const PooledVector<double>& b,
                                const ImplicitOptions& options, PooledVector<double>& z);
 
-/// Vectors of the system's size that solve_implicit holds besides b and z, with those of one
+/// Vectors of the system's size that solve_implicit holds besides b and z, including those of one
 /// product.
 constexpr Index implicit_vectors = 4;
 

@@ -58,7 +58,7 @@ double solution_error(const SinkhornDivergence& divergence, std::optional<double
 template <class T>
 SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
                                     const SinkhornOptions& options, int threads) {
-  // Those of points with themselves are symmetric up to the rounding of their products.
+  // Scores of points with themselves are symmetric up to the rounding of their products.
   if (&scores.row == &scores.between) require_symmetric(scores.between);
   SinkhornDivergence found;
   found.between = solve_sinkhorn<T>(scores.between, marginals, options, {}, threads);

@@ -14,7 +14,7 @@
 /// each OT differs from the dual value of transport cancel.
 namespace attn {
 
-/// The scores −C/ε of three problems: (Lq, Lk), and the square, symmetric ones of either side with
+/// The scores −C/ε of three problems: (Lq, Lk), and the square, symmetric scores of each side with
 /// itself. All three may be the same.
 template <class T>
 struct DivergenceScores {
@@ -27,12 +27,12 @@ struct DivergenceScores {
 struct SinkhornDivergence {
   SinkhornSolution between, row, col;  ///< a with b, a with a, b with b
   double value = 0;                    ///< S, of the dual values
-  double sharp = 0;                    ///< the same combination of ⟨P, C⟩
-  /// S lies between these; NaN if a gap is.
+  double sharp = 0;                    ///< S with ⟨P, C⟩ in place of OT
+  /// Bounds of S; NaN if a gap is NaN.
   double lower = std::numeric_limits<double>::quiet_NaN();
   double upper = std::numeric_limits<double>::quiet_NaN();
 
-  /// The worst of the three, and the most iterations of one of them.
+  /// The worst status of the three problems, and their most iterations.
   SolveStatus status() const;
   Index iterations() const;
 };
@@ -40,8 +40,8 @@ struct SinkhornDivergence {
 /// The largest solution_error of the three problems.
 double solution_error(const SinkhornDivergence& divergence, std::optional<double> usual);
 
-/// Solves the three problems. Requires Σ a = Σ b, and no penalties. Throws Error(input) if all have
-/// the same scores and these are not symmetric, and whatever solve_sinkhorn throws.
+/// Solves the three problems. Requires Σ a = Σ b, and no penalties. Throws Error(input) if all
+/// three have the same scores, which are not symmetric, and whatever solve_sinkhorn throws.
 template <class T>
 SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Marginals& marginals,
                                     const SinkhornOptions& options, int threads);

@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-// The derivatives through one of the problems; adds those by its marginals.
+// The derivatives through one of the problems; adds the derivatives by its marginals.
 template <class T>
 ImplicitGradient through_problem(const Scores<T>& scores, SinkhornSolution& solution,
                                  const Marginals& marginals, const PlanUpstream<T>& upstream,
@@ -30,7 +30,7 @@ Potentials divergence_gradient(const DivergenceScores<T>& scores, const Sinkhorn
   Potentials gradient;
   gradient.row = completed_rows<T>(scores.row, found.row.potentials.col, threads);
   gradient.col = completed_rows<T>(scores.col, found.col.potentials.col, threads);
-  // Potentials here are those of the field of transport with the other sign.
+  // Potentials here have the opposite sign of those in the literature on transport.
   const PooledVector<double> row =
       completed_rows<T>(scores.between, found.between.potentials.col, threads);
   const PooledVector<double> col =

@@ -9,8 +9,8 @@
 /// three problems, by scores and marginals.
 namespace attn {
 
-/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant,
-/// which says nothing as Σ a and Σ b stay equal. Four passes.
+/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant
+/// without effect, as Σ a and Σ b stay equal. Four passes.
 template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
                                int threads);
@@ -23,12 +23,13 @@ struct DivergenceUpstream {
   std::span<const double> col_self;  ///< by g of b with itself (Lk)
 };
 
-/// u and v of the three problems, each with its own scores; the outcome is the worst of the three
-/// and the most iterations. A side with itself has one potential, f = g, which is unique: half of
-/// its upstream counts as that of f, half as that of g, and u = v.
+/// u and v of the three problems, each with its own scores. The outcome has the worst status and
+/// the most iterations. A side with itself has one potential f = g, which is unique; its upstream
+/// is split equally between f and g, and u = v.
 struct ImplicitDivergence : ImplicitOutcome {
   ImplicitGradient between, row, col;
-  Potentials marginals;  ///< ∂L/∂a and ∂L/∂b (implicit_marginal_gradient), of all three
+  Potentials
+      marginals;  ///< ∂L/∂a and ∂L/∂b (implicit_marginal_gradient), summed over the three problems
 };
 
 template <class T>

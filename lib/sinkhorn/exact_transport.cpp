@@ -20,27 +20,27 @@
 namespace attn {
 namespace {
 
-// ε is divided by `exact_cooling` at a time, from where scores differ by about `first_spread`.
+// ε is divided by `exact_cooling` at a time; at first, scores differ by about `first_spread`.
 constexpr double exact_cooling = 2;
 constexpr double first_spread = 16;
 
-// Each ε is left at an error of the marginals of this many times ε Σ a over the range of the costs.
-// Rounding the plan costs up to half of the error times that range; it costs much less where only
-// near pairs lack mass, and the next ε lowers both. Larger shares are faster where they do not
-// stall.
+// Iterations move to the next ε at an error of the marginals of this many times ε Σ a over the
+// range of the costs. Rounding the plan costs up to half of the error times that range; it costs
+// much less if only near pairs lack mass, and the next ε lowers both. Larger shares are faster
+// unless they stall.
 constexpr double rounding_share = 5;
 
-// At the least ε, rounding of the potentials makes sums miss their marginals, by some
-// `least_epsilon` of them. Factors of lines near 1 carry no such rounding: this many rounds of
-// them, one pass each, make up for it.
+// At the least ε, rounding of the potentials makes sums miss their marginals, by a relative
+// `least_epsilon` or so. Factors of lines near 1 have no such rounding; this many rounds of
+// factors, one pass each, correct the sums.
 constexpr int balancing_rounds = 32;
 
 // Relative errors of sums and of scores in T.
 template <class T>
 constexpr double exact_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-14;
 
-// The least ε relative to the largest score: potentials carry roundings of scores over ε, which the
-// plan's sums show, and what that costs grows as ε falls further.
+// The least ε relative to the largest score: potentials carry roundings of scores over ε, which
+// affect the plan's sums, and more so as ε falls further.
 template <class T>
 constexpr double least_epsilon = sizeof(T) == sizeof(float) ? 1e-5 : 1e-8;
 
@@ -66,7 +66,7 @@ class ExactSolver {
     if (range.least == minus_infinity) {
       throw Error(Failure::input, "exact transport requires a finite cost of every pair with mass");
     }
-    // The range of no pair, where there is no mass, is empty.
+    // Without mass there is no pair, and the range is empty.
     if (range.least <= range.largest) {
       spread_ = range.largest - range.least;
       size_ = std::max(std::abs(range.largest), std::abs(range.least));
@@ -80,7 +80,7 @@ class ExactSolver {
  private:
   void anneal() {
     // An ε far below the scores would be lost in their rounding, and the plan's marginals with it.
-    // Scores that do not differ have any plan with these marginals as solution.
+    // If scores do not differ, any plan with these marginals is a solution.
     const double widest = spread_ > 0 ? std::max(spread_, first_spread * least_epsilon<T> * size_)
                                       : std::max(1.0, size_);
     now_.temperature = first_spread / widest;
@@ -128,8 +128,8 @@ class ExactSolver {
         solution_.watch(), from == nullptr ? nullptr : &from->iteration);
   }
 
-  // Bounds the value by the potentials at this ε; true if they are close enough, or if there is no
-  // more to come. Then the plan is shown.
+  // Bounds the value by the potentials at this ε; true if they are close enough, or if this is the
+  // last ε. The plan is then shown.
   bool certify(const Scores<T>& warm, bool last, bool lost) {
     Potentials plan{row_, col_, {}};
     PlanRounding rounding;
@@ -155,7 +155,7 @@ class ExactSolver {
     PooledVector<double>& g = found_.potentials.col;
     g = col_;
     for (double& value : g) {
-      // Where scores do not differ, any plan is a solution, which equal potentials prove.
+      // If scores do not differ, any plan is a solution, which equal potentials prove.
       value = spread_ > 0 || std::isinf(value) ? value / now_.temperature : 0;
     }
     PooledVector<double>& f = found_.potentials.row;
@@ -172,8 +172,8 @@ class ExactSolver {
     found_.summary.lower = lower;
   }
 
-  // Rounds the plan times the factors in `rounding`, if it has any, to its marginals, and bounds
-  // the value by it from above. True if the bounds are close.
+  // Rounds the plan times the factors in `rounding`, if there are any, to its marginals; its value
+  // is an upper bound. True if the bounds are close.
   bool round(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding) {
     if (rounding.row_factor.empty()) {
       rounding.row_factor.assign(row_.size(), 1.0);
@@ -200,7 +200,7 @@ class ExactSolver {
     return close;
   }
 
-  // Finds factors of the lines of the plan, near 1, with which it has its marginals.
+  // Finds factors near 1 of the plan's lines that give the plan its marginals.
   void balance(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding) const {
     std::fill(rounding.row_factor.begin(), rounding.row_factor.end(), 1.0);
     std::fill(rounding.col_factor.begin(), rounding.col_factor.end(), 1.0);
@@ -217,7 +217,7 @@ class ExactSolver {
     }
   }
 
-  // Shows the plan times its factors, without what is missing.
+  // Shows the plan times its factors, without the missing mass.
   void show_scaled(const Scores<T>& warm, Potentials& plan, PlanRounding& rounding,
                    PlanSums<T>& sums) const {
     rounding.row_missing.clear();
@@ -235,7 +235,7 @@ class ExactSolver {
     return upper - lower <= std::max(options_.gap * std::abs(upper), found_.summary.rounding);
   }
 
-  // Multiplies the factors so that a line's sum becomes its marginal, if it exceeds that.
+  // Multiplies the factors so that no line's sum exceeds its marginal.
   static void scale_down(const PooledVector<double>& sum, const PooledVector<double>& marginal,
                          PooledVector<double>& factors) {
     for (std::size_t n = 0; n < sum.size(); ++n) {
@@ -277,8 +277,8 @@ class ExactSolver {
   ExactSolution found_;
 };
 
-// The power of two by which scores are multiplied before they are divided by ε, whose inverse
-// would be beyond T if they are tiny.
+// The power of two by which scores are multiplied before they are divided by ε: for tiny scores,
+// 1/ε would be beyond T.
 template <class T>
 int enlargement(double magnitude) {
   constexpr int most = std::numeric_limits<T>::max_exponent - 24;
@@ -286,7 +286,7 @@ int enlargement(double magnitude) {
   return std::clamp(-std::ilogb(magnitude) - most / 2, 0, most);
 }
 
-// Divides what is in units of the scores by 2^exponent.
+// Divides results in units of the scores by 2^exponent.
 void diminish(int exponent, ExactSolution& found) {
   for (double& f : found.potentials.row) f = std::ldexp(f, -exponent);
   for (double& g : found.potentials.col) g = std::ldexp(g, -exponent);

@@ -12,28 +12,29 @@
 ///
 ///   min_P ⟨P, C⟩,   P ≥ 0, Σ_j P_ij = a_i, Σ_i P_ij = b_j   (Kantorovich's problem).
 ///
-/// ε falls by a factor at a time, each solution starting the next (Kosowsky and Yuille 1994,
-/// Schmitzer 2019), until bounds on the value are close:
+/// ε falls step by step, and each solution starts the next (Kosowsky and Yuille 1994, Schmitzer
+/// 2019), until bounds on the value are close:
 ///
 ///   lower  −Σ a_i f̄_i − Σ b_j g_j,   f̄_i = max_j (s_ij − g_j), so that f̄_i + g_j ≥ s_ij,
 ///   upper  ⟨P, C⟩ of the plan, rounded to its marginals (Altschuler, Weed and Rigollet 2017).
 ///
-/// Both hold whatever the iterations have done, up to the rounding of scores and sums, which is
-/// taken to be at most r max |s| Σ a over the pairs with mass, r = 1e-14, in float32 1e-6. They are
-/// close if they differ by at most that or by `gap` of the upper one. A lower bound above the upper
-/// one, by rounding, is set to it.
+/// Both hold at any stage, up to the rounding of scores and sums. That rounding is taken to be at
+/// most r max |s| Σ a over the pairs with mass, r = 1e-14 (float32: 1e-6). The bounds are close if
+/// they differ by at most that, or by at most `gap` times the upper bound. If rounding lifts the
+/// lower bound above the upper bound, the lower is set to the upper.
 namespace attn {
 
 struct ExactSummary {
   SolveStatus status = SolveStatus::not_converged;
   Index iterations = 0;
-  double epsilon = 0;                                       ///< the last one
-  double value = std::numeric_limits<double>::quiet_NaN();  ///< the upper bound, that of the plan
+  double epsilon = 0;  ///< the last one
+  double value =
+      std::numeric_limits<double>::quiet_NaN();  ///< the upper bound, the value of the plan
   double lower = std::numeric_limits<double>::quiet_NaN();
   /// Not converged at the least ε that the rounding of scores allows: more iterations do not help.
   bool limited_by_rounding = false;
   double rounding = 0;   ///< r max |s| Σ a: bounds that differ by no more are close
-  double row_error = 0;  ///< Σ_i |Σ_j P_ij − a_i| of the plan as it is shown
+  double row_error = 0;  ///< Σ_i |Σ_j P_ij − a_i| of the plan as shown
   double col_error = 0;
 };
 
@@ -41,10 +42,9 @@ struct ExactSolution {
   /// f̄ and g of the lower bound, in units of the scores: f̄_i + g_j ≥ s_ij for all pairs, with near
   /// equality where the plan has mass. −inf only for a line whose pairs are all forbidden.
   Potentials potentials;
-  /// The plan before the missing mass is added: exp((s_ij/ε − g_j) − f_i), ε = summary.epsilon; it
+  /// The plan before the missing mass is added: exp((s_ij/ε − g_j) − f_i), ε = summary.epsilon. It
   /// lacks `row_missing` of the rows and `col_missing` of the columns, up to the rounding of these
-  /// potentials, which the plan that is shown does not have. Shown is that plan plus e_i
-  /// d_j / Σ d.
+  /// potentials. The plan shown is that plan plus e_i d_j / Σ d, without that rounding.
   Potentials scaled_down;
   PooledVector<double> row_missing;
   PooledVector<double> col_missing;
@@ -54,8 +54,8 @@ struct ExactSolution {
 /// Shows the plan, rounded to its marginals, to `observers`. Requires Σ a = Σ b up to rounding, and
 /// no penalties. Throws Error(input) if a pair of lines with marginals > 0 is forbidden, and
 /// whatever the scores and observers throw. Ends without reaching the gap after `iterations`, or
-/// where ε would be lost in the rounding of the scores. `progress` may be null; a solution that
-/// goes on from its state has the same bits, which do not depend on the number of threads.
+/// when ε would be lost in the rounding of the scores. `progress` may be null. A solution resumed
+/// from its state has the same bits, which do not depend on the number of threads.
 template <class T>
 ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
                           const ExactOptions& options, const ObserverList<T>& observers,

@@ -23,8 +23,9 @@ struct FeasibleMarginals {
   double tolerance = 0;  ///< tolerance of the iterations: in_force − rescaled
 };
 
-/// Examines whether a plan over `pairs` has these marginals. If their sums differ only by rounding,
-/// or by at most tolerated_share of the requested tolerance, scales b so that they are equal.
+/// Examines whether a plan over `pairs` has these marginals. If Σ a and Σ b differ only by
+/// rounding, or by at most tolerated_share of the requested tolerance, scales b so that they are
+/// equal.
 FeasibleMarginals make_feasible(const AllowedPairs& pairs, const MarginalTolerance& tolerance,
                                 Marginals& marginals);
 

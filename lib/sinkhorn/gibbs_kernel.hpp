@@ -15,16 +15,16 @@ namespace attn {
 ///
 ///   E_ij = exp((s_ij − g_j) − f_i),
 ///
-/// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
-/// stabilised), 0 where the pair is forbidden. Made by tiles of row_pass_partition's blocks by
-/// row_tile_cols keys: tiles of the first blocks are kept once they are made, as far as the given
-/// memory goes; the others are made again at every call. On ranks these are the first blocks of the
-/// slots that they leave to this process. The bits are the same either way.
+/// for reference potentials f and g that bring it into the range of T (the stabilised kernel of
+/// Schmitzer 2019), 0 where the pair is forbidden. Tiles span row_pass_partition's blocks by
+/// row_tile_cols keys. Tiles of the first blocks are kept once they are made, as far as the given
+/// memory goes; other tiles are made again at every call. On ranks, the first blocks are those of
+/// this process's slots. The bits are the same either way.
 template <class T>
 class GibbsKernel final : public ExponentialTiles<T> {
  public:
-  /// The reference is zero if scores are small enough (Scores::near_zero; in float64 |s| ≤ 350),
-  /// else there is none yet. Takes at most `kept_bytes` of memory for tiles.
+  /// The reference is zero if scores are small enough (Scores::near_zero; in float64 |s| ≤ 350);
+  /// else there is no reference yet. Takes at most `kept_bytes` of memory for tiles.
   GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
 
   /// Sets the reference potentials, (Lq) and (Lk); −inf masks a row or column. Empty spans remove
@@ -43,7 +43,7 @@ class GibbsKernel final : public ExponentialTiles<T> {
   const Partition& partition() const { return partition_; }
   const Scores<T>& scores() const { return scores_; }
 
-  /// Whether that tile is kept and already made.
+  /// Whether the tile is kept and already made.
   bool has(const TileRange& range) const { return kept(range) && there_[at(range)] != 0; }
 
   /// E of one tile, in `room`. The tile begins at a multiple of row_tile_cols and of the blocks.
@@ -52,13 +52,13 @@ class GibbsKernel final : public ExponentialTiles<T> {
                            typename Scores<T>::Scratch& scratch) override;
 
   /// For a kept tile: rows [first, first + kept_rows) of its block, as kernel::pack_rows packs
-  /// them. They follow the same rows of the tile before, and the next rows follow those of all
+  /// them. In memory, they follow the same rows of the tile before; the next rows follow after all
   /// tiles. `first` is a multiple of kept_rows. If fewer rows are left, they are not packed but
   /// stored one after the other.
   const T* kept_tile(const TileRange& range, Index first) const { return place(range, first); }
   static constexpr Index kept_rows = kernel::two_sided_rows;
 
-  /// Bytes of the tiles of so many rows.
+  /// Bytes of the tiles of `rows` rows.
   static std::int64_t bytes(Index rows, Index cols);
 
  private:
@@ -77,12 +77,13 @@ class GibbsKernel final : public ExponentialTiles<T> {
   PooledVector<double> row_;
   PooledVector<double> col_;
   Index kept_blocks_ = 0;
-  PooledVector<Index> number_;        // by block: among those of this process, else past the last
-  LargeMemory kept_;                  // by kept block; in a block its kept rows, by tile
+  PooledVector<Index>
+      number_;        // by block: its place among the blocks of this process, else past the last
+  LargeMemory kept_;  // by kept block; in a block its kept rows, by tile
   PooledVector<std::uint8_t> there_;  // by tile
 };
 
-/// Bytes of all tiles that a process can keep, or the one of several ranks that has the most.
+/// Bytes of all tiles that a process can keep; with ranks, of the rank that has the most.
 std::int64_t kept_kernel_bytes(Index rows, Index cols, std::size_t element_size,
                                const RankRows& ranks = {});
 

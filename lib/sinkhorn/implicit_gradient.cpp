@@ -33,7 +33,7 @@ class PlanSystem final : public ImplicitSystem {
     }
   }
 
-  // L is that of potentials with Σ f = Σ g: x and y lose what lies along (1, −1).
+  // L takes the potentials with Σ f = Σ g: x and y lose their part along (1, −1).
   Vector right_side(const PlanUpstream<T>& upstream) const {
     Vector b(diagonal_.size());
     for (std::size_t i = 0; i < upstream.row.size(); ++i) b[i] = upstream.row[i];
@@ -60,7 +60,7 @@ class PlanSystem final : public ImplicitSystem {
     remove_kernel(e, [this](std::size_t n) { return diagonal_[n]; });
   }
 
-  // Removes what lies along (1, −1).
+  // Removes the part along (1, −1).
   void project(Vector& z) const {
     remove_kernel(z, [this](std::size_t n) { return diagonal_[n] > 0 ? 1.0 : 0.0; });
   }
@@ -75,7 +75,7 @@ class PlanSystem final : public ImplicitSystem {
   const Vector& sums() const { return sums_; }
 
  private:
-  // Makes z orthogonal to (1, −1); lines change by shares of that.
+  // Makes z orthogonal to (1, −1); lines change by their shares.
   template <class ShareOf>
   void remove_kernel(Vector& z, const ShareOf& share_of) const {
     if (!has_kernel_) return;
@@ -133,11 +133,11 @@ struct MarginalSide {
     return marginal[n] > 0 ? std::exp(potential[n] / *penalty) : infinity;
   }
 
-  // Where the line has no mass in the format, with the mean D.
+  // The derivative at a line without mass in the format, with the mean D.
   double from_above(std::size_t n, double mean) const {
     if (std::isnan(mean)) return penalty ? 0 : mean;
     const double x = upstream.empty() ? 0 : upstream[n];
-    // Of two infinities this is the larger.
+    // This infinity outweighs that of the other term.
     if (x != 0 && marginal[n] == 0) return -x * infinity;
     const double rate = penalty ? *penalty / (*penalty + 1) : 1;
     return rate * ((mean == 0 ? 0 : mean * growth(n)) - (x == 0 ? 0 : x / marginal[n]));
@@ -195,8 +195,8 @@ std::int64_t implicit_gradient_bytes(Index rows, Index cols, std::size_t element
                                      int threads) {
   const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  // The sums, the diagonal, b, z, what is left twice, the direction, two products, and ones or a
-  // copy. Or the means of lines without mass.
+  // The sums, the diagonal, b, z, two residuals, the direction, two products, and ones or a copy.
+  // Or the means of lines without mass.
   return std::max(
       pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
           PlanProducts<double>::bytes(partition, threads) + 10 * (rows + cols) * number,

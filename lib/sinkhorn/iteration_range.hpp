@@ -7,11 +7,12 @@
 /// Inside lib/sinkhorn: how far Sinkhorn's iterations may go from the reference of their kernel.
 namespace attn {
 
-/// The largest |log κ| and |log ρ|. In float32: with scores of at most 30 their products lie well
-/// inside the format; with a plan as kernel, entries flushed to 0 are then still below 1e-29 of
-/// their row, and the others have lost few digits to the rounding of their exponent. In float64:
-/// products with exp(s), |s| ≤ 350, stay below e^680 and so do their sums; with a plan, entries
-/// flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are those of the formula.
+/// The largest |log κ| and |log ρ|. In float32, products with exponentials of scores of at most 30
+/// lie well inside the format. With a plan as kernel, entries flushed to 0 are then still below
+/// 1e-29 of their row, and the others lose few digits to the rounding of their exponent. In
+/// float64, products with exp(s), |s| ≤ 350, and their sums stay below e^680. With a plan as
+/// kernel, entries flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are those
+/// of the formula.
 template <class T>
 double most_from_reference(bool refers_to_zero) {
   if (sizeof(T) == sizeof(float)) return refers_to_zero ? 45 : 10;

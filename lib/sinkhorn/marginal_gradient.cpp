@@ -13,8 +13,8 @@ bool has_closed(const PooledVector<double>& potential) {
   return std::find(potential.begin(), potential.end(), minus_infinity) != potential.end();
 }
 
-// `completed` are the potentials of lines with the sum 1, −inf for one whose mass may go nowhere;
-// read for closed lines only.
+// `completed` are the potentials of lines with the sum 1, −inf for a line whose mass may go
+// nowhere. Read for closed lines only.
 PooledVector<double> gradient_of_side(const PooledVector<double>& potential,
                                       const PooledVector<double>& completed,
                                       const PooledVector<double>& marginal,

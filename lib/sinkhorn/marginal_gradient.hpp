@@ -14,8 +14,8 @@ struct MarginalGradient {
 
 /// The derivatives of the optimum of transport (attnkit/transport.hpp) by its marginals, times
 /// `unit`, at its potentials. By a_i: −f_i; with penalties ρ_a (1 − exp(f_i/ρ_a)). Exact marginals
-/// must keep Σ a = Σ b, so that only derivatives along such changes mean anything. From above at a
-/// marginal of 0 with f = −inf: −inf, as the optimum has the term a log a. A line whose mass may go
+/// must keep Σ a = Σ b: only changes that keep it have a meaning. At a marginal of 0 with f = −inf,
+/// the derivative from above is −inf, as the optimum has the term a log a. A line whose mass may go
 /// nowhere has +inf, as there is no plan; with penalties ρ_a. Closed lines take a pass for each
 /// side.
 template <class T>

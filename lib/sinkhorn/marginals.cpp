@@ -22,7 +22,7 @@ double sum_of(const PooledVector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The same value for all lines with an allowed pair, with that total.
+// The same value for all lines with an allowed pair, which add up to `total`.
 PooledVector<double> spread(double total, const PooledVector<Index>& partners, Index empty) {
   return where_open(partners, total / open(partners, empty));
 }

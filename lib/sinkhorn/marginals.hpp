@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// The row and column sums that a plan must have, or should have at a penalty; finite numbers ≥ 0,
-/// where 0 closes a line.
+/// The row and column sums that a plan must have or, with penalties, should have; finite numbers ≥
+/// 0, where 0 closes a line.
 struct Marginals {
   PooledVector<double> row = {};                    ///< a (Lq)
   PooledVector<double> col = {};                    ///< b (Lk)
@@ -32,9 +32,9 @@ double log_column_marginal(const AllowedCounts& allowed);
 /// a = 1/m and b = 1/n for the m queries and n keys with an allowed pair: the plan sums to 1.
 Marginals uniform_marginals(const AllowedCounts& allowed);
 
-/// The marginals `row` (Lq) and `col` (Lk), with defaults for absent ones: those of
-/// uniform_marginals with `of_cost`, else those of attention_marginals. A default b is scaled to
-/// the sum of a given a, and with `of_cost` a default a to the sum of a given b.
+/// The marginals `row` (Lq) and `col` (Lk), with defaults for absent ones: uniform_marginals with
+/// `of_cost`, else attention_marginals. A default b is scaled to the sum of a given a, and with
+/// `of_cost` a default a to the sum of a given b.
 Marginals complete_marginals(std::optional<PooledVector<double>> row,
                              std::optional<PooledVector<double>> col, const AllowedCounts& allowed,
                              bool of_cost);

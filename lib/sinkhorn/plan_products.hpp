@@ -13,11 +13,13 @@ namespace attn {
 ///
 ///   rows_i = Σ_j π_ij (G_ij + y_j),   cols_j = Σ_i π_ij (G_ij + x_i),
 ///
-/// kept in float64; relative error of each term that of the weights, and with G a rounding of T.
+/// kept in float64. The relative error of each term is that of the weights, with G plus a rounding
+/// of T.
 template <class T>
 class PlanProducts final : public Observer<T> {
  public:
-  /// x (Lq) and y (Lk), finite; empty: 0. G (Lq, Lk), finite; null: 0. All must outlive it.
+  /// x (Lq) and y (Lk), finite; empty: 0. G (Lq, Lk), finite; null: 0. All must outlive the
+  /// observer.
   PlanProducts(std::span<const double> x, std::span<const double> y,
                const MatrixSource<T>* g = nullptr)
       : x_(x), y_(y), g_(g) {}
@@ -32,7 +34,7 @@ class PlanProducts final : public Observer<T> {
   const PooledVector<double>& rows() const { return rows_; }
   const PooledVector<double>& cols() const { return cols_.values(); }
 
-  /// Bytes held during a pass of that shape.
+  /// Bytes held during a pass with this partition.
   static std::int64_t bytes(const Partition& partition, int threads);
 
  private:

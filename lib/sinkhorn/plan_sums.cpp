@@ -26,7 +26,7 @@ void PlanSums<T>::observe(const WeightTile<T>& tile, Index slot) {
   for (Index i = 0; i < tile.range.rows; ++i) {
     const auto at = static_cast<std::size_t>(tile.range.row0 + i);
     const T* weights = tile.weights.row(i);
-    // In float64, as the columns are: the certificate relies on both having the same total.
+    // In float64 like the columns: the certificate requires the same total of both.
     rows_[at] += kernel::weighted_sum(weights, ones_.data(), tile.range.cols);
     row_scores_[at] += kernel::weighted_sum(weights, scores.row(i), tile.range.cols);
   }

@@ -10,12 +10,12 @@
 namespace attn {
 
 /// Sums over a plan, gathered from row panels: r_i = Σ_j π_ij, c_j = Σ_i π_ij and Σ_ij π_ij s_ij,
-/// for which scores are computed once more. Kept in float64; relative error that of the weights
+/// for which scores are computed again. Kept in float64, with the relative error of the weights
 /// and, for the last sum, of the scores.
 template <class T>
 class PlanSums final : public Observer<T> {
  public:
-  /// `scores` must outlive it.
+  /// `scores` must outlive the observer.
   explicit PlanSums(const Scores<T>& scores) : scores_(scores) {}
 
   void start(const Partition& partition) override;
@@ -29,7 +29,7 @@ class PlanSums final : public Observer<T> {
   const PooledVector<double>& cols() const { return cols_.values(); }
   double score() const { return score_; }
 
-  /// Bytes held during a pass of that shape.
+  /// Bytes held during a pass with this partition.
   static std::int64_t bytes(const Partition& partition, int threads);
 
  private:

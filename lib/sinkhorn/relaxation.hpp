@@ -4,10 +4,10 @@
 
 namespace attn {
 
-/// The relaxation after an iteration with that error: ω until the error stops falling, then 1.
+/// The relaxation after an iteration with this error: ω until the error stops falling, then 1.
 inline double next_relaxation(double error, RelaxationState& state) {
-  // Over-relaxation is given up after this many iterations without getting nearer, or at an error
-  // this many times the smallest one.
+  // Over-relaxation ends after this many iterations without a smaller error, or at an error this
+  // many times the smallest.
   constexpr Index most_without_gain = 50;
   constexpr double most_growth = 100;
   if (state.wanted == 1) return 1;

@@ -8,20 +8,20 @@
 
 namespace attn {
 
-/// A plan on its way to its marginals: x_i π_ij y_j, which exceeds none of them, and e_i of row i
-/// and d_j of column j that it lacks, Σ e = Σ d. Factors that were put into the potentials of π
-/// would carry their rounding, which is that of scores over ε.
+/// A plan on its way to its marginals: x_i π_ij y_j, which exceeds no marginal, and the masses e_i
+/// and d_j that row i and column j lack, Σ e = Σ d. The factors are not part of the potentials of
+/// π, whose rounding is that of scores over ε.
 struct PlanRounding {
   PooledVector<double> row_factor, col_factor;    ///< x, y
   PooledVector<double> row_missing, col_missing;  ///< e, d
 };
 
 /// Shows other observers the plan x_i π_ij y_j + e_i d_j / Σ d (Altschuler, Weed and Rigollet 2017,
-/// algorithm 2), or without what is missing if that is empty.
+/// algorithm 2), or x_i π_ij y_j alone if e and d are empty.
 template <class T>
 class RoundedPlan final : public Observer<T> {
  public:
-  /// Both must outlive it.
+  /// Both arguments must outlive the observer.
   RoundedPlan(const PlanRounding& rounding, const ObserverList<T>& observers)
       : rounding_(rounding), observers_(observers) {
     for (const double missing : rounding.col_missing) total_ += missing;

@@ -113,8 +113,8 @@ class ScalingPasses<T>::Run : public FromPool {
     }
   }
 
-  // A group of rows adds its part to the columns while the products of the next group, which come
-  // from memory, are computed. Tiles made here are in cache, and the sums of their rows are known.
+  // A group of rows adds its part to the columns while the next group's products, which come from
+  // memory, are computed. Tiles made here are in cache, and their row sums are known.
   void multiply(const TileRange& block, bool made, T* col_sum, Scratch& work) const {
     if (made) {
       find_factors(block.row0, 0, block.rows, work);
@@ -147,7 +147,7 @@ class ScalingPasses<T>::Run : public FromPool {
     }
   }
 
-  // For groups with these numbers of rows; fewer than a group are not packed.
+  // For groups with these numbers of rows; incomplete groups are not packed.
   static void multiply(kernel::TwoSided<T> products, Index now_rows, Index next_rows) {
     if (products.now != nullptr && now_rows < group) {
       const MatrixView<const T> now(products.now, now_rows, products.cols);

@@ -20,12 +20,12 @@ struct ScalingPass {
   std::span<double> row_sum;          ///< r (Lq), written; empty if col_scale is
   std::span<double> col_sum;          ///< c (Lk), written
 
-  /// ρ (Lq), or empty. If given, over-relaxed: ρ_i ← ρ_i (a_i / (r_i ρ_i))^relaxation of the given
-  /// ρ, > 0 except where a_i or r_i is 0. With relaxation 1 it is the ρ above.
+  /// ρ (Lq), or empty. A given ρ is over-relaxed: ρ_i ← ρ_i (a_i / (r_i ρ_i))^relaxation. It is > 0
+  /// except where a_i or r_i is 0. Relaxation 1 yields the ρ above.
   std::span<double> row_factor;
   double relaxation = 1;
 
-  /// Of unbalanced transport: exp(shift_i) (a_i / r_i)^exponent in place of a_i / r_i. An empty
+  /// For unbalanced transport: exp(shift_i) (a_i / r_i)^exponent in place of a_i / r_i. An empty
   /// shift is all zeros.
   double row_exponent = 1;
   std::span<const double> row_shift = {};

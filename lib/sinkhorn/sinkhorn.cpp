@@ -58,8 +58,8 @@ void SinkhornIteration<T>::step(std::span<double> col, std::span<double> row,
 }
 
 // The plan's column sums are c_j = b_j exp(g'_j − g_j), and the pass that completes f yields them
-// at no cost. Unless marginals differ very much in size, none is near the bottom of the format (DN
-// Lemma 1).
+// at no cost. Unless marginals differ greatly in size, no column sum is near underflow (DN Lemma
+// 1).
 template <class T>
 void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<double> row,
                                            std::span<double> next) {
@@ -74,7 +74,7 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
   kernel_.refer_to(row, col);
   for (std::size_t j = 0; j < col.size(); ++j) {
     if (std::isinf(col[j]) || sums.values()[j] >= smallest_sum<T>) continue;
-    // A kernel in this range would lose such a column, too.
+    // A kernel with this reference would lose such a column, too.
     kernel_.refer_to({}, {});
     column_potentials<T>(scores_, row, next, marginals_.col, threads_);
     return;

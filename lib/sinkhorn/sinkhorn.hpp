@@ -23,17 +23,17 @@ struct LogMarginals {
 };
 
 /// The distance of a plan from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and
-/// c. With penalties a_i and b_j are the sums that potentials call for (soft_marginals.hpp).
+/// c. With penalties, a_i and b_j are the sums that the potentials imply (soft_marginals.hpp).
 struct MarginalErrors {
   double row = 0;
   double col = 0;
 };
 
 /// Receives the errors of the latest iteration's plan. Returns the relaxation of the next iteration
-/// (1: none), or nothing to stop.
+/// (1: none), or nothing, to stop.
 using IterationCallback = std::function<std::optional<double>(const MarginalErrors&)>;
 
-/// Receives the state of an iteration that is about to begin. It may throw.
+/// Receives the state of an iteration that is about to begin. The callback may throw.
 using IterationWatch = std::function<void(IterationState&&)>;
 
 /// Sinkhorn's iterations on potentials (MATHEMATICS.md §2; DN 10, EA 10), each one pass over the
@@ -41,23 +41,24 @@ using IterationWatch = std::function<void(IterationState&&)>;
 ///
 ///   fᵗ_i = LSE_j(s_ij − gᵗ_j) − log a_i,   gᵗ⁺¹_j = LSE_i(s_ij − fᵗ_i) − log b_j
 ///
-/// for g¹ with f⁰ = 0. A block of queries gets its f and then adds its part to the next g. An
-/// iteration uses products with a Gibbs kernel, r = E κ, c = Eᵀ ρ with κ = exp(−g) and ρ = a/r
-/// relative to its reference, as long as these are small enough for the format. Otherwise, and
-/// while there is no reference yet, it removes the maxima of the rows, which gives the kernel a new
-/// reference (the absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have
+/// for g¹ with f⁰ = 0. A block of queries gets its f and then adds its part to the next g. While
+/// the factors κ = exp(−g) and ρ = a/r relative to the reference of a Gibbs kernel are small enough
+/// for the format, an iteration uses products with the kernel, r = E κ, c = Eᵀ ρ. Otherwise, and
+/// while there is no reference, it removes the maxima of the rows, which gives the kernel a new
+/// reference (the absorption of Schmitzer 2019). Closed lines, and lines with nothing allowed, have
 /// −inf.
 ///
 /// With penalties ρ_a and ρ_b, potentials are ρ/(ρ + 1) times those above, and an iteration ends
 /// with the translation g + t of soft_translation. Only `start` and `iterate` know penalties.
 ///
-/// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, and that of the
-/// scores. The bits depend neither on the kept tiles nor on the number of threads. Throws whatever
-/// the scores throw.
+/// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, plus the error of
+/// the scores. The bits depend neither on the kept tiles nor on the number of threads. Throws
+/// whatever the scores throw.
 template <class T>
 class SinkhornIteration {
  public:
-  /// The spans of `marginals` must outlive it. The kernel keeps tiles in at most `kept_bytes`.
+  /// The spans of `marginals` must outlive the object. The kernel keeps tiles in at most
+  /// `kept_bytes`.
   SinkhornIteration(const Scores<T>& scores, const LogMarginals& marginals, std::int64_t kept_bytes,
                     int threads);
   SinkhornIteration(const SinkhornIteration&) = delete;
@@ -69,28 +70,29 @@ class SinkhornIteration {
   /// From g = gᵗ (Lk), given by start or a step, computes f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
   void step(std::span<double> col, std::span<double> row, std::span<double> next);
 
-  /// Steps from g = gᵗ (Lk) until `callback` stops: `row` and `col` are then the potentials whose
+  /// Steps from g = gᵗ (Lk) until `callback` stops. `row` and `col` are then the potentials whose
   /// errors it received last. While potentials stay near the kernel's reference, an iteration costs
-  /// only its products, no exponential or logarithm; farther off, the kernel absorbs them. With a
-  /// relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and the previous potentials fᵗ⁻¹, gᵗ,
+  /// only its products, without exponentials or logarithms; farther off, the kernel absorbs them.
+  /// With a relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and the previous potentials fᵗ⁻¹,
+  /// gᵗ,
   ///
   ///   fᵗ ← fᵗ⁻¹ + ω (fᵗ − fᵗ⁻¹),   gᵗ⁺¹ ← gᵗ + ω (gᵗ⁺¹ − gᵗ),
   ///
   /// if there is a kernel. Rounding of the errors: about 1e-7 of the marginals in float32. With
-  /// `from`, it goes on as the iteration did whose `watch` received that state, with the same
-  /// scores, marginals and callback; `col` is then not read. `watch` may be empty.
+  /// `from`, resumes the iteration whose `watch` received that state, with the same scores,
+  /// marginals and callback; `col` is then not read. `watch` may be empty.
   void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback,
                const IterationWatch& watch = {}, const IterationState* from = nullptr);
 
-  /// For symmetric scores and a = b: steps of fᵗ⁺¹ = (fᵗ + LSE_j(s_ij − fᵗ_j) − log a_i)/2 until
-  /// `callback` stops; `potential` is then the f whose errors it received last. Its relaxation is
-  /// not used. From f = `potential` (Lq), −inf where a is 0. For kernels without negative
-  /// eigenvalues, such as those of |x − y|², errors fall by a half at least (Feydy et al. 2019),
-  /// where alternating steps are slow: the plan is nearly diagonal.
+  /// For symmetric scores and a = b. Steps fᵗ⁺¹ = (fᵗ + LSE_j(s_ij − fᵗ_j) − log a_i)/2 from f =
+  /// `potential` (Lq), −inf where a is 0, until `callback` stops. `potential` is then the f whose
+  /// errors it received last. The callback's relaxation is not used. For kernels without negative
+  /// eigenvalues, such as those of |x − y|², errors fall at least by half (Feydy et al. 2019);
+  /// alternating steps are slow there, as the plan is nearly diagonal.
   void iterate_symmetric(std::span<double> potential, const IterationCallback& callback);
 
-  /// The reference of the kernel, on which the bits of the next step depend. A state has no other
-  /// member then. To be set before the first step.
+  /// The reference of the kernel, on which the bits of the next step depend; the state has no other
+  /// member. The setter must be called before the first step.
   IterationState reference() const { return state(1, false); }
   void set_reference(const IterationState& reference) {
     if (!reference.refers_to_zero) {
@@ -143,7 +145,7 @@ class SinkhornIteration {
   ScalingPasses<T> passes_;
 };
 
-/// Bytes that it takes in addition to the kept tiles.
+/// Bytes that a SinkhornIteration takes in addition to the kept tiles.
 std::int64_t sinkhorn_bytes(Index rows, Index cols, std::size_t element_size, int threads);
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// Sinkhorn's iterations as products with a kernel, and when they leave them.
+// Sinkhorn's iterations as products with a kernel, and when these end.
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +28,8 @@ MarginalErrors SinkhornIteration<T>::errors_of(std::span<const double> col,
   return errors;
 }
 
-// Of the plan of these factors ρ, κ and sums r, c. Unless rows are relaxed, those with an allowed
-// pair are exact.
+// The errors of the plan with factors ρ, κ and sums r, c. Unless rows are relaxed, rows with an
+// allowed pair are exact.
 template <class T>
 MarginalErrors SinkhornIteration<T>::product_errors(std::span<const double> row_sum,
                                                     std::span<const double> col_sum,
@@ -64,7 +64,7 @@ bool SinkhornIteration<T>::next_columns(std::span<const double> sum, double rela
   return in_range;
 }
 
-// Iterates while potentials are in range of the reference, which is moved to them as long as that
+// Iterates while potentials are in range of the reference, which moves to the potentials while this
 // is safe. After Left::range, `col` is the g to continue from.
 template <class T>
 typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
@@ -146,7 +146,7 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
   }
 }
 
-// Without factors and potentials.
+// The state without factors and potentials.
 template <class T>
 IterationState SinkhornIteration<T>::state(double relaxation, bool have_row) const {
   IterationState now;
@@ -183,7 +183,7 @@ void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
       std::copy(from->col.begin(), from->col.end(), col.begin());
     }
   }
-  // A state without factors is that of an iteration that removes maxima.
+  // A state without factors belongs to an iteration that removes maxima.
   bool by_maxima = from != nullptr && !from->in_products();
   for (;;) {
     if (!by_maxima && kernel_.refers() &&

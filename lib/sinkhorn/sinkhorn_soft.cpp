@@ -1,4 +1,4 @@
-// What Sinkhorn's iterations do where marginals are held by penalties.
+// Sinkhorn's iterations with penalties on the marginals.
 
 #include <cmath>
 
@@ -32,7 +32,7 @@ MarginalErrors SinkhornIteration<T>::soft_maxima(std::span<double> col, std::spa
     const double exact = next[at];
     next[at] *= soft_exponent(penalties.col);
     if (std::isinf(col[at])) {
-      // 0, unless the column was lost to the format's range.
+      // 0, unless the column underflowed.
       errors.col += soft_sum(log_b, next[at], penalties.col);
       continue;
     }
@@ -58,8 +58,8 @@ PooledVector<double> SinkhornIteration<T>::soft_shift() const {
   return shift;
 }
 
-// Of the plan of these factors ρ, κ and sums r, c. Unless rows are relaxed, they have the sums that
-// they call for.
+// The errors of the plan with factors ρ, κ and sums r, c. Unless rows are relaxed, they have the
+// sums that their potentials imply.
 template <class T>
 MarginalErrors SinkhornIteration<T>::soft_errors(std::span<const double> row_sum,
                                                  std::span<const double> col_sum,
@@ -91,8 +91,8 @@ MarginalErrors SinkhornIteration<T>::soft_errors(std::span<const double> row_sum
   return errors;
 }
 
-// The next g from c and κ, relaxed and translated. `row` are the potentials f. False if a c was
-// lost to the range of the format: that column keeps its g.
+// The next g from c and κ, relaxed and translated. `row` are the potentials f. False if a c
+// underflowed; its column keeps its g.
 template <class T>
 bool SinkhornIteration<T>::soft_columns(std::span<const double> row, std::span<const double> sum,
                                         std::span<const double> factor, double relaxation,

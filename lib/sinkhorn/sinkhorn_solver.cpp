@@ -26,10 +26,11 @@ constexpr double first_scores = 16;
 constexpr double rough_error = 1e-2;  // of the total
 constexpr Index most_rough_iterations = 200;
 
-// How often a plan with visible rounding is brought nearer.
+// How often a plan with visible rounding is iterated further.
 constexpr int most_closer = 3;
 
-// The difference of row and column sums of a plan in that format, which are added in other orders.
+// The difference between the totals of a plan's row and column sums in this format, due to the
+// order of additions.
 template <class T>
 constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-12;
 
@@ -89,7 +90,7 @@ class SinkhornSolver {
       iterate();
       if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
     }
-    // This needs a few more passes, which could take longer than a fixed number of iterations.
+    // The trees take a few more passes, which could cost more than a fixed number of iterations.
     if (tolerance_ && !row_missing_.empty()) {
       found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_.row, marginals_.col,
                                     row_missing_, col_missing_, sum_rounding<T>, threads_);
@@ -155,7 +156,7 @@ class SinkhornSolver {
   }
 
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
-  // The first run of a solution that goes on begins with its state.
+  // The first run of a resumed solution begins with its state.
   void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
     now_.relaxation = {};
     now_.relaxation.wanted = options_.relaxation;
@@ -183,7 +184,7 @@ class SinkhornSolver {
                       from == nullptr ? nullptr : &from->iteration);
   }
 
-  // Leaves g to start from; false if scores are small already, or of unknown size.
+  // Leaves the g to start from. False if scores are small already, or of unknown size.
   bool anneal(const LogMarginals& log_marginals) {
     LogMarginals warmer_marginals = log_marginals;
     const double largest = scores_.magnitude();
@@ -231,7 +232,7 @@ class SinkhornSolver {
     if (std::isinf(size) && totals_agree(marginals_)) keep_missing(sums.rows(), sums.cols());
   }
 
-  // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials call for).
+  // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials imply).
   void evaluate_softly(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
     summary = {};
@@ -305,7 +306,7 @@ std::optional<double> tolerance_in_force(const Stopping& options, double total,
   if (options.iterations) return std::nullopt;
   // Shares add up to 1 but for rounding.
   const double size = std::abs(total - 1) < 1e-6 ? 1 : total;
-  // A plan in float32 cannot have better sums than its total allows.
+  // The rounding of a plan in float32 limits its sums, in proportion to their total.
   return usual_tolerance(element_size) *
          (element_size == sizeof(float) ? size : std::min(1.0, size));
 }

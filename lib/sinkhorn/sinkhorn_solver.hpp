@@ -16,8 +16,8 @@
 ///   primal  min_π  −⟨π, s⟩ + Σ_ij π_ij (log π_ij − 1),   π ≥ 0, Σ_j π_ij = a_i, Σ_i π_ij = b_j,
 ///   dual    max_{f,g}  −⟨a, f⟩ − ⟨b, g⟩ − Σ_ij exp((s_ij − g_j) − f_i),
 ///
-/// π_ij = exp((s_ij − g_j) − f_i) at the optimum. With s = −C/ε, ε times either value is that of
-/// the transport with cost C: min ⟨π, C⟩ + ε Σ π (log π − 1).
+/// π_ij = exp((s_ij − g_j) − f_i) at the optimum. With s = −C/ε, ε times either value is the value
+/// of transport with cost C, min ⟨π, C⟩ + ε Σ π (log π − 1).
 namespace attn {
 
 struct SinkhornSolution {
@@ -31,34 +31,34 @@ struct SinkhornSolution {
 /// with all marginals 1 is dnas to the last bit. If the marginals cannot be met, it runs as many
 /// iterations as are allowed; feasibility.hpp finds out whether they can. Throws Error(numerical)
 /// for marginals, or with penalties a plan, whose sums exceed the range of T, and whatever the
-/// scores and observers throw. `progress` may be null; a solution that goes on from its state has
-/// the same bits.
-/// It must be null for symmetric marginals, whose steps are SinkhornIteration::iterate_symmetric.
+/// scores and observers throw. `progress` may be null, and must be null for symmetric marginals,
+/// whose steps are SinkhornIteration::iterate_symmetric. A solution resumed from its state has the
+/// same bits.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,
                                 int threads, SinkhornProgress* progress = nullptr);
 
-/// The tolerance used for a plan with that total; nothing if an exact number of iterations is
+/// The tolerance used for a plan with this total; none if an exact number of iterations is
 /// requested.
 std::optional<double> tolerance_in_force(const Stopping& options, double total,
                                          std::size_t element_size);
 
-/// The same for these marginals. With penalties and Σ a ≠ Σ b a solution has potentials of about
+/// The same for these marginals. With penalties and Σ a ≠ Σ b, a solution has potentials of about
 ///
 ///   F = ρ_a ρ_b/(ρ_a + ρ_b) |log(Σ a/Σ b)|,
 ///
-/// whose rounding, 2⁻⁵³ F relative to the mass, no plan can go below: the usual tolerance is at
-/// least four times that, but no more than the one of float32.
+/// whose rounding, 2⁻⁵³ F relative to the mass, limits every plan. The usual tolerance is at least
+/// four times that rounding, but no more than the usual tolerance of float32.
 std::optional<double> tolerance_in_force(const Stopping& options, const Marginals& marginals,
                                          std::size_t element_size);
 
-/// How far the sums of a plan are off if it is no solution, which derivatives through the solution
-/// require; else 0. One that converged is a solution. Others are, after a fixed number of
-/// iterations or one too small, within `usual`, the tolerance in force for no options.
+/// The L1 error of a plan's sums; 0 if the plan is a solution, as derivatives through the solution
+/// require. A plan that converged is a solution. Any other plan is a solution if its error is
+/// within `usual`, the tolerance in force without options.
 double solution_error(const SinkhornSummary& summary, std::optional<double> usual);
 
-/// The largest kept_bytes that is of use, to each of several ranks.
+/// The largest kept_bytes that is of use; with ranks, to each of them.
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
                                    std::size_t element_size, const RankRows& ranks = {});
 

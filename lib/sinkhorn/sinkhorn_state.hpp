@@ -6,13 +6,13 @@
 #include "tensor/error_fall.hpp"
 #include "tensor/pooled_vector.hpp"
 
-/// Where Sinkhorn's iterations stand: what a long solution keeps so that another process can go on,
-/// to the same bits.
+/// The state of Sinkhorn's iterations, which a long solution keeps so that another process can
+/// resume it, to the same bits.
 namespace attn {
 
 /// An iteration that is about to begin.
 struct IterationState {
-  bool refers_to_zero = false;  ///< the kernel
+  bool refers_to_zero = false;  ///< whether the kernel's reference is zero
   /// The kernel's reference potentials, unless they are zero; empty: there is no reference.
   PooledVector<double> row_reference, col_reference;
   /// While iterations are products: the factors of rows and columns relative to the reference. Else
@@ -27,15 +27,15 @@ struct IterationState {
 
 /// The relaxation of each iteration: ω while errors fall.
 struct RelaxationState {
-  double wanted = 1;                                       ///< ω, or 1 once it was given up
-  double least = std::numeric_limits<double>::infinity();  ///< error so far
-  Index since = 0;                                         ///< iterations since then
+  double wanted = 1;  ///< ω, or 1 once over-relaxation has ended
+  double least = std::numeric_limits<double>::infinity();  ///< the smallest error so far
+  Index since = 0;                                         ///< iterations since the smallest error
 };
 
 /// A solution in progress.
 struct SinkhornState {
-  double temperature = 1;  ///< of annealing; 1: it is over, or there was none
-  int closer = 0;          ///< how often the plan was brought nearer
+  double temperature = 1;  ///< of annealing; 1 after or without it
+  int closer = 0;          ///< how often the plan was iterated further
   double aim = 0;          ///< the error to reach, if there is a tolerance
   Index most = 0;          ///< iterations at which the present run of iterations ends
   Index iterations = 0;
@@ -51,13 +51,13 @@ class SinkhornProgress {
  public:
   virtual ~SinkhornProgress() = default;
 
-  /// The state from which to go on; null: from the beginning.
+  /// The state from which to resume; null: from the beginning.
   virtual const SinkhornState* start() const = 0;
 
-  /// Asked before each iteration: whether a state should be kept now.
+  /// Called before each iteration. Returns whether a state should be kept now.
   virtual bool is_due() = 0;
 
-  /// Called if one is due, and before kernel::Stopped leaves the solver.
+  /// Called if a state is due, and before kernel::Stopped leaves the solver.
   virtual void keep(SinkhornState& state) = 0;
 };
 

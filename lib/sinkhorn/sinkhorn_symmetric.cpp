@@ -10,8 +10,8 @@
 
 namespace attn {
 
-// LSE_j(s_ij − f_j) − log a_i by a product with the kernel, whose rows and columns have one
-// reference; false if that is out of range.
+// LSE_j(s_ij − f_j) − log a_i by a product with the kernel, whose rows and columns have the same
+// reference; false if the result is out of range.
 template <class T>
 bool SinkhornIteration<T>::symmetric_product(std::span<const double> potential,
                                              std::span<double> exact) {

@@ -38,7 +38,7 @@ kernel::SmallResults<T> block_of(const kernel::SmallResults<T>& results, Index r
 // One thread's working memory.
 class SmallSolver {
  public:
-  /// Solves the problems of one block; returns how many of them by logarithms.
+  /// Solves the problems of one block; returns how many were solved by logarithms.
   template <class T>
   Index solve(const kernel::SmallProblems<T>& block, const kernel::SmallResults<T>& results,
               Index iterations) {
@@ -60,7 +60,7 @@ class SmallSolver {
   PooledVector<Index> left_;
 };
 
-// Solves all blocks; returns how many problems by logarithms.
+// Solves all blocks; returns how many were solved by logarithms.
 template <class T>
 Index solve_blocks(const kernel::SmallProblems<T>& problems, const kernel::SmallResults<T>& results,
                    Index iterations, int threads) {

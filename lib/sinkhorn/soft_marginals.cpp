@@ -14,7 +14,7 @@ constexpr double small_difference = 1e-3;
 constexpr double large_difference = 0.5;
 
 double log_soft_sum(double log_marginal, double potential, double penalty) {
-  // Not −inf + inf for a marginal of 0.
+  // Avoids −inf + inf for a marginal of 0.
   return potential == minus_infinity ? minus_infinity : log_marginal + potential / penalty;
 }
 

@@ -6,8 +6,8 @@
 
 namespace attn {
 
-/// temperature · s_ij of given scores as an energy, −inf where they forbid a pair: the same problem
-/// at another ε. The scores must outlive it.
+/// temperature · s_ij of given scores as an energy, −inf where a pair is forbidden: the same
+/// problem at another ε. The scores must outlive the energy.
 template <class T>
 class TemperedEnergy final : public Energy<T> {
  public:

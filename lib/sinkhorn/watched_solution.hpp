@@ -9,18 +9,18 @@
 
 namespace attn {
 
-/// Where a solution by Sinkhorn's iterations stands, and what is kept of it, if anything.
+/// The state of a solution by Sinkhorn's iterations, kept where there is a keeper.
 class WatchedSolution {
  public:
-  /// `keeper` may be null. `errors` has the errors of all iterations so far, which are kept, too;
-  /// null: they are not. Both must outlive this.
+  /// `keeper` may be null. `errors` has the errors of all iterations so far, which are kept with
+  /// the state; null: no errors are kept. Both must outlive the object.
   WatchedSolution(SinkhornProgress* keeper, const std::vector<double>* errors)
       : keeper_(keeper), errors_(errors), start_(keeper == nullptr ? nullptr : keeper->start()) {}
 
-  /// Without errors and iteration.
+  /// The present state, without errors and iteration.
   SinkhornState now;
 
-  /// The state from which to go on, until it is taken; null: there is none.
+  /// The state from which to resume, until it is taken; null: there is none.
   const SinkhornState* start() const { return start_; }
   const SinkhornState* take_start() { return std::exchange(start_, nullptr); }
 
