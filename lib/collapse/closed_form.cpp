@@ -31,7 +31,8 @@ struct Logarithms {
 // log of t/((t + s)(1 + ts)); distances are 2a(1 − s²) times t/((t + s)(1 + ts)).
 double log_share(double x, double l) { return -x - log_sum(-x, l) - std::log1p(std::exp(l - x)); }
 
-// log of minus its derivative by x over s: t(1 − t²)/((t + s)(1 + ts))², for 1 − t² given.
+// log of minus the derivative of that share by x, over s: t(1 − t²)/((t + s)(1 + ts))², given 1 −
+// t².
 double log_slope(double x, double l, double log_rest) {
   return -x + log_rest - 2 * log_sum(-x, l) - 2 * std::log1p(std::exp(l - x));
 }
@@ -59,7 +60,7 @@ Distances distances(double r, double a) {
   const double s = std::exp(-2 * square);
   const double length = 2 * a * -std::expm1(-4 * square);  // 2a(1 − s²)
   const double unas_low = (t + s) * (1 + t * s);
-  // Like unas with other numbers of points: q only divides r.
+  // Like unas with other numbers of points, as q only divides r.
   const double u = t * ((1 + t * s) / (t + s));
   const double dnas_low = (u + s) * (1 + u * s);
   const double grown = t * one_less_t * -std::expm1(-2 * square) / (t + s);  // u − t

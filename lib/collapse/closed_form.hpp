@@ -4,8 +4,8 @@
 
 namespace attn::collapse {
 
-/// The same by the formulas above with r itself, where distances uses 1/r: a check of distances and
-/// of the symmetry in r. For r in [1, 1e301]; the error of unas and dnas is that of distances, but
+/// The same by the formulas with r itself, where `distances` uses 1/r: a check of `distances` and
+/// of the symmetry in r. For r in [1, 1e301]. unas and dnas have the error of `distances`, but
 /// relative to at least 2.3e-308; gap is their difference.
 Distances printed_distances(double r, double a);
 

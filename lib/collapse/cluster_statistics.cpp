@@ -17,8 +17,8 @@ double largest_difference(const double* a, const double* b, Index dimension) {
   return largest;
 }
 
-// A power of two of about that size: in units of it squares neither overflow nor vanish, and no bit
-// of a distance changes.
+// A power of two near `largest`, as a unit in which squares neither overflow nor underflow. It
+// changes no bit of a distance.
 double unit_of(double largest) {
   if (!(largest > 0 && std::isfinite(largest))) return 1;
   return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
@@ -105,7 +105,7 @@ ClusterStatistics cluster_statistics(MatrixView<const T> points,
   found.centre.assign(static_cast<std::size_t>(clusters * d), 0.0);
   PooledVector<double> count(static_cast<std::size_t>(clusters), 0.0);
   for (const std::int64_t label : labels) count[static_cast<std::size_t>(label)] += 1;
-  // Twice: the second round adds the remainder that rounding has left.
+  // Twice: the second round adds the remainder of rounding.
   for (int round = 0; round < 2; ++round) {
     PooledVector<double> sum(found.centre.size(), 0.0);
     for (Index n = 0; n < points.rows; ++n) {

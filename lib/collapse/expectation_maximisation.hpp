@@ -18,16 +18,16 @@ void set_dnas_priors(Mixture& mixture);
 ///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
 ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
 ///
-/// from `from` to `to`, of the same shape. The first two are dnas of the scores log β_i + log N,
-/// whose column potentials are the likelihood; the last takes a pass of its own over squared
-/// differences, so that it does not cancel. With a σ_i² for each component, of which there are at
-/// least two, the step is attn::em_step, where
+/// from `from` to `to`, of the same shape. The first two formulas are dnas of the scores log β_i +
+/// log N, whose column potentials are the likelihood. The last takes an extra pass over squared
+/// differences, which avoids cancellation. With at least two components and a σ_i² for each, the
+/// step is attn::em_step, where
 ///
 ///   σ_i² ← max(min_variance, Σ_j ξ_ij ‖k_j − q_i‖² / (d Σ_j ξ_ij)) with the new q.
 ///
 /// Under Priors::dnas, which require one σ² for all, the priors of `to` belong to its centres.
 /// Memory O((N + M) d). The bits do not depend on `threads`. Throws whatever attend throws (scores
-/// beyond the format), and Error(numerical) if the likelihood is beyond it.
+/// beyond the format), and Error(numerical) if the likelihood is beyond the format.
 EmStep em_step(MatrixView<const double> points, const Mixture& from, const EmOptions& options,
                Mixture& to, int threads);
 
@@ -36,7 +36,7 @@ EmStep em_step(MatrixView<const double> points, const Mixture& from, const EmOpt
 double log_likelihood(MatrixView<const double> points, const Mixture& mixture, int threads);
 
 /// Writes the centres (M, d) that dnas with the dot product, scale 1/σ² and v = k makes of `from`,
-/// whose σ² is that of all components: the expected result of a step from set_dnas_priors. Returns
+/// which has one σ² for all components: the expected result of a step from set_dnas_priors. Returns
 /// their error, relative to the largest coordinate of all points: 1e-12 + 16 roundings of the
 /// largest score.
 double dnas_centres(MatrixView<const double> points, const Mixture& from, MatrixView<double> out,

@@ -20,8 +20,8 @@ struct SelfAttention {
 /// The outcome of a step.
 struct SelfAttentionOutcome {
   SchemeSummary summary;
-  /// Of `points` before the step, each of which is also the centre of a component: see
-  /// gaussian_log_likelihood. None under other energies.
+  /// The log-likelihood of `points` before the step, with each as the centre of a component: see
+  /// gaussian_log_likelihood. None for other energies.
   std::optional<double> log_likelihood;
 };
 

@@ -36,7 +36,7 @@ struct EnergyOperand {
   OperandLength rows = OperandLength::one;
   OperandLength cols = OperandLength::one;
   bool required = true;
-  std::string help = {};  ///< what follows "with --energy NAME: " on the command line
+  std::string help = {};  ///< the text after "with --energy NAME: " in the help
 
   bool is_vector() const { return rows == OperandLength::one; }
 };
@@ -53,7 +53,7 @@ struct EnergyArguments {
 };
 
 /// Where the gradients of an energy's arguments go, contiguous. A gradient whose view has no data
-/// is not computed; without `operands`, none of theirs.
+/// is not computed; without `operands`, no gradient of an operand is.
 template <class T>
 struct EnergyGradients {
   MatrixView<T> q;
@@ -127,7 +127,7 @@ Index length_of(OperandLength length, const EnergySizes& sizes);
 /// All energies, in the order in which the help lists them.
 const std::vector<const EnergyDescription*>& energies();
 
-/// The energy of that name. Throws Error(usage) that lists all energies if none has it.
+/// The energy called `name`. If there is none, throws Error(usage) that lists all energies.
 const EnergyDescription& energy_called(std::string_view name);
 
 }  // namespace attn

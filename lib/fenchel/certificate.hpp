@@ -6,8 +6,8 @@
 
 namespace attn::fenchel {
 
-/// A solution, in centred templates: λ (d), μ̃ + z, ĥ and p, for which Divergence::evaluate was
-/// called last.
+/// A solution, in centred templates: λ (d), μ̃ + z, ĥ and p. The last call of Divergence::evaluate
+/// was for this solution.
 struct Solution {
   const double* lambda;
   const double* target;
@@ -16,7 +16,7 @@ struct Solution {
   Index depth;
 };
 
-/// Below this norm a gradient in centred templates is rounding: of target and mean, and of logits
+/// Below this norm, a gradient in centred templates is rounding of target and mean, and of logits
 /// that move the mean.
 double gradient_rounding(const Templates& templates, const double* target, double lambda_norm);
 

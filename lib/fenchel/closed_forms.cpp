@@ -26,7 +26,7 @@ class Origin : public FromPool {
   bool is_empty() const { return divergence_.is_empty(); }
   Divergence& divergence() const { return *divergence_; }
 
-  // The factor of I/α + Σ. Σ is rounded, so the diagonal may need a little more for that.
+  // The factor of I/α + Σ. Σ is rounded, so the diagonal may need a small addition.
   MatrixView<const double> hessian_factor(double alpha) {
     if (alpha != factored_for_) factor(alpha);
     return hessian_.read();
@@ -63,14 +63,15 @@ class Origin : public FromPool {
 
 class ClosedFormSolver {
  public:
-  // `alphas`: by query, or empty: problem.alpha, which is the largest of them otherwise.
+  // `alphas` are by query; empty: all are problem.alpha. Otherwise problem.alpha is the largest of
+  // them.
   ClosedFormSolver(const DualProblem& problem, std::span<const double> alphas,
                    const ClosedForms& results)
       : problem_(problem),
         alphas_(alphas),
         results_(results),
         all_(problem.templates),
-        // The span repays its search where it makes the matrix of the second order smaller.
+        // Finding the span pays if this shrinks the matrix of the second order.
         space_(all_, results.h_second_order.rows > 0 && all_.count() < all_.depth()) {
     require_range(problem, all_);
     if (problem.transport) cost_ = std::make_unique<ScaledCost>(*problem.transport, all_.count());

@@ -51,7 +51,7 @@ struct ConjugateScale {
   }
 };
 
-/// Iterations after which a row's step is accepted as it is: in exact arithmetic min(n, d) suffice.
+/// Iterations after which a row's step is accepted as is; in exact arithmetic, min(n, d) suffice.
 inline Index most_conjugate_iterations(Index n, Index d) {
   return std::clamp<Index>(std::min(n, d), 16, 150);
 }

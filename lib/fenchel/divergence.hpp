@@ -40,7 +40,7 @@ class Divergence : public FromPool {
   /// ⟨along, ∇²Ψ along⟩ at the logits evaluated last, whose `p` is given; overwrites along (n).
   virtual double curvature(const double* p, double* along) = 0;
 
-  /// D(p‖u) at the logits evaluated last, from its definition.
+  /// D(p‖u) at the logits evaluated last, by definition.
   virtual Summed primal(const double* p) = 0;
 
   /// +inf for each template whose weight is 0 for all logits; null: there is none.

@@ -22,8 +22,8 @@ namespace {
 
 using namespace fenchel;
 
-// Queries of a block, of all that there are: fixed by the shape, so that nothing depends on the
-// threads. Parts have whole blocks if all queries have more than one part.
+// Queries of a block, given the number of all queries: fixed by the shape, so that nothing depends
+// on the threads. With more than one part, parts have whole blocks.
 Index block_rows(Index queries) {
   constexpr Index least = 8;
   return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, dual_part_step));
@@ -31,7 +31,7 @@ Index block_rows(Index queries) {
 
 Index blocks_of(Index queries, Index rows) { return (queries + rows - 1) / rows; }
 
-// Steps of a query, in addition to those in its block, before it is solved for smaller α first.
+// Steps of a query, in addition to those in its block, before it is first solved for smaller α.
 constexpr Index most_direct_steps = 20;
 
 class DualSolver {
@@ -135,7 +135,7 @@ class DualSolver {
     summaries_[static_cast<std::size_t>(q)].dual += value;
   }
 
-  // Solves the queries that blocks have left, each by itself.
+  // Solves the queries that blocks have left, one by one.
   void solve_left() {
     PooledVector<Index> left;
     for (Index q = 0; q < queries(); ++q) {
@@ -155,7 +155,7 @@ class DualSolver {
     });
   }
 
-  // The memory of all that is found for a query.
+  // Visits the memory of all results of a query.
   void visit_results(Index q, MatrixView<double> lambda, MatrixView<double> mean,
                      const kernel::RankShare::Visit& visit) {
     static_assert(std::is_trivially_copyable_v<DualSummary>);
@@ -198,7 +198,7 @@ class DualSolver {
     if (summary.status == DualStatus::iteration_limit &&
         summary.iterations < options_.max_iterations) {
       // Far from λ* the templates that matter change with every step. Smaller α, for which λ* is
-      // near 0, lead there: each start is near its solution.
+      // near 0, lead there: each solution is near the next one.
       for (Index c = 0; c < d; ++c) lambda.row(0)[c] = 1e-5 * problem_.alpha * z.row(0)[c];
       DualOptions rough;
       rough.tolerance = 1e-2;

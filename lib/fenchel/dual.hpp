@@ -33,16 +33,16 @@ struct DualProblem {
   MatrixView<const double> templates;  ///< t (n, d), finite
   MatrixView<const double> evidence;   ///< z (Q, d), finite
   /// u, (1, n) for all queries or (Q, n): finite and >= 0; each row is divided by its sum. A query
-  /// whose row is all 0 has no problem to solve: it gets DualStatus::empty, and zeros for results.
+  /// whose row is all 0 has no problem to solve; it gets DualStatus::empty, and zeros for results.
   MatrixView<const double> preference;
   double alpha = 1;                                       ///< > 0
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 
-  /// How many queries there are in all, if these are a part of them; 0: these are all. The results
-  /// have the bits of a run with all of them if there are at least 4 dual_part_step in all, and the
-  /// part begins at a multiple of dual_part_step and ends at one, or with the last query.
+  /// The total number of queries if these are a part; 0: these are all. The results have the bits
+  /// of a run with all queries if the total is at least 4 dual_part_step, and the part begins and
+  /// ends at multiples of dual_part_step, or ends with the last query.
   Index all_queries = 0;
-  Index first_query = 0;  ///< the number of the first of these, for messages
+  Index first_query = 0;  ///< the number of the first query here, for messages
 };
 
 /// Where results go, each of Q rows. A result whose view has no rows is not returned.
@@ -55,13 +55,13 @@ struct DualResults {
 /// Solves all queries, on up to `threads` threads, by Newton's method with a line search. For KL,
 /// all queries of a block are solved together, with steps by conjugate gradients through products
 /// with the templates or their Gram matrix (in float32, gradients in float64), or by second moments
-/// if min(n, d) <= 16. Queries for which that is slow, and optimal transport, use dense Cholesky
-/// factors; if that takes many steps, they start from the solutions for smaller α. The result of a
-/// query depends neither on the other queries, except for their number, nor on the threads. ‖λ −
-/// λ*‖ <= α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t
-/// measured from the mean of the templates: a shift of them all costs no digits. Throws
-/// Error(input) for shapes that disagree and numbers out of the ranges above, Error(numerical) if
-/// αz, or a logit, is beyond the format.
+/// if min(n, d) <= 16. Queries for which this is slow, and optimal transport, use dense Cholesky
+/// factors; if these take many steps, they start from the solutions for smaller α. The result of a
+/// query depends on the number of queries, but not on the other queries or the threads. ‖λ − λ*‖ <=
+/// α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t measured from
+/// the mean of the templates, so that a common shift costs no digits. Throws Error(input) for
+/// shapes that disagree and for numbers out of the ranges above, Error(numerical) if αz, or a
+/// logit, is beyond the format.
 PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
                                      int threads, const DualResults& results);
 

@@ -5,19 +5,19 @@
 
 namespace attn::fenchel {
 
-/// The step length along a step from one λ: −D is convex along it, and its logits are linear.
+/// The step length along a step from one λ. Along a step, −D is convex and the logits are linear.
 class DualSearch {
  public:
   explicit DualSearch(Index n) : moved_(1, n), p_(1, n) {}
 
-  /// Logits at λ, and the change that a whole step makes to them.
+  /// Logits at λ, and their change by a whole step.
   struct Logits {
     double partition;  ///< Ψ
     const double* values;
     const double* along;
     Index count;
   };
-  /// λ, the target, and a step; `gradient` is that of D.
+  /// λ, the target, and a step; `gradient` is the gradient of D.
   struct Point {
     const double* lambda;
     const double* target;

@@ -31,8 +31,8 @@ class DualStopping {
     return std::min(of_gap, std::max(of_lambda, at.rounding));
   }
 
-  /// `whole_step` says that a whole Newton step has led here: such steps make the gradient smaller
-  /// until rounding prevents it.
+  /// `whole_step`: a whole Newton step has led here; such steps make the gradient smaller until
+  /// rounding prevents it.
   Verdict look(const DualOptions& options, double alpha, const Place& at, bool whole_step) {
     rate_ = at.gradient_norm / before_;
     before_ = at.gradient_norm;

@@ -11,8 +11,8 @@
 
 namespace attn {
 
-/// Calls solve(q, worker) for the queries 0, 1, …, count − 1, which do not depend on each other, on
-/// up to `threads` threads, some at a time, which are divided among ranks (kernel/rank_share.hpp).
+/// Calls solve(q, worker) for the independent queries 0, 1, …, count − 1 on up to `threads`
+/// threads, some queries at a time, which are divided among ranks (kernel/rank_share.hpp).
 /// results(q, visit) visits the memory of all that solve writes for a query.
 template <class Solve, class Results>
 void for_each_query(Index count, int threads, const Solve& solve, const Results& results) {
@@ -29,7 +29,7 @@ void for_each_query(Index count, int threads, const Solve& solve, const Results&
   });
 }
 
-/// Visits the rows q of matrices, but for those without rows.
+/// Visits row q of each matrix that has rows.
 inline void visit_rows(std::initializer_list<MatrixView<double>> matrices, Index q,
                        const kernel::RankShare::Visit& visit) {
   for (const MatrixView<double>& rows : matrices) {

@@ -83,7 +83,7 @@ bool GramSteps::pays(const Templates& templates, double alpha, Index queries) {
   const double reach = templates.largest_norm();
   const double iterations = std::min(12 * std::sqrt(1 + alpha * reach * reach / 4), 20 * n);
   constexpr double steps = 5;
-  // By products and sums; those in float64 count twice, as do the reads and writes of packing.
+  // Counts products and sums; float64 counts twice, as do the reads and writes of packing.
   const double gram = n * n * d + m * (iterations * n * n + steps * 2 * n * d);
   return may_pay(templates.count(), templates.depth()) && gram < m * iterations * 2 * n * d;
 }
@@ -126,7 +126,7 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
   for (Index slot = active; slot-- > 0;) {
     const double square = kernel::dot(own.direction.row(slot), own.logits.row(slot), n);
     own.square[static_cast<std::size_t>(slot)] = square;
-    // Weights that cancel in T̂ᵀx̂ have cost the norm its digits.
+    // Cancellation of weights in T̂ᵀx̂ has cost the norm its digits.
     if (!(square > 0.9 && square < 1.1)) finish(slot, true);
   }
   const auto shift = static_cast<float>(scale.shift);

@@ -28,7 +28,7 @@ double bound_along(MatrixView<const double> templates, const double* closed, con
 }
 
 // Subtracts from `row` its part along the first `count` rows of an orthonormal basis. Twice, since
-// the first time leaves the rounding of what it takes away.
+// the first subtraction leaves its rounding.
 void make_orthogonal(const Rows<double>& basis, Index count, double* row) {
   for (int pass = 0; pass < 2; ++pass) {
     for (Index b = 0; b < count; ++b) {

@@ -4,7 +4,7 @@
 
 namespace attn::fenchel {
 
-/// A point, its difference `away` from the mean of the templates under p, that mean, and p.
+/// A point; its difference `away` from the mean of the templates under p; the mean; and p.
 struct NearPoint {
   const double* point;  ///< (d)
   const double* away;   ///< (d)
@@ -13,10 +13,10 @@ struct NearPoint {
 };
 
 /// A lower bound on the distance of a point to the convex hull of the templates (n, d) whose
-/// `closed` (n, or null) is not +inf; >= 0. Any direction w gives one, the least of ⟨point − t_i,
-/// w⟩/‖w‖. The larger is returned of those of `away`, and of its part orthogonal to the face of the
-/// templates with p_i >= 1e-9. Where p is nearly the one whose mean is nearest to the point, the
-/// latter is the distance to rounding.
+/// `closed` (n, or null) is not +inf; >= 0. Any direction w gives a bound, the least ⟨point − t_i,
+/// w⟩/‖w‖. Returns the larger of two bounds: for `away`, and for its part orthogonal to the face of
+/// the templates with p_i >= 1e-9. If the mean of p is nearly the nearest point of the hull, the
+/// second bound is the distance, up to rounding.
 double distance_from_hull(MatrixView<const double> templates, const double* closed,
                           const NearPoint& near);
 

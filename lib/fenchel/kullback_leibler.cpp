@@ -9,7 +9,7 @@ namespace attn::fenchel {
 
 Index weighted_deviations(MatrixView<const double> templates, const double* p, const double* mean,
                           MatrixView<double> out) {
-  // A step need not be exact; if few templates are left, few rows are.
+  // A step need not be exact, and fewer templates mean fewer rows.
   constexpr double counts = 1e-17;
   Index rows = 0;
   for (Index i = 0; i < templates.rows; ++i) {

@@ -8,7 +8,7 @@ namespace attn::fenchel {
 /// KL(p‖u): Ψ(ℓ) = log Σ u_i exp ℓ_i, whose second derivative is the covariance of p.
 class KullbackLeibler final : public Divergence {
  public:
-  /// `minus_log_u` is −log u (n), which must outlive it.
+  /// `minus_log_u` is −log u (n), which must outlive the object.
   KullbackLeibler(const double* minus_log_u, Index n) : minus_log_u_(minus_log_u), n_(n) {}
 
   double evaluate(const double* logits, double* p) override {

@@ -14,8 +14,8 @@ struct Along {
   double curvature = 0;
 };
 
-/// If logits move by no more than this relative to each other, every second derivative stays within
-/// a factor e^0.5: a whole Newton step then makes the function smaller.
+/// If logits move by at most this relative to each other, every second derivative stays within a
+/// factor e^0.5, and a whole Newton step makes the function smaller.
 constexpr double safe_spread = 0.5;
 
 /// A step t > 0 at which the slope is small and the value not larger than at 0, by Newton steps
@@ -35,7 +35,7 @@ double step_length(const Along& at, double noise, const Evaluate& evaluate) {
     if (flat && now.value <= at.value + noise) return t;
     (now.slope < 0 ? low : high) = t;
     double next = t - now.slope / now.curvature;
-    // Newton's point may crawl if the curvature comes from a kink: keep away from the ends.
+    // Newton's point may crawl if the curvature comes from a kink, so it stays away from the ends.
     if (std::isinf(high)) {
       if (!(next > 1.5 * t)) next = 1.5 * t;
       if (!(next < 10 * t)) next = 10 * t;

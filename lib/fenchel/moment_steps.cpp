@@ -50,7 +50,7 @@ void MomentSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
     }
     double* step = steps.step.row(row);
     std::copy_n(points.gradient.row(row), d, step);
-    // If rounding has made it indefinite, the gradient itself is a direction, if a poor one.
+    // If rounding has made the matrix indefinite, the gradient itself serves as a poor direction.
     if (kernel::cholesky(own.hessian.view())) {
       kernel::cholesky_solve(own.hessian.read(), step);
     } else {

@@ -9,7 +9,7 @@
 
 namespace attn::fenchel {
 
-/// The present points of several queries, for KL; row r of each matrix is of one query.
+/// The present points of several queries, for KL; row r of each matrix belongs to one query.
 struct NewtonPoints {
   MatrixView<const double> p;         ///< (m, n)
   MatrixView<const double> mean;      ///< of the centred templates under p (m, d)
@@ -19,7 +19,7 @@ struct NewtonPoints {
   const double* forcing;  ///< (m) the wanted ‖H step − gradient‖ relative to the gradient's norm
 };
 
-/// The steps for them: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
+/// The steps of the queries: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
 struct NewtonSteps {
   MatrixView<double> step;           ///< (m, d)
   MatrixView<double> along;          ///< T' step (m, n)
@@ -82,7 +82,7 @@ class GramSteps final : public StepFinder {
   void find(const NewtonPoints& points, const NewtonSteps& steps, Scratch& scratch) const override;
   bool needs_residual() const override { return true; }
 
-  /// Whether this is less work than ConjugateSteps, the Gram matrix included.
+  /// Whether GramSteps take less work than ConjugateSteps, the Gram matrix included.
   static bool pays(const Templates& templates, double alpha, Index queries);
   /// Bytes of the Gram matrix; 0 for shapes for which it never pays.
   static std::int64_t bytes(Index n, Index d);

@@ -11,7 +11,7 @@
 namespace attn::fenchel {
 namespace {
 
-// Steps of one kind that a query takes before it is left to another kind.
+// Steps of one kind that a query takes before another kind takes over.
 constexpr Index most_block_steps = 40;
 constexpr int most_slow_steps = 2;
 
@@ -172,16 +172,16 @@ void BlockSolver::keep(Index from, Index to) {
 }
 
 void BlockSolver::choose_forcing() {
-  // Even with an exact solution of Newton's equations, a whole step leaves what they neglect:
-  // relative to the gradient at most about half of how far it moves logits apart, that is
-  // α‖gradient‖ max‖t‖. Most of that cancels out. Taking 1/32 of it was fastest where measured:
-  // 1/16 costs more steps, less saves none.
+  // Even with an exact solution of Newton's equations, a whole step leaves the terms that they
+  // neglect. Relative to the gradient, these are at most about half of how far the step moves
+  // logits apart, α‖gradient‖ max‖t‖. Most of this cancels. In measurements 1/32 was fastest: 1/16
+  // costs more steps, less saves none.
   const double neglected = problem_.alpha * problem_.templates.largest_norm() / 32;
   for (std::size_t row = 0; row < queries_.size(); ++row) {
     Query& query = queries_[row];
-    // A poorer solution costs another step, and a better one is in vain. After a whole step the
-    // norms tell, too: Eisenstat and Walker (1996), choice 2. But not more accurate than required,
-    // nor beyond float32.
+    // A poorer solution costs another step, and a better one is wasted. After a whole step, the
+    // norms give a second estimate (Eisenstat and Walker 1996, choice 2). The accuracy never
+    // exceeds the requirement or float32.
     const double ratio = query.gradient_before > 0 ? norms_[row] / query.gradient_before : 1;
     const double wanted = std::min(query.whole_step ? ratio * ratio : 1, neglected * norms_[row]);
     const double enough = 0.3 * needed_[row] / norms_[row];

@@ -28,7 +28,7 @@ struct BlockProblem {
 };
 
 /// Solves blocks of queries, one after the other: Newton's method for all queries of a block
-/// together, each of which leaves when it is done. One per thread.
+/// together. Each query leaves when it is done. One per thread.
 class BlockSolver : public FromPool {
  public:
   BlockSolver(const BlockProblem& problem, Index most_rows);

@@ -24,7 +24,7 @@ namespace {
 
 using namespace fenchel;
 
-// How near r is to the least squared distance, relatively, to count as equal to it.
+// The relative distance from r to the least squared distance at which they count as equal.
 constexpr double same_distance = 1e-9;
 
 // One query, in the coordinates of a Space.
@@ -53,8 +53,8 @@ class RadiusQuery {
   const Rows<double>& mean() const { return mean_; }
   const Rows<double>& p() const { return p_; }
 
-  /// For the evidence that has been written; `apart` is the square of the part of z outside of the
-  /// coordinates, which no p can change. Throws Error(numerical) if no p is near enough.
+  /// Solves for the evidence that has been written. `apart` is the square of the part of z outside
+  /// the coordinates, which no p can change. Throws Error(numerical) if no p is near enough.
   DualSummary solve(double apart, Index query) {
     apart_ = apart;
     const Index d = templates_.depth();
@@ -102,7 +102,7 @@ class RadiusQuery {
 
  private:
   static constexpr double smallest = 1e-280;
-  // Beyond it, in units of 1/reach², logits have no digits left that move the mean.
+  // In units of 1/reach²; beyond it, logits have no digits left that move the mean.
   static constexpr double largest_alpha = 1e15;
 
   bool is_limit(double least, double now) const {
@@ -150,7 +150,7 @@ class RadiusQuery {
     return kernel::dot(away_.row(0), away_.row(0), d) + apart_;
   }
 
-  // log(‖λ‖/α) − log √r, in which λ/α is the distance without the rounding of a difference.
+  // log(‖λ‖/α) − log √r, where ‖λ‖/α is the distance without the rounding of a difference.
   double nearer_at(double alpha) const {
     const double square = kernel::dot(lambda_.row(0), lambda_.row(0), templates_.depth());
     return std::log((square / alpha / alpha + apart_) / square_radius_) / 2;

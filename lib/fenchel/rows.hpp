@@ -17,7 +17,7 @@ struct Rows {
 
   T* row(Index i) const { return values.data() + i * width; }
   MatrixView<T> view() const { return {values.data(), count, width}; }
-  /// Only the first rows.
+  /// The first rows only.
   MatrixView<T> first(Index rows) const { return {values.data(), rows, width}; }
   MatrixView<const T> read() const { return view(); }
 };

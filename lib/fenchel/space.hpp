@@ -17,10 +17,10 @@ void require_shapes(const DualProblem& problem);
 /// logits may be beyond the format.
 void require_range(const DualProblem& problem, const Templates& templates);
 
-/// The coordinates that queries are solved in: those of the centred templates, or of their span.
+/// The coordinates in which queries are solved: those of the centred templates, or of their span.
 class Space {
  public:
-  /// `all` must outlive it. `reduce` is for n <= d.
+  /// `all` must outlive the space. `reduce` requires n <= d.
   Space(const Templates& all, bool reduce);
 
   const Templates& templates() const { return *templates_; }
@@ -31,7 +31,7 @@ class Space {
   void project(MatrixView<const double> rows, MatrixView<double> out) const;
   /// out += the vectors that have these rows of coordinates.
   void add_lifted(MatrixView<const double> rows, MatrixView<double> out) const;
-  /// The part of `row` (1, D) that these coordinates (d) of it leave out.
+  /// The part of `row` (1, D) outside its `coordinates` (d).
   Rows<double> outside(MatrixView<const double> row, const double* coordinates) const;
 
  private:
@@ -40,10 +40,10 @@ class Space {
   std::unique_ptr<Templates> reduced_;
 };
 
-/// The divergence of a problem for one preference, with the memory it needs.
+/// The divergence of a problem for one preference, with its memory.
 class OwnedDivergence {
  public:
-  /// `cost` is null for KL. u (n) must outlive it; is_empty() if it is all 0.
+  /// `cost` is null for KL. u (n) must outlive the object; is_empty() if u is all 0.
   OwnedDivergence(const ScaledCost* cost, const double* u, Index n);
   bool is_empty() const { return divergence_ == nullptr; }
   Divergence& operator*() const { return *divergence_; }

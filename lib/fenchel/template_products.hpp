@@ -15,7 +15,7 @@ class TemplateProducts {
  public:
   TemplateProducts() = default;
 
-  /// The numbers of `templates` must outlive this; the Rows that own them may be moved.
+  /// The numbers of `templates` must outlive the object; the Rows that own them may be moved.
   TemplateProducts(const Rows<T>& templates, int threads)
       : templates_(templates.read()),
         by_template_(kernel::Packed<T>::of_transposed(templates_, threads)) {}
@@ -26,7 +26,7 @@ class TemplateProducts {
       kernel::multiply_packed(T{1}, rows, by_template_, 0, out);
       return;
     }
-    // The same sums, panel by panel: each stays in cache for all rows.
+    // The same sums, panel by panel; each panel stays in cache for all rows.
     set_to_zero(out);
     const Index width = kernel::packed_width<T>();
     for (Index col = 0; col < out.cols; col += width) {
@@ -44,7 +44,7 @@ class TemplateProducts {
   }
 
  private:
-  // As many rows as few_rows_add takes at a time where registers are wide.
+  // The number of rows that few_rows_add takes at a time with wide registers.
   static constexpr Index few = 8;
 
   MatrixView<const T> templates_;

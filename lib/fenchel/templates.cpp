@@ -29,7 +29,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
     double* sum = sums.row(part);
     std::fill_n(sum, depth(), 0.0);
     const Index first = part * rows_of_part;
-    // Each is scaled first: the sum of finite numbers might not be finite.
+    // Each template is scaled first: the sum of finite numbers might not be finite.
     const double share = 1 / static_cast<double>(count());
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
       kernel::axpy(sum, templates.row(i), depth(), share);
@@ -65,7 +65,7 @@ void Templates::set_largest_norm(int threads) {
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
       const double* row = centred_.row(i);
       const double norm = std::sqrt(kernel::dot(row, row, depth()));
-      // A template that is not finite makes the centre not finite, too. NaN would get lost.
+      // A template that is not finite makes the centre not finite, too; a NaN would get lost.
       most = std::max(most, std::isfinite(norm) ? norm : infinity);
     }
   });

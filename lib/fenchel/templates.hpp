@@ -12,11 +12,12 @@ namespace attn::fenchel {
 /// for all centres, but logits and means of templates far from the origin would lose digits.
 class Templates : public FromPool {
  public:
-  /// Subtracts their mean, on up to `threads` threads. Throws Error(input) if one is not finite.
+  /// Subtracts the mean of the templates, on up to `threads` threads. Throws Error(input) if one is
+  /// not finite.
   explicit Templates(MatrixView<const double> templates, int threads = 1);
 
   /// The same templates in an orthonormal basis of their span, n <= d: n coordinates instead of d.
-  /// The part of λ that is orthogonal to the span is that of αz in any case.
+  /// The part of λ orthogonal to the span is always that of αz.
   Templates reduced(Rows<double>& basis) const;
 
   Index count() const { return centred_.count; }

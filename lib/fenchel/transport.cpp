@@ -98,7 +98,7 @@ void Transport::add_hessian(MatrixView<const double> templates, const double* p,
 }
 
 double Transport::curvature(const double* /*p*/, double* along) {
-  // Σ_i u_i Cov_i: differences between the sources' means are part of Cov_p, not of this.
+  // Σ_i u_i Cov_i: differences between the sources' means are part of Cov_p only.
   const Index n = cost_.count();
   double sum = 0;
   for (std::size_t s = 0; s < sources_.size(); ++s) {

@@ -10,22 +10,22 @@
 /// The parts from which schemes make their adjoints.
 namespace attn {
 
-/// Whether δ is computed from the very products that it is subtracted from. In small problems all
-/// rows may have one weight next to which the others vanish, and such a row must keep nothing but
-/// its true gradient. It costs two products more than δ of the output.
+/// Whether δ is computed from the products that it is subtracted from, which costs two products
+/// more than δ of the output. In small problems, all rows may have one dominant weight; rounding of
+/// δ must not hide the small gradient of such a row.
 inline bool is_small(Index rows, Index cols) { return rows * cols <= Index{1} << 16; }
 template <class T>
 bool is_small(const Scores<T>& scores) {
   return is_small(scores.rows(), scores.cols());
 }
 
-/// The adjoint of weights of which each row sums to 1 and the columns follow from nothing,
-/// P_ij = exp((s_ij − g_j) − f_i): dS_ij = coefficient·P_ij (G_ij − delta_i).
+/// The adjoint of weights whose rows sum to 1 and whose columns are not normalised, P_ij =
+/// exp((s_ij − g_j) − f_i): dS_ij = coefficient·P_ij (G_ij − delta_i).
 template <class T>
 WeightAdjoint<T> row_adjoint(const PooledVector<double>& f, const PooledVector<double>& g,
                              double coefficient, const PooledVector<double>& delta);
 
-/// The same if g_j = LSE_i s_ij, as dnas has it: its columns are open. ξ_ij = P_ij exp(f_i), where
+/// The same with g_j = LSE_i s_ij, as in dnas; the columns are open. ξ_ij = P_ij exp(f_i), where
 /// exp(f_i) = Σ_j ξ_ij <= Lk.
 template <class T>
 WeightAdjoint<T> row_and_column_adjoint(const PooledVector<double>& f,
@@ -45,7 +45,7 @@ struct WeightSet {
   std::span<const double> g;
 };
 
-/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij of each set, in one pass, where a sink counts in the divisor.
+/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij of each set, in one pass; a sink counts in the divisor.
 template <class T>
 PooledVector<PooledVector<double>> mean_products(const Forward<T>& forward,
                                                  const TileProduct<T>& products,

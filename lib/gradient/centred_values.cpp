@@ -11,7 +11,7 @@ namespace attn {
 template <class T>
 CentredValues<T>::CentredValues(const Forward<T>& forward, int threads) : forward_(forward) {
   forward_.v = values_in_use<T>(forward.v, forward.attention->allowed.queries_of_key, v_);
-  // The sink's value is 0, which no centre moves; nor do rows sum to 1 after dropout.
+  // Centring needs rows that sum to 1, without dropout, and without a sink, whose value stays 0.
   if (forward.options.sink == no_sink && !forward.dropout.any()) centre(threads);
 }
 

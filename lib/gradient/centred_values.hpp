@@ -7,12 +7,12 @@ namespace attn {
 
 /// A forward step with v_j − c for v_j and o_i − c for o_i, where c is the mean of the outputs that
 /// the loss depends on. As rows of weights add up to 1, G_ij − δ_i = ⟨dO_i, v_j − o_i⟩ stays the
-/// same, but its terms are as large as the differences of the values, not as the values: a part
-/// that all have in common costs no digits. Done only if every such output at least halves in size,
-/// so that no row gets worse: some queries may see values of another size than others do. If c is
-/// so large that outputs have few digits beside it, they are computed again, in one pass.
+/// same, but its terms are as large as the differences of the values, so that a common part of all
+/// values costs no digits. Centring requires that every such output at least halves in size:
+/// queries may see values of different sizes, and no row must get worse. If c is so large that
+/// outputs have few digits beside it, they are computed again, in one pass.
 ///
-/// Values of keys that no query may attend to may be anything; they become 0.
+/// Values of keys that no query may attend to are not read; they become 0.
 template <class T>
 class CentredValues {
  public:

@@ -10,11 +10,11 @@
 namespace attn {
 
 /// The adjoints of the energies: each takes tiles of dE, the gradient with respect to the energies
-/// as `fill` of the energy of the same name writes them (scale included, soft cap not), and once
-/// finished has written the gradients of the energy's inputs. The memory is the caller's and must
-/// outlive it; a gradient without data is not computed. Error: that of a sum of Lq or Lk products
-/// in T. Shapes are not checked again: the energy has rejected those that disagree. `threads` are
-/// for the large products after the last tile, whose bits do not depend on them.
+/// as `fill` of the energy of the same name writes them (scale included, soft cap not), and writes
+/// the gradients of the energy's inputs when finished. The memory is the caller's and must outlive
+/// the sink; a gradient without data is not computed. Error: that of a sum of Lq or Lk products in
+/// T. Shapes are not checked again, as the energy rejects shapes that disagree. `threads` are for
+/// the large products after the last tile, whose bits do not depend on them.
 
 /// dot, scaled-dot: dq_i = scale Σ_j dE_ij k_j, dk_j = scale Σ_i dE_ij q_i; gaussian: dq_i = scale
 /// Σ_j dE_ij (k_j − q_i), dk_j = scale Σ_i dE_ij (q_i − k_j), computed on vectors centred on their
@@ -51,8 +51,8 @@ std::unique_ptr<GradientSink<T>> make_mlp_gradient(MatrixView<const T> q, Matrix
                                                    const MlpWeights<T>& weights, double scale,
                                                    const MlpGradients<T>& gradients, int threads);
 
-/// Bytes that they allocate with `lanes` lanes; q and k have `q_depth` and `k_depth` columns,
-/// `hidden` is A.
+/// Bytes that these sinks allocate with `lanes` lanes; q and k have `q_depth` and `k_depth`
+/// columns, `hidden` is A.
 std::int64_t product_gradient_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                     std::size_t element_size, Index lanes);
 std::int64_t bilinear_gradient_bytes(Index rows, Index cols, Index q_depth, Index k_depth,

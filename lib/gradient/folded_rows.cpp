@@ -5,8 +5,8 @@
 namespace attn {
 namespace {
 
-// With scores of at most 30 in magnitude, ρ lies between e^-30 / Lk and e^30, which leaves a dO of
-// ordinary size far from both ends of float32.
+// With scores of at most 30 in magnitude, ρ lies between e^-30 / Lk and e^30, so that ρ dO stays
+// well inside float32 for ordinary dO.
 constexpr double least_magnitude = 1e-10;
 constexpr double greatest_magnitude = 1e10;
 

@@ -5,15 +5,14 @@
 
 namespace attn {
 
-/// Softmax weights P_ij = E_ij ρ_i with E = exp(s) and ρ_i = exp(−f_i) need no exponential of their
-/// own in the gradient where Scores::near_zero: the factor moves to the other side,
+/// Softmax weights P_ij = E_ij ρ_i with E = exp(s) and ρ_i = exp(−f_i) need no exponentials in the
+/// gradient where Scores::near_zero: the factor moves to the other side,
 ///
 ///   dS_ij = P_ij (G_ij + row_i) = E_ij (ρ_i G_ij + ρ_i row_i),   dV = Pᵀ dO = Eᵀ (ρ dO).
 ///
-/// Whether this is done: not if the scheme is not softmax, or dO, of which the largest magnitude is
-/// given as that of the values, is so large or small that ρ dO would leave the range of T. Callers
-/// leave out small problems (is_small), whose δ comes from the very products that it is subtracted
-/// from.
+/// Returns whether this is done. It requires softmax without a large sink, and a ρ dO in the range
+/// of T, judged by the largest magnitudes of dO and of the values. Callers exclude small problems
+/// (is_small), whose δ comes from the products that it is subtracted from.
 bool folds_rows(const SchemeOptions& options, bool near_zero, double largest_grad_out,
                 double largest_value);
 

@@ -36,28 +36,28 @@ struct GradientTargets {
 ///
 ///   dS_ij += P_ij (coefficient·G_ij + row_i + factor_i·col_j)
 ///
-/// Potentials of −inf are +inf here, which masks their lines. A P with a coefficient ≠ 0 is part of
-/// the weights π = Σ coefficient·P that made the output.
+/// Potentials of −inf are stored as +inf, which masks their lines. The weights of the output are π
+/// = Σ coefficient·P over the adjoints.
 template <class T>
 struct WeightAdjoint {
-  PooledVector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
+  PooledVector<double> f;  ///< (Lq); empty, like g, if fold_rows has left only exp(s_ij)
   PooledVector<double> g;  ///< (Lk)
   double coefficient = 0;
   PooledVector<T> row;     ///< (Lq)
   PooledVector<T> factor;  ///< (Lq); empty: there is no third term
   PooledVector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
 
-  /// Whether its columns are still open: they follow from its own weights, one panel of columns at
-  /// a time.
+  /// Whether the columns are still open: they follow from the adjoint's own weights, one panel of
+  /// columns at a time.
   bool open() const { return !factor.empty() && col.empty(); }
 };
 
 /// Backward through the weights of a forward step, exact and in O(L·d) memory: tiles of scores,
 /// weights and dS are made, used and dropped. `products` are G_ij = ⟨dO_i, v_j⟩ of `forward`, whose
-/// values are centred (CentredValues), and dS is the sum over `adjoints`, of which at most one is
-/// open, and comes first. Returns du = Σ_ij G_ij (P_1 − P_2)_ij of the first two adjoints, computed
-/// without cancellation of weights, if `targets.hybrid` asks for it, else 0. Bits do not depend on
-/// the number of threads. Throws whatever the scores throw.
+/// values are centred (CentredValues). dS is the sum over `adjoints`; at most one is open, which
+/// comes first. Returns du = Σ_ij G_ij (P_1 − P_2)_ij of the first two adjoints, computed without
+/// cancellation of weights, if `targets.hybrid` asks for it, else 0. Bits do not depend on the
+/// number of threads. Throws whatever the scores throw.
 template <class T>
 double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& products,
                              PooledVector<WeightAdjoint<T>> adjoints,
@@ -75,7 +75,7 @@ struct GradientSizes {
   int threads = 1;
 };
 
-/// What a scheme's adjoints ask of differentiate_weights.
+/// The needs of a scheme's adjoints in differentiate_weights.
 struct AdjointNeeds {
   bool open = false;     ///< the first of them may be open
   bool several = false;  ///< there may be more than one

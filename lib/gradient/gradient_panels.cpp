@@ -6,7 +6,7 @@
 
 namespace attn {
 
-// The tiles in memory: one after the other for a whole panel, or each at the beginning.
+// The tiles in memory: one after the other for a whole panel, or all at the beginning.
 template <class T>
 struct GradientPanels<T>::Layout {
   TileRange panel;
@@ -97,7 +97,7 @@ void GradientPanels<T>::complete_columns(const Layout& layout, const PooledVecto
   for (const double sum : work.column_sums) work.columns.push_back(static_cast<T>(-sum));
 }
 
-// Makes the scores, or the only weights if they are exp(s).
+// Makes the scores; if the weights are exp(s), makes these instead.
 template <class T>
 void GradientPanels<T>::make_scores(const Layout& layout, const TileRange& tile,
                                     Scratch& work) const {
@@ -205,7 +205,8 @@ void GradientPanels<T>::add_to_values(std::size_t n, const Layout& layout, Matri
                                             targets_.v.row_range(tile.col0, tile.cols));
 }
 
-// Turns the scores' gradient into the energies', which are computed again in `scratch`.
+// Turns the gradient of the scores into that of the energies, which are computed again in
+// `scratch`.
 template <class T>
 void GradientPanels<T>::take_soft_cap(const TileRange& tile, MatrixView<T> scratch,
                                       MatrixView<T> gradient) const {

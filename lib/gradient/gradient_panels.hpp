@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// What a gradient does with a panel of keys: makes its scores, weights and G tile by tile, shows
-/// dS to the sinks, and adds to dV.
+/// Processes the panels of keys of a gradient: makes their scores, weights and G tile by tile,
+/// shows dS to the sinks, and adds to dV.
 template <class T>
 class GradientPanels {
  public:
@@ -24,7 +24,8 @@ class GradientPanels {
     PooledVector<T> columns;
   };
 
-  /// All must outlive it. Gradients go where differentiate_weights puts them; those of v are added.
+  /// All arguments must outlive the object. Gradients go where differentiate_weights puts them;
+  /// gradients of v are added.
   GradientPanels(const Forward<T>& forward, const TileProduct<T>& products,
                  const PooledVector<WeightAdjoint<T>>& adjoints, const GradientTargets<T>& targets);
 
@@ -34,7 +35,7 @@ class GradientPanels {
   /// All sinks of the targets.
   const PooledVector<GradientSink<T>*>& sinks() const { return sinks_; }
 
-  /// The sums of du, if it is asked for.
+  /// The sums of du, if requested.
   std::optional<HybridSum<T>>& difference() { return difference_; }
 
   /// Panels of a slot come in order. Several threads may take a slot each, in lanes of their own.

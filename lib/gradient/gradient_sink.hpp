@@ -15,9 +15,9 @@ namespace attn {
 /// computes from it the gradient of the matrix's inputs: the adjoint of a source of tiles.
 ///
 /// Tiles come by *slots*, which have no column in common, in a fixed order within a slot. Several
-/// *lanes* take a slot each at a time, one thread in each. So sums by column may be updated in
-/// place, while sums by row need a copy per lane, which `merge` adds to the total after each slot.
-/// Tiles that are not shown are zeros.
+/// *lanes*, one thread each, take one slot at a time. Sums by column may therefore be updated in
+/// place; sums by row need a copy per lane, which `merge` adds to the total after each slot. Tiles
+/// that are not shown are zeros.
 template <class T>
 class GradientSink : public FromPool {
  public:
@@ -28,8 +28,8 @@ class GradientSink : public FromPool {
 
   virtual void add(const TileRange& range, MatrixView<const T> gradient, Index lane) = 0;
 
-  /// Adds part of a lane's sums to the totals; the last part empties the lane. Called for the parts
-  /// of a lane in their order; each part in the order of the slots, on one thread at a time.
+  /// Adds part of a lane's sums to the totals; the last part empties the lane. The parts of a lane
+  /// come in order, and each part in the order of the slots, on one thread at a time.
   virtual void merge(Index lane, kernel::SumPart part) = 0;
 
   /// True: the slots may be divided among ranks, by the two functions below.
@@ -41,8 +41,8 @@ class GradientSink : public FromPool {
   /// Completes sums by column from the slots of other ranks; called before `finish`.
   virtual void share(const SlotShare& share) { static_cast<void>(share); }
 
-  /// If queries come in blocks, which only some sinks without sums by row can take: the tiles that
-  /// follow are of these queries.
+  /// For queries in blocks, which only some sinks without sums by row support: the following tiles
+  /// are of these queries.
   virtual void go_on(MatrixView<const T> q) {
     static_cast<void>(q);
     throw std::logic_error("this gradient needs all queries at once");

@@ -9,12 +9,12 @@ struct HybridDeltas {
   PooledVector<double> dnas;
   PooledVector<double> unas;
 
-  /// δ of the output is a mixture of both, so that the output of one part alone need be made: of
-  /// this one, so that the other follows by a division by 1/2 or more.
+  /// Whether to make the output of dnas, else of unas. δ of the output mixes both parts, so one
+  /// part is enough. The other then follows by a division by 1/2 or more.
   static bool makes_dnas(double u) { return u <= 0.5; }
 };
 
-/// From δ of that part, and of the output.
+/// Both δ, from δ of the part that was made and of the output.
 inline HybridDeltas hybrid_deltas(double u, const PooledVector<double>& made,
                                   const PooledVector<double>& mixed) {
   HybridDeltas delta{made, made};

@@ -12,9 +12,9 @@ namespace attn {
 /// du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing,
 /// because rows of both sum to 1, and keeps the terms small.
 ///
-/// Where scores are close to each other the two hardly differ, and the error of g from float32 sums
-/// shows: the deviation of Σ_i ξ_ij from 1 corrects it. Rows need no correction: their terms cancel
-/// in the factors that they are multiplied with.
+/// Where scores are close to each other, the two hardly differ, and the error of g from float32
+/// sums shows; the deviation of Σ_i ξ_ij from 1 corrects this. Rows need no correction: their terms
+/// cancel in the factors.
 template <class T>
 class HybridSum {
  public:
@@ -33,7 +33,7 @@ class HybridSum {
     kernel::add_weighted_columns(dnas, factor_.data() + tile.row0, mass.data());
   }
 
-  /// Requires that all of these columns have been weighed.
+  /// Requires that all tiles of these columns have been weighed.
   void mend(Index first, const PooledVector<double>& mass) {
     for (std::size_t j = 0; j < mass.size(); ++j) {
       if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);

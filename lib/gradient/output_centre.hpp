@@ -20,9 +20,8 @@ struct OutputRows {
 };
 
 /// The mean c of the outputs that the loss depends on: those of *live* queries, which have a key
-/// and a dO that is not 0. Values may be measured from it, see CentredValues. Queries may come in
-/// parts: all in order for the mean, and then all once more, in any order, for how far they are
-/// from it.
+/// and a dO ≠ 0. Values may be measured from c (CentredValues). Queries may come in parts: first
+/// all in order for the mean, then all again, in any order, for the distances from the mean.
 class OutputCentre {
  public:
   explicit OutputCentre(Index width) : mean_(static_cast<std::size_t>(width), 0.0) {}
@@ -38,8 +37,8 @@ class OutputCentre {
 
   /// How far live outputs are from the mean.
   struct Distances {
-    bool halved = true;  ///< all become half as large, or less
-    double largest = 0;  ///< of a coordinate, if so
+    bool halved = true;  ///< whether all become half as large, or less
+    double largest = 0;  ///< of a coordinate, if halved
 
     void join(const Distances& other) {
       halved = halved && other.halved;
@@ -49,12 +48,12 @@ class OutputCentre {
   template <class T>
   Distances distances(const OutputRows<T>& rows) const;
 
-  /// Whether to measure values from the mean, none of which is larger than `largest_value`.
+  /// Whether to measure values, of magnitude at most `largest_value`, from the mean.
   template <class T>
   bool centres(const Distances& all, T largest_value) const;
 
   /// Whether the mean is so large that outputs have few digits beside it, and should be computed
-  /// again from such values.
+  /// again from centred values.
   bool hides(const Distances& all) const;
 
  private:

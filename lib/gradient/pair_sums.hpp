@@ -8,8 +8,8 @@
 namespace attn {
 
 /// by_query_i = Σ_j x_ij k_j (Lq, dk) and by_key_j = Σ_i x_ij q_i (Lk, dq) from tiles of x, which
-/// come as in a GradientSink: two products per tile. Both results are contiguous, in the caller's
-/// memory; one without data is not computed.
+/// come as in a GradientSink; two products per tile. Both results are contiguous, in the caller's
+/// memory; a result without data is not computed.
 template <class T>
 class PairSums {
  public:
@@ -66,7 +66,7 @@ class PairSums {
   LaneSums<T> lanes_;
 };
 
-/// A sink that makes its gradients in `finish`, from PairSums of the tiles alone.
+/// A sink that makes its gradients in `finish` from PairSums of the tiles.
 template <class T>
 class PairSink : public GradientSink<T> {
  public:

@@ -9,7 +9,7 @@ namespace attn {
 
 namespace {
 
-// There are no values and no output: their products are 0, or G.
+// There are no values and no output; the products are 0, or G.
 template <class T>
 void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoints,
                    const MatrixSource<T>* g, const GradientTargets<T>& targets, int threads) {

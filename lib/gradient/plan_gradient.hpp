@@ -9,9 +9,9 @@
 namespace attn {
 
 /// Backward through a number whose derivative by the score s_ij is coefficient·π_ij, such as the
-/// dual value of transport, for which it is −1: shows dS = coefficient·π, π_ij = exp((s_ij − g_j) −
-/// f_i), to the sinks of `targets`. Bits do not depend on the number of threads. Throws whatever
-/// the scores throw.
+/// dual value of transport, with the coefficient −1. Shows dS = coefficient·π, π_ij = exp((s_ij −
+/// g_j) − f_i), to the sinks of `targets`. Bits do not depend on the number of threads. Throws
+/// whatever the scores throw.
 template <class T>
 void differentiate_plan(const Scores<T>& scores, const Potentials& potentials, double coefficient,
                         const GradientTargets<T>& targets, int threads);
@@ -52,7 +52,7 @@ void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTe
                              const MatrixSource<T>* g, const GradientTargets<T>& targets,
                              int threads);
 
-/// Bytes of scratch memory of any of them, without sinks.
+/// Bytes of scratch memory of any of these functions, without sinks.
 std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
                                        std::size_t element_size, int threads);
 

@@ -21,8 +21,8 @@ struct ProjectionTargets {
 ///
 ///   dx += dout wᵀ,   dw = xᵀ dout,   db_c = Σ_i dout_ic
 ///
-/// Error: d roundings of Σ|dout||w| for dx, L of Σ|x||dout| for dw; db is summed in float64. Runs
-/// on up to `threads` threads; the bits do not depend on their number.
+/// Error: d roundings of Σ|dout||w| for dx, L roundings of Σ|x||dout| for dw; db is summed in
+/// float64. Runs on up to `threads` threads; the bits do not depend on their number.
 template <class T>
 void differentiate_projection(MatrixView<const T> x, MatrixView<const T> w,
                               MatrixView<const T> grad_out, const ProjectionTargets<T>& targets,

@@ -27,7 +27,7 @@ class SharedSums {
   void restart();
 
   /// Adds the part of a problem; each problem is added once after a restart. Returns the gradient
-  /// of the block if this was its last part, else an empty span. Valid until the next call.
+  /// of the block after its last part, else an empty span; it is valid until the next call.
   std::span<const T> add(Index problem, std::span<const T> part);
 
   /// The most sums that exist at a time if the problems are added in order.

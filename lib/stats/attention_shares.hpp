@@ -15,7 +15,7 @@ struct AttentionShares {
   double first = 0;          ///< of the first key that some query may attend to
   std::vector<double> most;  ///< of the counts[n] keys with the greatest column sums
 
-  /// Adds those of another head with the same counts.
+  /// Adds the sums of another head with the same counts.
   void add(const AttentionShares& more);
 };
 

@@ -14,7 +14,7 @@ namespace attn {
 /// Quantile of ascending numbers; NaN if there are none.
 double quantile(std::span<const double> sorted, double probability);
 
-/// The `count` keys with the least sums, ascending, equal ones by position; fewer if fewer keys are
+/// The `count` keys with the least sums, ascending, ties by position; fewer if fewer keys are
 /// unmasked. `sums` and `masked` as for summarise.
 std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                 Index count);
@@ -24,7 +24,7 @@ std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const s
                                  Index count);
 
 /// `sums` (n) are finite and >= 0; `masked` (n, or empty: none) is non-zero for keys that are left
-/// out. Needs no memory besides `sums`, which are sorted in place: pass large ones by std::move.
+/// out. Needs no memory besides `sums`, which are sorted in place; pass large vectors by std::move.
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
 
@@ -33,8 +33,8 @@ ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std:
                                     const SummaryOptions& options);
 
 /// Edges of equal bins between the whole powers of ten that enclose all positive `sums`, at least
-/// one decade. There are `bins` of them; by default at most about 24, with edges that divide
-/// decades or are whole ones. To compare several sets, pass all of them. Requires bins >= 1.
+/// one decade. There are `bins` bins, by default at most about 24, which are whole decades or
+/// divide decades evenly. To compare several sets, pass all of them. Requires bins >= 1.
 std::vector<double> histogram_edges(std::span<const std::span<const double>> sums,
                                     std::optional<Index> bins);
 
@@ -43,10 +43,10 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
                     std::vector<double> edges);
 
 /// The proven lower bound on the column sums of keys that some query may attend to, where
-/// `most_keys` is the largest number of keys allowed to one query: dnas 1/most_keys (DN Lemma 1,
-/// EA Thm 2), hnas u/most_keys, and sinkhorn 1/most_keys at any iteration, by the same argument
-/// (after a column half-step no entry exceeds b, so no row sum exceeds most_keys·b). A sink adds
-/// e^sink to the row sums, and so to most_keys. unas has none.
+/// `most_keys` is the largest number of keys allowed to one query: dnas 1/most_keys (DN Lemma 1, EA
+/// Thm 2), hnas u/most_keys, and sinkhorn 1/most_keys at any iteration, by the same argument (after
+/// a column half-step no entry exceeds b, so no row sum exceeds most_keys·b). A sink adds e^sink to
+/// the row sums, and so to most_keys. unas has no bound.
 std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys,
                                        double sink = -std::numeric_limits<double>::infinity());
 

@@ -34,7 +34,7 @@ Index count_sure(std::span<const WordLink> gold) {
 }  // namespace
 
 std::vector<WordLink> link_set(std::vector<WordLink> links) {
-  // Of equal words, a sure link first: unique keeps it.
+  // Among equal words, a sure link comes first, which unique keeps.
   std::sort(links.begin(), links.end(), [](const WordLink& a, const WordLink& b) {
     return std::tuple(words(a), b.sure) < std::tuple(words(b), a.sure);
   });

@@ -6,13 +6,13 @@
 
 #include "tensor/shape.hpp"
 
-// Word alignments against links set by hand (TN §2.4): of a sentence pair with I source words and J
+// Word alignments against links set by hand (TN §2.4): a sentence pair has I source words and J
 // target words, the links A of an answer, the sure links S and the possible links P, S ⊆ P.
 
 namespace attn {
 
-/// A source word and a target word that belong together, both counted from 0. Of gold links, those
-/// that are not sure are only possible.
+/// A source word and a target word that belong together, both counted from 0. Gold links that are
+/// not sure are possible only.
 struct WordLink {
   Index source = 0;
   Index target = 0;
@@ -25,25 +25,25 @@ struct WordLink {
 /// once, and sure if any of its links is.
 std::vector<WordLink> link_set(std::vector<WordLink> links);
 
-/// By how many places the words of an answer are moved before it is compared.
+/// The number of places by which the words of an answer are moved before the comparison.
 struct WordShift {
   Index source = 0;
   Index target = 0;
 };
 
-/// What is counted of any number of sentence pairs, and the measures of these. A measure with the
-/// denominator 0 is NaN.
+/// Counts over any number of sentence pairs, and measures from them. A measure with denominator 0
+/// is NaN.
 struct AlignmentCounts {
   Index links = 0;           ///< |A|
   Index sure = 0;            ///< |S|
   Index links_sure = 0;      ///< |A ∩ S|
   Index links_possible = 0;  ///< |A ∩ P|
 
-  // Of weights; 0 for an answer of links alone.
+  // Counts of weights; 0 for an answer with links only.
   Index words = 0;           ///< target words
   Index matches = 0;         ///< target words whose heaviest source word is linked, in P
   double weight = 0;         ///< sum of the weights
-  double linked_weight = 0;  ///< sum of those of linked words, in P
+  double linked_weight = 0;  ///< sum of the weights of linked words, in P
 
   void add(const AlignmentCounts& more);
 
@@ -55,22 +55,22 @@ struct AlignmentCounts {
   double mass() const;       ///< linked_weight/weight: for rows of sum 1, the mean over the words
 };
 
-/// Compares the links A of a sentence pair, moved by `shift`, with its gold links; both are sets as
-/// of link_set, and whether a link of A is sure does not matter. A link that leaves the sentence
+/// Compares the links A of a sentence pair, moved by `shift`, with its gold links; both are sets
+/// from link_set. Whether a link of A is sure does not matter. A link moved out of the sentence
 /// stays in A and is never right.
 AlignmentCounts compare_links(std::span<const WordLink> links, std::span<const WordLink> gold,
                               WordShift shift = {});
 
-/// Compares weights (J, I) of sentence pairs with their gold links, for several shifts at a time,
-/// row by row: it keeps nothing of the rows.
+/// Compares weights (J, I) of sentence pairs with their gold links, for several shifts at a time.
+/// Works row by row and keeps no rows.
 class WeightComparison {
  public:
-  /// A holds the heaviest source word of each target word, the first one of equals, and none where
-  /// all weights are 0; or, with a threshold, each pair of words whose weight is above it. Shifts
-  /// move the weights with their links.
+  /// A holds the heaviest source word of each target word, the first of equals, and none if all
+  /// weights are 0; or, with a threshold, each pair of words whose weight is above it. Shifts move
+  /// the weights with their links.
   WeightComparison(std::vector<WordShift> shifts, std::optional<double> threshold);
 
-  /// Begins a sentence pair. `gold` is a set as of link_set, and must outlive the rows.
+  /// Begins a sentence pair. `gold` is a set from link_set, and must outlive the rows.
   void begin(std::span<const WordLink> gold);
 
   /// Adds the weights of the next target word, I finite numbers ≥ 0.
