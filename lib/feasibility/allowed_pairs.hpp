@@ -9,16 +9,15 @@
 
 namespace attn {
 
-/// Which of m × n pairs (row, col) may carry mass. Stored in O(m + n) memory if every row allows
-/// one run of columns, closed columns aside (without a mask: causality, windows, padding), else as
-/// m·n bits.
+/// Which of m × n pairs (row, col) may carry mass. Takes O(m + n) memory if every row allows one
+/// run of columns, apart from closed columns (causality, windows, padding, no mask); else m·n bits.
 class AllowedPairs {
  public:
   using Word = IndexSet::Word;
 
   /// Runs [begin_i, end_i) of columns minus the closed ones, for which `open` (n) is 0. Throws
-  /// std::logic_error if either end moves back from one row to the next, rows without a column
-  /// (begin = end) left out.
+  /// std::logic_error if either end moves back from one row to the next, ignoring rows without a
+  /// column (begin = end).
   static AllowedPairs from_runs(PooledVector<Index> begin, PooledVector<Index> end,
                                 PooledVector<std::uint8_t> open);
 
@@ -30,7 +29,7 @@ class AllowedPairs {
   Index cols() const { return cols_; }
   bool contains(Index row, Index col) const;
 
-  /// Whether every pair is allowed, as far as can be seen without looking at bits.
+  /// Whether every pair is known to be allowed without looking at bits.
   bool whole() const;
 
   /// Whether each row's columns are one run minus the closed ones.
@@ -44,17 +43,17 @@ class AllowedPairs {
                                     static_cast<std::size_t>(row_words_));
   }
 
-  /// All columns but those that are known to be closed to every row.
+  /// All columns except those known to be closed to every row.
   IndexSet open_cols() const;
 
-  /// The first column >= from that is allowed to `row` and in `among`, a subset of open_cols();
+  /// The first column >= from that `row` allows and that is in `among`, a subset of open_cols();
   /// cols() if there is none.
   Index next(Index row, Index from, const IndexSet& among) const;
 
-  /// The same pairs, as runs if the bits form such: a mask may well spell out a causal one.
+  /// The same pairs, as runs if the bits form runs: a mask often spells out causality.
   AllowedPairs simplified() &&;
 
-  /// The pairs (col, row). Its runs may move back, which next() allows for.
+  /// The pairs (col, row). Their runs may move back, which next() supports.
   AllowedPairs transposed() const;
 
  private:
@@ -67,7 +66,7 @@ class AllowedPairs {
 };
 
 /// The pairs that `scores` allows under mask, bias, preference, causality, window, padding and
-/// ready-made −inf, simplified. Reads them on up to `threads` threads. Throws whatever reading
+/// ready-made −inf, simplified. Reads the terms on up to `threads` threads. Throws whatever reading
 /// throws.
 template <class T>
 AllowedPairs allowed_pairs(const Scores<T>& scores, int threads);

@@ -8,7 +8,7 @@
 
 namespace attn::feasibility {
 
-/// What each line supplies or takes, in whole units.
+/// The amount that each line supplies or takes, in whole units.
 using Amounts = PooledVector<std::int64_t>;
 
 /// The place of a line in a vector.

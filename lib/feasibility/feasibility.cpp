@@ -116,8 +116,8 @@ class Examination {
     }
   }
 
-  // The cut next to the lines with something left. Amounts that may be rounding are not followed,
-  // because they add lines that lack nothing, unless the proof needs them.
+  // The cut next to the lines with amounts left. Amounts that may be rounding are followed only if
+  // the proof needs them, because they add lines that lack nothing.
   Shortage shortage(const AllowedPairs& pairs, const Amounts& left, std::span<const double> a,
                     std::span<const double> b, const Arcs& beyond_rounding, const Arcs& all) const {
     Shortage likely = reached(pairs, left, rounding_, a, b, beyond_rounding);

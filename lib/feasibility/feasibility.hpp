@@ -15,27 +15,27 @@ struct FeasibilityOptions {
   Index listed = 100;  ///< greatest length of Feasibility::vanishing
 };
 
-/// Whether two totals, of `lines` numbers together that were rounded to units of `epsilon`, count
-/// as equal: |x − y| ≤ 4 ε √lines max(x, y), a bound that sums of rounded numbers obey.
+/// Whether two totals, of `lines` numbers together, rounded to units of `epsilon`, count as equal:
+/// |x − y| ≤ 4 ε √lines max(x, y), a bound that sums of rounded numbers obey.
 bool totals_count_as_equal(double x, double y, std::size_t lines, double epsilon);
 
 /// Whether a plan P >= 0 over the allowed pairs exists with row sums a (m) and column sums b (n),
 /// and which pairs it can use. Throws Error(input) if marginals are not finite and >= 0. A marginal
-/// 0 closes its line, which then hinders nothing.
+/// of 0 closes its line, which is then ignored.
 ///
 /// The totals must count as equal, see above. If all a > 0 are equal and all b > 0 are equal, the
-/// rest is exact. Otherwise an amount that cannot be sent, or that a pair can carry, counts as
-/// rounding if it is at most 4 ε Σ
-/// + |Σa − Σb|; the most that a line sends over one pair never does.
-///
+/// The totals must count as equal (totals_count_as_equal). If all a > 0 are equal and all b > 0 are
+/// equal, the rest is exact. Otherwise, an amount that cannot be sent, or that a pair can carry,
+/// counts as rounding if it is at most 4 ε Σ + |Σa − Σb|; the largest amount that a line sends over
+/// one pair never counts as rounding.
 /// Method: a maximum flow in whole numbers (marginals are scaled by a power of two). A pair can
 /// carry mass iff its ends are strongly connected in the residual graph of the flow (Dulmage &
 /// Mendelsohn 1958). O(m + n) if every pair is allowed, O((m + n) log(m + n)) over runs.
 Feasibility examine(const AllowedPairs& pairs, std::span<const double> a, std::span<const double> b,
                     const FeasibilityOptions& options = {});
 
-/// Bytes that allowed_pairs(scores) and examine take together, known in advance. Over bits it is an
-/// upper estimate, for flows over at most 16 pairs a line.
+/// Bytes that allowed_pairs(scores) and examine take together, known in advance. Over bits, this is
+/// an upper estimate for flows over at most 16 pairs a line.
 template <class T>
 std::int64_t feasibility_bytes(const Scores<T>& scores);
 

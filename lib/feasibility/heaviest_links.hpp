@@ -15,7 +15,7 @@ struct Link {
 };
 
 /// For every row and column of a plan, the heaviest pair that leads to a line of another part, the
-/// first of equal ones: one round of Borůvka's algorithm for spanning trees. Memory: `bytes`.
+/// first of equal pairs: one round of Borůvka's algorithm for spanning trees. Memory: `bytes`.
 template <class T>
 class HeaviestLinks final : public Observer<T> {
  public:

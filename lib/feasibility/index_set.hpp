@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// A set of indices in [0, size) that only shrinks, for visiting each of many once: a tree of bits,
+/// A set of indices in [0, size) that only shrinks, for visiting each index once: a tree of bits,
 /// 64 per node, so that `next` and `remove` take O(log₆₄ size).
 class IndexSet {
  public:

@@ -151,7 +151,7 @@ class FlowOverBits {
     return false;
   }
 
-  // Sends all that still gets through the layers from one row, depth first. Dead ends are removed
+  // Sends as much as possible from one row through the layers, depth first. Dead ends are removed
   // and never visited again.
   void send_from(Index source) {
     PooledVector<Step> path;
@@ -230,8 +230,8 @@ class FlowOverBits {
 
   Taken& given_back(Index col) { return taken_[at(col)][col_cursor_[at(col)]]; }
 
-  // Turns the sent amounts into amounts that may be returned, each pair once. Only after a phase:
-  // within it, nothing that was sent can be on a way back.
+  // Turns the sent amounts into amounts that may be returned, each pair once. Only after a phase,
+  // as no amount sent within a phase can be returned in it.
   void settle() {
     PooledVector<Index> touched;
     for (const Shipment& sent : sent_) {

@@ -22,9 +22,9 @@ struct Flow {
 
 /// The maximum flow from rows with `supply` (m) over the allowed pairs to columns with `room` (n),
 /// whole numbers >= 0 whose sums fit their type. Exact. Over runs that do not move back, each
-/// column takes from the rows that end first, in O(m + n) (Glover 1967). Over bits it is Dinic's
-/// method, whose phases look at each word of bits once. Runs yield at most m + n shipments, bits
-/// usually not many more.
+/// column takes from the rows that end first, in O(m + n) (Glover 1967). Over bits, Dinic's method,
+/// whose phases look at each word of bits once. Runs yield at most m + n shipments, bits usually
+/// few more.
 Flow maximum_flow(const AllowedPairs& pairs, PooledVector<std::int64_t> supply,
                   PooledVector<std::int64_t> room);
 

@@ -25,21 +25,21 @@ class Arcs {
   PooledVector<Index> to_;
 };
 
-/// A depth-first walk over rows and columns: a row leads to all columns allowed to it, a column to
-/// the rows that `back` lists. Each line is visited once in the life of the search, and lines that
-/// were taken out never. Columns without an allowed pair are not reached, only walked from.
+/// A depth-first walk over rows and columns: a row leads to all columns that it allows, a column to
+/// the rows that `back` lists. Each line is visited at most once in the life of the search, and
+/// removed lines never. Columns without an allowed pair can only be starts.
 class ResidualSearch {
  public:
   /// The number of a line: rows are [0, m), columns m + [0, n).
   using Line = Index;
 
-  /// `pairs` and `back` must outlive it.
+  /// `pairs` and `back` must outlive the search.
   ResidualSearch(const AllowedPairs& pairs, const Arcs& back);
 
   void take_out(Line line);
 
-  /// Visits all that can be reached from `start`, unless it was visited before. Calls left(line) as
-  /// each line is left, after everything found from it.
+  /// Visits all lines that can be reached from `start`, unless `start` was visited before. Calls
+  /// left(line) when a line is left, after all lines found from it.
   template <class Left>
   void walk(Line start, const Left& left) {
     if (!enter(start)) return;

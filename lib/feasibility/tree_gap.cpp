@@ -31,8 +31,8 @@ class Forest {
   std::span<const Index> col_parts() const { return std::span(part_).subspan(rows_); }
   const PooledVector<Edge>& edges() const { return edges_; }
 
-  /// Joins each part with another by the heaviest pair that its lines found. Returns whether any
-  /// two were joined.
+  /// Joins each part with another by the heaviest pair of its lines. Returns whether any two were
+  /// joined.
   bool grow(const PooledVector<Link>& rows, const PooledVector<Link>& cols) {
     PooledVector<Edge> best(part_.size());
     const auto offer = [&](std::size_t line, std::size_t other, double weight) {
@@ -105,7 +105,7 @@ double send(const PooledVector<Edge>& edges, PooledVector<double> missing,
       leaf = next;
     }
   }
-  // The remainder stands at the roots, as do the marginals of their trees.
+  // The roots now have the remainders, and the marginals of their trees.
   for (std::size_t line = 0; line < missing.size(); ++line) {
     if (!(std::abs(missing[line]) <= rounding * total[line])) {
       return std::numeric_limits<double>::quiet_NaN();

@@ -7,7 +7,8 @@
 
 namespace attn {
 
-/// Marginals as whole multiples of one unit, so that their flows are exact. Positive ones stay so.
+/// Marginals as whole multiples of one unit, so that their flows are exact. Positive marginals stay
+/// positive.
 struct WholeMarginals {
   PooledVector<std::int64_t> supply;  ///< of the rows
   PooledVector<std::int64_t> room;    ///< of the columns
@@ -15,9 +16,9 @@ struct WholeMarginals {
       0;  ///< amounts up to this may be rounding of the marginals; 0: they are exact
 };
 
-/// Converts a and b, finite and >= 0, whose sums are at most `most` > 0 and the same up to
-/// `rounding`. Exact if all a > 0 are equal and all b > 0 are equal; else scaled by a power of two,
-/// with sums below 2⁶².
+/// Converts a and b, finite and >= 0, whose sums are at most `most` > 0 and equal up to `rounding`.
+/// Exact if all a > 0 are equal and all b > 0 are equal; else scaled by a power of two, with sums
+/// below 2⁶².
 WholeMarginals in_whole_numbers(std::span<const double> a, std::span<const double> b, double most,
                                 double rounding);
 

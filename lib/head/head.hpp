@@ -33,7 +33,7 @@ struct ScoreRecipe {
 template <class T>
 struct HeadArrays {
   Index problem = 0;  ///< position among all problems; the head is problem % heads
-  Index queries = 0;  ///< without padding, as keys and all arrays
+  Index queries = 0;  ///< without padding, like keys and all arrays
   Index keys = 0;
   Index offset = 0;                         ///< query i stands at i + offset among the keys
   MatrixView<const T> q, k, v;              ///< q and k are both present or both absent
@@ -44,7 +44,7 @@ struct HeadArrays {
   const MatrixSource<T>* preference = nullptr;
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
-  Index first_query = 0;  ///< if these are some queries of a head, for messages
+  Index first_query = 0;  ///< the number of the first query, for messages
 
   BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
 
@@ -55,7 +55,7 @@ struct HeadArrays {
 };
 
 /// The relative bias of a head, or nothing for RelativePositions::none. `table` (buckets, heads) is
-/// that of t5. Throws the errors of t5_relative_bias.
+/// the table of t5. Throws the errors of t5_relative_bias.
 template <class T>
 std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
                                                 MatrixView<const T> table,
@@ -70,7 +70,8 @@ class HeadScores {
 
   const Scores<T>& scores() const { return *scores_; }
 
-  /// The most bytes that it allocates, relative bias included. `vectors`: scores of q and k.
+  /// The most bytes that a HeadScores allocates, relative bias included. `vectors`: scores of q and
+  /// k.
   static std::int64_t bytes(const ScoreRecipe& recipe, bool vectors, const EnergySizes& sizes);
 
  private:
@@ -79,7 +80,7 @@ class HeadScores {
 };
 
 /// The log-likelihood of the mixture that the scores of a head stand for, if their energy is
-/// gaussian, see gaussian_log_likelihood. `found` is the result of attend(scores, options).
+/// gaussian (gaussian_log_likelihood). `found` is the result of attend(scores, options).
 template <class T>
 std::optional<double> log_likelihood_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
                                         const Scores<T>& scores, const SchemeOptions& options,
@@ -102,8 +103,8 @@ struct HeadProjectionTargets {
   MatrixView<T> bq, bk, bv;
 };
 
-/// Where the gradients of one head go, contiguous but for that of bias. A gradient whose view has
-/// no data is not computed.
+/// Where the gradients of one head go; contiguous, except the gradient of bias. A gradient whose
+/// view has no data is not computed.
 template <class T>
 struct HeadGradientTargets {
   MatrixView<T> q, k, v;
@@ -126,23 +127,24 @@ struct HeadForward {
   const HeadArrays<T>* arrays = nullptr;
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
-  const Attention* attention = nullptr;         ///< result of attend(scores, options)
-  MatrixView<const T> out;                      ///< (Lq, dv), before the gate
-  MatrixView<const T> grad_out;                 ///< (Lq, dv), after the gate
-  ProjectedFrom<T> q, k, v;                     ///< views without data if nothing is projected
-  WeightDropout dropout = {};                   ///< with which `out` was made
-  const RepeatedScores<T>* repeated = nullptr;  ///< whose `scores` are, if attention is repeated
+  const Attention* attention = nullptr;  ///< result of attend(scores, options)
+  MatrixView<const T> out;               ///< (Lq, dv), before the gate
+  MatrixView<const T> grad_out;          ///< (Lq, dv), after the gate
+  ProjectedFrom<T> q, k, v;              ///< views without data if nothing is projected
+  WeightDropout dropout = {};            ///< with which `out` was made
+  const RepeatedScores<T>* repeated =
+      nullptr;  ///< the source of `scores`, if attention is repeated
 };
 
-/// Computes all gradients of a head: `differentiate`, the adjoints of energy and biases, or those
-/// of repeated attention, and the chain rule through the projections. The gradient of x is the sum,
-/// in T, of the parts through q, and then through k and v if they come from x.
+/// Computes all gradients of a head: `differentiate` with the adjoints of energy and biases, or the
+/// gradients of repeated attention, and the chain rule through the projections. The gradient of x
+/// is the sum, in T, of the parts through q, and then through k and v if these come from x.
 template <class T>
 void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
                         int threads);
 
-/// The most bytes that differentiate_head allocates if all gradients are requested, or only those
-/// that need no scores (v, wv, hybrid). `projects`: through projections.
+/// The most bytes that differentiate_head allocates if all gradients are requested, or only
+/// gradients that need no scores (v, wv, hybrid). `projects`: through projections.
 std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
                                       const std::optional<Repetition>& repetition, bool vectors,
                                       bool projects, bool needs_scores, const EnergySizes& sizes,

@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-// The gradient of q, k or v: it goes to its target, or into a buffer from which the projection's
+// The gradient of q, k or v, which goes to its target, or into a buffer from which the projection's
 // gradients are computed.
 template <class T>
 class VectorGradient {

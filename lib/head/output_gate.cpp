@@ -21,7 +21,7 @@ void for_gate_rows(const MatrixSource<T>& gate, Index rows, Index cols, const Bo
   }
 }
 
-// Adds those of one query to `sums`, of each channel or of all.
+// Adds the terms of one query to `sums`, by channel or over all channels.
 template <class T>
 void add_row(const T* gate, const T* out, const T* grad_out, Index channels,
              std::span<double> sums) {

@@ -13,12 +13,14 @@ namespace attn {
 template <class T>
 void apply_gate(const MatrixSource<T>& gate, MatrixView<T> out);
 
-/// σ(gate)·rows: the output after the gate, or from the gradient of that, the one before it.
+/// σ(gate)·rows: turns the output before the gate into the output after it, and the gradient after
+/// the gate into the gradient before it.
 template <class T>
 Buffer<T> through_gate(const MatrixSource<T>& gate, MatrixView<const T> rows);
 
 /// Writes the gradient of a gate that broadcasts: Σ grad_out·out·σ(gate)(1 − σ(gate)) over the axes
-/// on which `gradient` (Lq or 1, dv or 1) has length 1, in float64. `out` is that before the gate.
+/// on which `gradient` (Lq or 1, dv or 1) has length 1, in float64. `out` is the output before the
+/// gate.
 template <class T>
 void differentiate_gate(const MatrixSource<T>& gate, MatrixView<const T> out,
                         MatrixView<const T> grad_out, MatrixView<T> gradient);

@@ -7,13 +7,13 @@
 
 namespace attn {
 
-/// A value for each operand that bounds the sequences of a problem, or a position in them.
+/// A value for each operand that gives a bound of, or a position in, the sequences of a problem.
 template <class X>
 struct PerBound {
   X query_length{}, key_length{}, query_start{}, key_start{}, query_offset{};
 };
 
-/// Calls body(name, a.bound, b.bound) for every one of these operands.
+/// Calls body(name, a.bound, b.bound) for each of these operands.
 template <class A, class B, class Body>
 void for_bound_pairs(A& a, B& b, const Body& body) {
   body("query_length", a.query_length, b.query_length);
@@ -23,12 +23,11 @@ void for_bound_pairs(A& a, B& b, const Body& body) {
   body("query_offset", a.query_offset, b.query_offset);
 }
 
-/// What bounds the sequences of one problem. An absent start is 0, an absent length reaches to the
-/// end.
+/// The bounds of the sequences of one problem. An absent start is 0; an absent length reaches to
+/// the end.
 using SequenceBounds = PerBound<std::optional<Index>>;
 
-/// The queries and keys of a problem that are not padding. A problem is computed on them alone, as
-/// if nothing else were there.
+/// The queries and keys of a problem that are not padding. A problem is computed on these alone.
 struct OwnPart {
   TileRange range;   ///< queries by keys
   Index offset = 0;  ///< query range.row0 + i stands at i + offset among the keys of the range
@@ -40,8 +39,8 @@ struct OwnPart {
   }
 };
 
-/// The own rows of an array by query or by key, and the own part of one by pair, along the axes
-/// that it has: the others have length 1. A matrix without data stays as it is.
+/// The own rows of an array by query or by key, or the own part of an array by pair, along the axes
+/// that it has; other axes have length 1. A matrix without data stays as it is.
 template <class T>
 MatrixView<T> by_query(const MatrixView<T>& all, const TileRange& own) {
   return all.data == nullptr ? all : all.row_range(own.row0, own.rows);
@@ -59,7 +58,7 @@ MatrixView<T> by_pair(const MatrixView<T>& all, const TileRange& own) {
           cols ? own.cols : 1, all.row_stride};
 }
 
-/// Without a given offset it is the usual one of the own part. Throws Error(input) that names a
+/// Without a given offset, takes usual_offset of the own part. Throws Error(input) that names a
 /// start or a length below 0 or beyond the array.
 OwnPart own_part(const SequenceBounds& bounds, Index queries, Index keys, Causal causal);
 

@@ -27,7 +27,7 @@ Buffer<double> widened(MatrixView<const T> rows) {
   return wide;
 }
 
-// Of any number of times, but no more than are surely too many.
+// Bytes of this many steps; the number is capped at more than any memory holds.
 std::int64_t bytes_of_times(Index times, std::int64_t each) {
   return static_cast<std::int64_t>(
       std::min(1e15, static_cast<double>(times) * static_cast<double>(each)));
@@ -69,7 +69,7 @@ void require_repetition(const Repetition& repetition, Scheme scheme, const Score
           "expectation maximisation has neither a soft cap nor relative positions");
   require(bias_by_query,
           "expectation maximisation takes a bias of one number for each query, a log-prior");
-  // A first step up to the floor could lower the likelihood.
+  // A first step up to min_variance could lower the likelihood.
   require(!repetition.estimates_variance || *depth == 0 ||
               first_variance(recipe, *depth) >= repetition.min_variance,
           std::string("variances start at ") +
@@ -108,7 +108,7 @@ Mixture RepeatedScores<T>::start() const {
   terms.mask = data_.mask;
   terms.band = data_.band;
   const AllowedCounts allowed = Scores<double>(terms).allowed_counts();
-  // Of a sequence without keys nothing is looked at.
+  // A sequence without keys is not read.
   const bool biased = head_.bias != nullptr && head_.keys > 0;
   Buffer<T> bias(biased ? count : 0);
   if (biased) head_.bias->read({0, count, 0, 1}, {bias.data(), count, 1});
@@ -164,7 +164,7 @@ void RepeatedScores<T>::estimate(int threads) {
       if (!keeps_) mixtures_.pop_back();
       mixtures_.push_back(std::move(next));
     }
-    state.step_begins();  // what follows may be stopped, too
+    state.step_begins();  // the steps after this may be stopped, too
   });
   mixture_.emplace(data_, mixtures_.back());
 }
@@ -189,11 +189,11 @@ void RepeatedScores<T>::shift(int threads) {
       state.step_begins();
       move(threads);
     }
-    state.step_begins();  // what follows may be stopped, too
+    state.step_begins();  // the steps after this may be stopped, too
   });
 }
 
-// Each query to the mean of its keys.
+// Moves each query to the mean of its keys.
 template <class T>
 void RepeatedScores<T>::move(int threads) {
   Buffer<T> next(head_.queries * head_.q.cols);
@@ -238,7 +238,7 @@ void RepeatedScores<T>::differentiate(const Forward<T>& last, const RepeatedGrad
   }
 }
 
-// All in float64.
+// Computed in float64.
 template <class T>
 void RepeatedScores<T>::differentiate_estimates(const Forward<T>& last,
                                                 const RepeatedGradients<T>& gradients,

@@ -7,12 +7,12 @@
 
 namespace attn {
 
-/// Adam's steps of numbers, of which it keeps both moments by row and column (StepOptions). All in
-/// float64; moments are rounded to T.
+/// Adam's steps of numbers (StepOptions), with both moments by row and column. Computed in float64;
+/// moments are rounded to T.
 template <class T>
 class AdamStep {
  public:
-  /// The options must outlive it.
+  /// The options must outlive the object.
   AdamStep(const StepOptions& options, MatrixView<T> first, MatrixView<T> second)
       : options_(options),
         first_(first),
@@ -20,7 +20,7 @@ class AdamStep {
         first_correction_(1 - std::pow(options.beta1, static_cast<double>(options.number))),
         second_correction_(1 - std::pow(options.beta2, static_cast<double>(options.number))) {}
 
-  /// What is to be subtracted from a number of that gradient and value; changes its moments.
+  /// The step to subtract from a number with this gradient and value. Changes its moments.
   double operator()(Index row, Index col, double gradient, double value) const {
     const double g = options_.gradient_factor * gradient;
     const double m = options_.beta1 * first_(row, col) + (1 - options_.beta1) * g;
@@ -40,7 +40,7 @@ class AdamStep {
   double second_correction_;
 };
 
-/// The old value of a moment, if there are moments, for a number that turns out not to move.
+/// The old value of a moment, if there are moments, for a number that does not move after all.
 template <class T>
 class KeptMoment {
  public:

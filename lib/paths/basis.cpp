@@ -15,7 +15,7 @@ Index place_of(Index row, Index skipped) { return row - (row > skipped ? 1 : 0);
 
 Index rows_of(Index basis_row_count) { return (basis_row_count + 1) / 2; }
 
-// a/b · c if that is in the range of float64, whatever a/b is.
+// a/b · c if this is in the range of float64, even if a/b is not.
 double quotient_times(double a, double b, double c) {
   const double quotient = a / b;
   if (std::isnormal(quotient)) return quotient * c;

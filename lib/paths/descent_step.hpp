@@ -5,16 +5,16 @@
 
 namespace attn {
 
-/// Steps of gradient descent, with decay and a momentum, which is kept by row and column, where the
-/// options have them (StepOptions). All in float64; a momentum is rounded to T.
+/// Steps of gradient descent, with decay and a momentum by row and column if the options have them
+/// (StepOptions). Computed in float64; a momentum is rounded to T.
 template <class T>
 class DescentStep {
  public:
-  /// The options must outlive it.
+  /// The options must outlive the object.
   DescentStep(const StepOptions& options, MatrixView<T> momentum)
       : options_(options), momentum_(momentum) {}
 
-  /// What is to be subtracted from a number of that gradient and value; changes its momentum.
+  /// The step to subtract from a number with this gradient and value. Changes its momentum.
   double operator()(Index row, Index col, double gradient, double value) const {
     double step = options_.gradient_factor * gradient;
     if (options_.decay != 0) step += options_.decay * value;

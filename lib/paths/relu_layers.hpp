@@ -9,8 +9,8 @@
 /// Basis paths of ReLU networks without biases (SI (3.5)-(3.7); MATHEMATICS.md §6). Layer l has n_l
 /// nodes, l = 0, …, L; W_l is (n_{l−1}, n_l), and x_l = relu(x_{l−1} W_l) for l < L, x_L = x_{L−1}
 /// W_L. The nodes of the layers 0 < l < L are hidden. A path has one node of each layer; its value
-/// is the product of its L weights. Scaling the weights into a hidden node by f > 0 and those out
-/// of it by 1/f changes neither the values of paths nor the output.
+/// is the product of its L weights. Scaling the weights into a hidden node by f > 0 and the weights
+/// out of the node by 1/f changes neither the values of paths nor the output.
 namespace attn {
 
 /// The sizes n_0, …, n_L, and how weights, hidden nodes and basis paths are numbered.
@@ -19,7 +19,9 @@ class ReluLayers {
   /// Requires two sizes or more, all >= 1, and products that fit an Index.
   explicit ReluLayers(std::vector<Index> sizes);
 
-  Index count() const { return static_cast<Index>(sizes_.size()) - 1; }  ///< L, of weights
+  Index count() const {
+    return static_cast<Index>(sizes_.size()) - 1;
+  }  ///< L, the layers of weights
   const std::vector<Index>& sizes() const { return sizes_; }
   Index size(Index layer) const { return sizes_[static_cast<std::size_t>(layer)]; }
 
@@ -28,8 +30,8 @@ class ReluLayers {
   Index weights() const { return weights_; }
   Index rank() const { return weights_ - hidden(); }  ///< of the paths; the size of a basis
 
-  /// The number of a node, counted layer by layer from 0; of a hidden node, from the first of
-  /// these.
+  /// The number of a node, counted layer by layer from 0; of a hidden node, counted from the first
+  /// hidden node.
   Index node(Index layer, Index at) const {
     return first_node_[static_cast<std::size_t>(layer)] + at;
   }
@@ -51,10 +53,11 @@ using ReluMatrices = std::vector<MatrixView<T>>;
 /// Node b of layer l has the weights from node b mod n_{l−1} and to node b mod n_{l+1}.
 ReluSkeleton cyclic_skeleton(const ReluLayers& layers);
 
-/// The last weight of the path from the inputs to each hidden node whose value is largest in
-/// magnitude, and the first one of such a path from it to the outputs; of equal ones the one of the
-/// lower node. So the skeleton's path through a node is the largest, and stays it if nodes are
-/// rescaled (exactly by powers of two). Requires finite weights; products are in float64.
+/// For each hidden node, the last weight of the path from the inputs to the node whose value is
+/// largest in magnitude, and the first weight of such a path from the node to the outputs. Ties go
+/// to the lower node. The skeleton's path through a node is then the largest, also after a
+/// rescaling of nodes (exactly for powers of two). Requires finite weights; products are in
+/// float64.
 template <class T>
 ReluSkeleton largest_skeleton(const ReluLayers& layers, const ReluMatrices<const T>& weights);
 
@@ -65,15 +68,17 @@ struct ZeroReluWeight {
   Index col;
 };
 
-/// The first such weight, layer by layer, those into the nodes of a layer before those out of them.
+/// The first zero weight, layer by layer; weights into the nodes of a layer come before weights out
+/// of them.
 template <class T>
 std::optional<ZeroReluWeight> zero_in_skeleton(const ReluLayers& layers,
                                                const ReluSkeleton& skeleton,
                                                const ReluMatrices<const T>& weights);
 
-/// Multiplies the weights into each hidden node by its factor and divides those out of it by it;
-/// `of_gradients`: the other way round, as gradients change. `factors` by hidden node, > 0. Each
-/// operation rounds once: exact for powers of two within T's range. Results beyond T are infinite.
+/// Multiplies the weights into each hidden node by its factor, and divides the weights out of the
+/// node by the factor. `of_gradients`: the other way round, as gradients change. `factors` are by
+/// hidden node, > 0. Each operation rounds once: exact for powers of two within T's range. Results
+/// beyond T are infinite.
 template <class T>
 void rescale_nodes(const ReluLayers& layers, const std::vector<T>& factors, bool of_gradients,
                    const ReluMatrices<T>& weights, int threads);

@@ -12,8 +12,8 @@
 namespace attn {
 namespace {
 
-// The steps u of basis paths, or of weights, of these values for gradients numerator/denominator:
-// rate times them, or those of another rule.
+// The steps u of basis paths, or of weights, with these values, for gradients
+// numerator/denominator: rate times the gradients, or by another rule.
 struct PlainDescent {
   double rate;
   double operator()(Index /*path*/, double numerator, double denominator, double /*value*/) const {
@@ -87,7 +87,7 @@ class ReluStep {
     });
   }
 
-  // Of the skeleton's path through a node.
+  // The value of the skeleton's path through a node.
   double value(Index l, Index b) const {
     return products_.into[at(l, b)] * products_.onward[at(l, b)];
   }
@@ -189,8 +189,8 @@ class ReluStep {
   int threads_;
   ReluProducts products_;
   PooledVector<double> rest_;
-  PooledVector<double> wanted_;  // R by node, as the step asks for it
-  PooledVector<double> ratio_;   // as it is made
+  PooledVector<double> wanted_;  // R by node, as the step requests it
+  PooledVector<double> ratio_;   // R by node, as applied
   ReluStepSummary summary_;
 };
 

@@ -67,7 +67,7 @@ class ReluPathRank::Impl {
       row.push_back({first + nodes[l - 1] * layers_.size(l) + nodes[l], 1});
       first += layers_.size(l - 1) * layers_.size(l);
     }
-    // Leading by the last weight, paths in the order of the basis need few eliminations each.
+    // With the last weight leading, paths in the order of the basis need few eliminations each.
     while (!row.empty()) {
       Index& pivot = pivot_of_[static_cast<std::size_t>(row.back().weight)];
       if (pivot < 0) {

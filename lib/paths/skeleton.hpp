@@ -12,18 +12,19 @@
 /// by itself: any range of columns is a problem of its own.
 namespace attn {
 
-/// As published (SI Alg. 1, ABPI): row t mod d1 of both, t = first, first + 1, ... Requires rows >=
-/// 1. SI counts t over the columns of all heads, which stand side by side: `first` is h · d2 for
-/// head h, or 0 for heads that are each counted for themselves.
+/// The skeleton of SI Alg. 1 (ABPI): row t mod d1 of both, t = first, first + 1, … Requires rows >=
+/// 1. SI counts t over the columns of all heads side by side, so `first` is h · d2 for head h; it
+/// is 0 to count each head separately.
 Skeleton cyclic_skeleton(Index rows, Index first, Index columns);
 
-/// The entry of largest magnitude of each column, the first of equal ones: it keeps the skeleton's
-/// path, on which a step's ratio depends, far from 0. The same after a rescaling of columns by
-/// powers of two. Requires finite numbers and matrices of one shape with rows.
+/// The entry of largest magnitude of each column, the first of equal entries. It keeps the
+/// skeleton's path, by which a step's ratio divides, far from 0. The choice is the same after a
+/// rescaling of columns by powers of two. Requires finite numbers and matrices of one shape with
+/// rows.
 template <class T>
 Skeleton largest_skeleton(MatrixView<const T> wq, MatrixView<const T> wk);
 
-/// Sets the skeleton's weights in both matrices to 1, as SI Alg. 2 does at the start; no other.
+/// Sets only the skeleton's weights in both matrices to 1, as SI Alg. 2 does at the start.
 template <class T>
 void set_skeleton_to_one(MatrixView<T> wq, MatrixView<T> wk, const Skeleton& skeleton);
 

@@ -19,8 +19,8 @@ struct StepMatrices {
   MatrixView<T> second_moment = {};
 };
 
-/// Whether it steps in paths, with a skeleton and ratios; whether it is Adam's rule, which keeps
-/// two moments; whether its options make it keep a first one.
+/// Whether the optimizer steps in paths, with a skeleton and ratios; whether it is Adam's rule,
+/// which keeps two moments; whether its options require a first moment.
 bool steps_in_paths(Optimizer optimizer);
 bool keeps_moments(Optimizer optimizer);
 bool keeps_first_moment(const StepOptions& options);
@@ -42,8 +42,8 @@ double squared_path_gradients(const Skeleton& skeleton, const StepMatrices<const
 ///   R = 1 − u_ps / (W_Q[S] W_K[S]),  W_Q[S] ← W_Q[S] R,
 ///   W_Q[i] ← W_Q[i] − u / W_K[S],    W_K[j] ← (W_K[j] − u / W_Q[S]) / R.
 ///
-/// So scores follow the same trajectory from (W_Q, W_K) and from any rescaling of it, to the last
-/// bit if the factors are signed powers of two: every operation then has the same significand.
+/// Scores then follow the same trajectory from (W_Q, W_K) and from any of its rescalings, to the
+/// last bit if the factors are signed powers of two: every operation then has the same significand.
 /// si_sgd_printed is Alg. 2 to the letter: no W_K[S], and the step of W_K[j] lacks its last
 /// division by W_Q[S].
 ///

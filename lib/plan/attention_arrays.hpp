@@ -16,7 +16,7 @@ template <class T>
 struct BoundOperand {
   const PlannedOperand* plan = nullptr;
   const T* data = nullptr;
-  std::size_t check = 0;  ///< its number in the NumberCheck
+  std::size_t check = 0;  ///< the operand's number in the NumberCheck
 
   explicit operator bool() const { return plan != nullptr; }
   MatrixView<const T> of(Index problem) const {
@@ -30,18 +30,18 @@ struct BoundOperand {
 /// The own part of every problem in one run.
 using OwnParts = std::vector<OwnPart>;
 
-/// Whose positions the rows of an operand's blocks are; `none` are not cut.
+/// Which positions the rows of an operand's blocks stand for; blocks with `none` are not cut.
 enum class RowsAre { none, queries, keys };
 
 /// The own rows of a problem.
 RowRange own_rows(RowsAre rows, const OwnPart& part);
 
-/// q, k or v of all problems: an operand as it is, or projections that are kept from run to run.
-/// Only own rows are projected.
+/// q, k or v of all problems: an operand itself, or projections, whose memory is kept from run to
+/// run. Only own rows are projected.
 template <class T>
 class BoundVectors {
  public:
-  /// `plan` and `parts` must outlive it.
+  /// `plan` and `parts` must outlive the object.
   BoundVectors(const PlannedVectors& plan, RowsAre rows, const OwnParts& parts);
 
   /// Computes all projections. Throws the errors of `project`.
@@ -83,7 +83,7 @@ struct BoundHead {
 template <class T>
 class AttentionArrays {
  public:
-  /// `layout` must outlive it.
+  /// `layout` must outlive the object.
   AttentionArrays(const AttentionShapes& shapes, const AttentionLayout& layout);
 
   /// Checks all inputs, on up to `threads` threads, and computes projections. `grad_out` may be
@@ -107,8 +107,7 @@ class AttentionArrays {
   std::int64_t bytes() const { return q_.bytes() + k_.bytes() + v_.bytes(); }
 
  private:
-  // An operand whose numbers are checked, and what of them: some rows, and some columns if these
-  // are keys.
+  // An operand whose numbers are checked: some rows, and some columns if these are keys.
   struct Checked {
     std::size_t check = 0;
     Regions regions;

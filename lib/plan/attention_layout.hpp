@@ -16,14 +16,14 @@ namespace attn {
 struct PlannedProjection {
   PlannedOperand input, weights;
   std::optional<PlannedOperand> bias;
-  std::vector<Index> products;    ///< the first problem that uses each
+  std::vector<Index> products;    ///< by product: the first problem that uses it
   std::vector<Index> product_of;  ///< by problem
 
   Index rows() const { return input.rows; }
   Index cols() const { return weights.cols; }
 };
 
-/// Vectors of a head: an operand as it is, or a projection.
+/// Vectors of a head: an operand itself, or a projection.
 struct PlannedVectors {
   std::optional<PlannedOperand> own;
   std::optional<PlannedProjection> projected;
@@ -58,7 +58,7 @@ class AttentionLayout {
   Index keys() const { return sizes.keys; }
   bool projects() const { return q.projected.has_value(); }
 
-  /// The bounds that are there.
+  /// The bounds that are present.
   std::vector<const PlannedOperand*> bounds_given() const;
 
  private:

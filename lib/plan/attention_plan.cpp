@@ -96,7 +96,7 @@ class AttentionPlan<T>::Impl {
     ~Finish() { slots.finish(); }
   };
 
-  // Heads whose gradients are added up together, in order.
+  // The number of heads whose gradients are added up together, in order.
   Index wave() const {
     return std::clamp<Index>(problems_.over_problems() ? 4 * Index{problems_.threads()} : 1, 1,
                              std::max<Index>(1, layout_.problems));
@@ -116,7 +116,7 @@ class AttentionPlan<T>::Impl {
         layout_.projects(), true, layout_.sizes, layout_.v_head_dim, sizeof(T), problems_.inside());
     const std::int64_t out = layout_.queries() * layout_.v_head_dim * static_cast<Index>(sizeof(T));
     const std::int64_t forward = attend_head_bytes<T>(layout_, true, problems_.inside());
-    // Repeated attention keeps what it has made on the way.
+    // Repeated attention keeps its intermediate results.
     if (layout_.repetition) return score_bytes() + forward + out + backward;
     return score_bytes() + std::max(forward, out + backward);
   }

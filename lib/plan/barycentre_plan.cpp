@@ -107,7 +107,7 @@ class BarycentrePlan<T>::Impl {
     return options;
   }
 
-  // What one problem allocates.
+  // Bytes that one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const int threads = problems_->inside();

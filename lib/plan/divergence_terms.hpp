@@ -6,9 +6,9 @@
 
 namespace attn {
 
-/// What differentiate_solutions makes the derivative by the scores through a divergence's
-/// potentials of: the terms of a with b, of a with itself and of b with itself. They refer to
-/// `found` and `solved`.
+/// The terms from which differentiate_solutions makes the derivative by the scores through a
+/// divergence's potentials: of a with b, of a with itself and of b with itself. The result refers
+/// to `found` and `solved`.
 inline PooledVector<SolutionTerm> divergence_terms(const SinkhornDivergence& found,
                                                    const ImplicitDivergence& solved) {
   const auto term = [](const SinkhornSolution& solution, const ImplicitGradient& of) {

@@ -105,11 +105,11 @@ class DualPlan::Impl {
   }
 
  private:
-  // What one problem allocates.
+  // Bytes that one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const int threads = problems_->inside();
-    // With a radius, the closed forms of each query are computed by themselves.
+    // With a radius, the closed forms of each query are computed separately.
     const std::int64_t by_query =
         options_.square_radius ? threads * dual_bytes(1, count_, depth_, false, 1) : 0;
     return dual_bytes(queries_, count_, depth_, cost_.present(), threads) + by_query +

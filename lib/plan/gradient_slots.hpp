@@ -10,21 +10,21 @@
 namespace attn {
 
 /// The gradients of all operands of a plan, each of its operand's shape. A head's gradient is
-/// written straight to its block, or to a buffer if several heads share the block; it is then added
-/// to their sum.
+/// written straight to its block. If several heads share the block, it is written to a buffer and
+/// then added to their sum.
 template <class T>
 class GradientSlots {
  public:
-  /// `layout` must outlive it. Heads come in waves of at most `wave`.
+  /// `layout` must outlive the object. Heads come in waves of at most `wave`.
   GradientSlots(const AttentionLayout& layout, Index wave);
 
-  /// To be called before the first wave of a run, with the requested gradients. Takes buffers from
-  /// the thread's pool, until `finish`. Throws Error(usage) for the gradient of an operand that the
-  /// plan lacks, Error(input) for one whose shape is not the operand's.
+  /// Call before the first wave of a run, with the requested gradients. Takes buffers from the
+  /// thread's pool, until `finish`. Throws Error(usage) for the gradient of an operand that the
+  /// plan lacks, Error(input) for a gradient whose shape is not the operand's.
   void start(const AttentionGradients<T>& wanted);
 
-  /// Where the gradients of head number `at` of a wave go: those of its own queries and keys, where
-  /// an operand has these. The rest must have been cleared. Thread-safe.
+  /// Where the gradients of head number `at` of a wave go, cut to its own queries and keys along
+  /// axes of an operand that have them. The rest must have been cleared. Thread-safe.
   HeadGradientTargets<T> targets(Index problem, Index at, const TileRange& own) const;
 
   /// Throws Error(numerical) that names a gradient of the head if it is not finite. Thread-safe.
@@ -33,10 +33,10 @@ class GradientSlots {
   /// Sets the head's gradients to 0. Thread-safe.
   void clear(Index problem, Index at) const;
 
-  /// Adds a head's gradients to the sums of shared blocks. To be called for all heads in order.
+  /// Adds a head's gradients to the sums of shared blocks. Call for all heads in order.
   void collect(Index problem, Index at);
 
-  /// Returns the buffers to the pool. To be called after the last wave or an error.
+  /// Returns the buffers to the pool. Call after the last wave or an error.
   void finish();
 
   /// Bytes that `start` and `collect` take if all gradients are requested.

@@ -152,7 +152,7 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool differentiate
   if (layout.v) {
     bytes +=
         output_bytes(layout.scheme.scheme, queries, keys, layout.v_head_dim, sizeof(T), threads);
-    // Values far from 1 are scaled.
+    // Scaled copies of values far from 1.
     bytes += keys * layout.v_head_dim * static_cast<Index>(sizeof(T));
   }
   if (differentiated) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));

@@ -12,7 +12,7 @@ struct PlannedHead : HeadWork<T> {
 };
 
 /// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)
-/// for one of a wrong shape.
+/// for an output of a wrong shape.
 template <class T>
 void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& outputs);
 

@@ -102,7 +102,7 @@ class MixturePlan::Impl {
   Index dimension() const { return centres_.axis(1); }
   std::size_t problems() const { return static_cast<std::size_t>(problems_.count()); }
 
-  // What one problem allocates: a step, and two mixtures.
+  // Bytes that one problem allocates: a step, and two mixtures.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     return em_step_bytes(components(), points_.axis(0), dimension(), problems_.inside()) +

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Index piece_size = Index{1} << 16;
 
-// With fewer pieces, waking another thread takes as long as checking them.
+// With fewer pieces, waking another thread takes as long as checking the pieces.
 constexpr Index pieces_per_thread = 16;
 
 template <class T>

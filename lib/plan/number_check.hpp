@@ -26,8 +26,8 @@ struct NumberRegion {
 };
 
 /// Checks the numbers of some arrays, in parallel, before anything is computed from them. Arrays
-/// are added once, with as many regions as each run has; their addresses and regions are set before
-/// every check. Numbers outside of all regions are never looked at.
+/// are added once, with the number of regions of every run; their addresses and regions are set
+/// before every check. Numbers outside all regions are never read.
 template <class T>
 class NumberCheck {
  public:
@@ -47,7 +47,7 @@ class NumberCheck {
   /// allowed, and its index.
   void look(int threads);
 
-  /// The largest finite number of a region, in magnitude; valid after `look`.
+  /// The largest magnitude of a region's finite numbers; valid after `look`.
   double largest(std::size_t array, Index region) const;
 
  private:

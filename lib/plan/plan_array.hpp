@@ -19,7 +19,7 @@ std::optional<Shape> shape_of(const TensorView<T>& view) {
 }
 
 /// An input of a plan: its shape, and which block of it each problem uses. A block consists of the
-/// last axes; the leading ones broadcast to those of the plan.
+/// last axes; the leading axes broadcast to the plan's.
 class PlanArray {
  public:
   /// A block has `trailing` axes. Throws Error(input) for a shape with fewer axes, or with an axis
@@ -41,8 +41,8 @@ class PlanArray {
   /// have these axes. With `stretches`, an axis of length 1 fits, too.
   void require_block(const Shape& expected, bool stretches = false) const;
 
-  /// Sets the leading axes of the problems for `block`. Throws Error(input) if those of the operand
-  /// do not broadcast to them.
+  /// Sets the leading axes of the problems for `block`. Throws Error(input) if the operand's
+  /// leading axes do not broadcast to them.
   void broadcast_to(const Shape& leading);
 
   /// Throws Error(input) if the shape of a run's array is not the plan's.
@@ -68,8 +68,8 @@ class PlanArray {
   std::optional<LeadingMap> map_;
 };
 
-/// The leading axes to which those of all present operands broadcast. Throws Error(input) that
-/// names two operands that disagree.
+/// The leading axes to which all present operands broadcast. Throws Error(input) that names two
+/// operands that disagree.
 Shape common_leading(const std::vector<const PlanArray*>& operands);
 
 /// Throws Error(input) if an output is requested and its shape is not `expected`.

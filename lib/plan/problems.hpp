@@ -40,7 +40,8 @@ auto within_memory(const Body& body) {
   }
 }
 
-/// Makes the implementation of a plan. Throws its errors, and Error(memory) if it does not fit.
+/// Makes the implementation of a plan. Throws its errors, and Error(memory) if the plan does not
+/// fit.
 template <class Impl, class... Arguments>
 std::unique_ptr<Impl> make(const Arguments&... arguments) {
   return within_memory([&] { return std::make_unique<Impl>(arguments...); });
@@ -54,14 +55,12 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
 }
 
 /// The problems of a plan (positions of its leading axes), the threads that solve them, and the
-/// memory in which they do. Either as many problems are solved at a time as there are threads, by
-/// one thread each, or one problem after the other, by all threads (kernel::take_items_each). The
-/// memory is kept from run to run.
+/// threads' memory, which is kept from run to run. Either each thread solves a problem of its own,
+/// or all threads solve one problem after the other (kernel::take_items_each).
 class Problems {
  public:
-  /// Of more threads than `parts.most`, those beyond it do not share one problem: they would only
-  /// take memory. Throws Error(usage) for fewer than one thread, Error(input) for too many
-  /// problems.
+  /// At most `parts.most` threads share a problem; more would only take memory. Throws Error(usage)
+  /// for fewer than one thread, Error(input) for too many problems.
   Problems(const Shape& leading, int threads, const kernel::ItemParts& parts)
       : leading_(leading),
         count_(element_count(leading)),
@@ -78,17 +77,17 @@ class Problems {
   /// Whether threads share the problems.
   bool over_problems() const { return over_problems_; }
 
-  /// Threads of one problem.
+  /// The number of threads that share a problem.
   int inside() const { return inside_; }
 
-  /// Bytes that a run keeps whose problems allocate at most `of_problem` bytes each, and its other
-  /// parts `shared` bytes. Room for the gaps between blocks of different sizes, and for the margins
-  /// of small ones, is added.
+  /// Bytes that a run keeps if its problems allocate at most `of_problem` bytes each, and its other
+  /// parts `shared` bytes. Includes room for gaps between blocks of different sizes, and for the
+  /// margins of small blocks.
   std::int64_t bytes(std::int64_t of_problem, std::int64_t shared = 0) const {
     return static_cast<std::int64_t>(pools_.size()) * with_gaps(of_problem) + with_gaps(shared);
   }
 
-  /// Calls body() with memory for it and for its calls of for_each, as `bytes` says. Throws
+  /// Calls body() with memory for the body and for its calls of for_each, as `bytes` says. Throws
   /// Error(usage) if another call is running, Error(memory) if the memory does not suffice.
   template <class Body>
   auto run(std::int64_t of_problem, std::int64_t shared, const Body& body) {
@@ -101,9 +100,9 @@ class Problems {
     });
   }
 
-  /// Calls body(problem, threads) for problems [first, last), each with a pool of its own. To be
-  /// called in the body of `run`. An Error names its problem; of several errors, the one of the
-  /// first problem seen is thrown.
+  /// Calls body(problem, threads) for problems [first, last), each with a pool of its own. Call it
+  /// in the body of `run`. An Error names its problem; of several errors, that of the first problem
+  /// seen is thrown.
   template <class Body>
   void for_each(Index first, Index last, const Body& body) {
     const auto one = [&](Index problem, int pool) {
@@ -143,7 +142,7 @@ class Problems {
   };
 
   static std::int64_t with_gaps(std::int64_t bytes) {
-    // In the units in which pools hold memory.
+    // The unit in which pools hold memory.
     constexpr std::int64_t unit = MemoryPool::block_margin;
     return (bytes + bytes / 4 + (std::int64_t{64} << 10)) / unit * unit;
   }

@@ -6,8 +6,8 @@
 
 namespace attn {
 
-/// The parts of an operand's blocks that problems use: several problems share one if they use the
-/// same block and have the same bounds.
+/// The parts of an operand's blocks that problems use. Problems share a part if they use the same
+/// block and have the same bounds.
 struct Regions {
   struct Region {
     Index block = 0;

@@ -93,7 +93,7 @@ class SelfAttentionPlan<T>::Impl {
   }
 
  private:
-  // What one problem allocates.
+  // Bytes that one problem allocates.
   std::int64_t bytes() const {
     return self_attention_bytes(options_, points_.axis(0), points_.axis(1), sizeof(T),
                                 problems_.inside());

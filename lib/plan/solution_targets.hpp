@@ -10,8 +10,8 @@
 
 namespace attn {
 
-/// Where derivatives go that are made of those by the scores −C/unit; without data those that are
-/// not wanted.
+/// Where derivatives go that are made from the derivatives by the scores −C/unit. Views without
+/// data are not requested.
 template <class T>
 struct SolutionTargets {
   MatrixView<T> matrix = {};  ///< (m, n)
@@ -24,8 +24,8 @@ struct SolutionTargets {
   }
 };
 
-/// Writes what is wanted: calls differentiate(targets), which shows the derivatives by the scores
-/// to the sinks of `targets`.
+/// Writes the requested derivatives: calls differentiate(targets), which shows the derivatives by
+/// the scores to the sinks of `targets`.
 template <class T, class Differentiate>
 void write_by_scores(const SolutionTargets<T>& to, const Differentiate& differentiate) {
   if (!to.wanted()) return;

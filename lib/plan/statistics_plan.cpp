@@ -95,7 +95,7 @@ class StatisticsPlan::Impl {
   }
 
  private:
-  // Copies of a head's sums, and of those of all heads with their masks.
+  // Copies of a head's sums, and of the sums of all heads with their masks.
   std::int64_t head_bytes() const { return keys_ * static_cast<Index>(sizeof(double)); }
   std::int64_t all_bytes() const {
     return problems_->count() * keys_ * static_cast<Index>(sizeof(double) + 1);

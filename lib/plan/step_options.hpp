@@ -4,8 +4,8 @@
 
 namespace attn::plan {
 
-/// Throws Error(usage) that names an option out of its range. Those of Adam's rule are looked at
-/// only if the optimizer is one of these.
+/// Throws Error(usage) that names an option out of its range. Options of Adam's rule are checked
+/// only for optimizers that use it.
 void require_step_options(const StepOptions& options);
 
 }  // namespace attn::plan

@@ -10,7 +10,7 @@
 
 namespace attn::plan {
 
-/// Throws Error(usage) that names an option, its value and what was expected.
+/// Throws Error(usage) that names an option, its value and the expected value.
 template <class Value>
 [[noreturn]] void refuse_option(const std::string& name, Value value, const std::string& expected) {
   throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);

@@ -159,7 +159,7 @@ class TransportPlan<T>::Impl {
   }
 
  private:
-  // What one problem allocates.
+  // Bytes that one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const auto solver_bytes = options_.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
@@ -172,7 +172,7 @@ class TransportPlan<T>::Impl {
         std::min(options_.solver.kept_bytes,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
-    // The allowed pairs, in bits, and the flow over them; O(m + n) without a mask.
+    // The allowed pairs, in bits, and the flow over these; O(m + n) without a mask.
     const bool by_pair = !source_.has_points() || mask_.present();
     bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
     const int threads = problems_->inside();
@@ -191,7 +191,7 @@ class TransportPlan<T>::Impl {
     return bytes;
   }
 
-  // More than transport between both sides takes: each side with itself, and its points.
+  // Bytes in addition to transport between both sides: each side with itself, and its points.
   std::int64_t divergence_bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const Index longer = std::max(rows_, cols_);

@@ -16,8 +16,8 @@ typename Scores<T>::Terms terms_of(const Energy<T>& energy) {
   return terms;
 }
 
-// Adds `factor` times the derivatives by both copies of the points, of which the sink of an energy
-// with that scale is shown those by the scores.
+// Adds `factor` times the derivatives by both copies of the points. `differentiate` shows the
+// derivatives by the scores to the sink of an energy with this scale.
 template <class T, class Differentiate>
 void add_of_both_copies(MatrixView<const T> points, double scale, double factor,
                         MatrixView<T> gradient, const Differentiate& differentiate) {

@@ -8,19 +8,19 @@
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/pooled_vector.hpp"
 
-/// What transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|² needs besides
-/// the plan between them.
+/// Transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|²: all but the plan
+/// between them.
 namespace attn {
 
-/// The points, and where the derivatives by them go. Without data, they are not there, or not
-/// wanted.
+/// The points, and where the derivatives by them go. Views without data are absent, or not
+/// requested.
 template <class T>
 struct TransportPoints {
   MatrixView<const T> x = {}, y = {};
   MatrixView<T> by_x = {}, by_y = {};
 };
 
-/// The scores −|x_i − x_j|²/ε of points (N, d) with themselves. The points must outlive them.
+/// The scores −|x_i − x_j|²/ε of points (N, d) with themselves. The points must outlive the scores.
 template <class T>
 class SelfScores {
  public:
@@ -33,21 +33,21 @@ class SelfScores {
   Scores<T> scores_;
 };
 
-/// Where derivatives by points go that are shown those by the scores −|x_i − y_j|²/unit; null
-/// without data.
+/// Sinks that take the derivatives by the scores −|x_i − y_j|²/unit and write the derivatives by
+/// points; null without data.
 template <class T>
 std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& points, double unit);
 
-/// Subtracts from `gradient` (N, d) the derivative by the points of half of the value of transport
-/// between them and themselves, that by both copies of a point. `potentials` are those of `scores`,
-/// of SelfScores. Does nothing without data.
+/// Subtracts from `gradient` (N, d) the derivative by the points, through both copies of each, of
+/// half of the value of transport between the points and themselves. `potentials` belong to
+/// `scores` of SelfScores. Does nothing without data.
 template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads);
 
 /// Adds to `gradient` (N, d) the derivative by the points of a number whose derivative by their
-/// scores of SelfScores with epsilon = `unit` is π_ij (u_i + v_j), that by both copies of a point.
-/// Does nothing without data.
+/// scores of SelfScores with epsilon = `unit` is π_ij (u_i + v_j), through both copies of each
+/// point. Does nothing without data.
 template <class T>
 void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
                                 const Potentials& potentials, const ImplicitGradient& solved,

@@ -50,7 +50,7 @@ class TransportSolver {
     return tolerance_in_force({}, of_.marginals, sizeof(T));
   }
 
-  // Gradients through the solution, if they are wanted.
+  // Gradients through the solution, if requested.
   void differentiate_through(SinkhornSolution& solution, TransportProblem& found) const {
     const SolutionGradients<T>& outputs = of_.outputs.through_solution;
     if (!of_.through.wanted() && !outputs.row_marginal && !outputs.col_marginal) return;
@@ -70,7 +70,8 @@ class TransportSolver {
     });
   }
 
-  // The same through the potentials of a divergence, whose costs are one or those of points.
+  // The same through the potentials of a divergence, whose costs are one cost or the costs of
+  // points.
   void differentiate_through(const DivergenceScores<T>& scores, SinkhornDivergence& solution,
                              TransportProblem& found) const {
     const SolutionGradients<T>& outputs = of_.outputs.through_solution;
@@ -113,7 +114,7 @@ class TransportSolver {
     return found;
   }
 
-  // What is seen of a plan.
+  // The results observed of a plan.
   class Shown {
    public:
     explicit Shown(const PlannedTransport<T>& of) : of_(of) {

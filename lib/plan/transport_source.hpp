@@ -34,8 +34,8 @@ inline std::span<const double> vector_block(const PlanArray& operand,
           static_cast<std::size_t>(element_count(operand.block_shape()))};
 }
 
-/// What the scores of transport are made of: exactly one of a cost, scores, and points x and y. The
-/// inputs of a plan have members of these names.
+/// The operands from which the scores of transport are made: exactly one of a cost, scores, and
+/// points x and y. The inputs of a plan have members of these names.
 class TransportSource {
  public:
   /// Throws Error(input) for shapes that do not fit, Error(usage) for an ε with scores.
@@ -58,7 +58,7 @@ class TransportSource {
   /// Whether the problem has a cost or points; its results are then in units of the cost.
   bool of_cost() const { return !scores_.present(); }
 
-  /// Of the cost, in units of the scores.
+  /// The unit of the cost, in units of the scores.
   double unit() const { return of_cost() ? epsilon_ : 1; }
 
   std::array<PlanArray*, 4> operands() { return {&cost_, &scores_, &x_, &y_}; }
@@ -75,8 +75,8 @@ class TransportSource {
     require_finite("y", inputs.y);
   }
 
-  /// Throws Error(input) for outputs of another shape, and Error(usage) for those of points that
-  /// are not there.
+  /// Throws Error(input) for outputs of another shape, and Error(usage) for outputs by points if
+  /// there are none.
   template <class T>
   void require_point_outputs(const std::string& x_name, const TensorView<T>& by_x,
                              const std::string& y_name, const TensorView<T>& by_y,
@@ -115,7 +115,7 @@ class TransportSource {
   Index cols_ = 0;
 };
 
-/// The scores of one problem, −C/ε or those given. The inputs must outlive them.
+/// The scores of one problem, −C/ε or the given ones. The inputs must outlive the object.
 template <class T>
 class SourceScores {
  public:
