@@ -53,7 +53,7 @@ class AlignmentMechanism : public Mechanism<T> {
     Matrix<T> kept = keep(rows);
     Matrix<T> panel(rows.look_back() ? 0 : most, rows.places());
     Matrix<T> scores(most, rows.places());                 // ∂L/∂α, then ∂L/∂f
-    Matrix<T> later = Matrix<T>::zeros(1, rows.places());  // of α by the row after it
+    Matrix<T> later = Matrix<T>::zeros(1, rows.places());  // of α, from the row after
     for (Index end = rows.rows(); end > 0;) {
       const Index count = std::min(most, end);
       const Index first = end - count;
@@ -94,7 +94,7 @@ class AlignmentMechanism : public Mechanism<T> {
   }
 
  private:
-  // All weights, where rows see the one before them.
+  // All weights, if rows depend on the row before.
   static Matrix<T> keep(AlignmentRows<T>& rows) {
     if (!rows.look_back()) return {};
     Matrix<T> kept(rows.rows(), rows.places());
@@ -110,7 +110,7 @@ class AlignmentMechanism : public Mechanism<T> {
     for (Index i = 0; i < from.cols; ++i) to[i] += from(row, i);
   }
 
-  // Writes ∂L/∂α of rows from `first` on, but for what the rows after them read.
+  // Writes ∂L/∂α of rows from `first` on, without the part from the rows after.
   static void write_upstream(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
                              Index first, MatrixView<T> own) {
     const auto dcontext = matrix(grad_results[Form::context]);

@@ -15,8 +15,8 @@
 namespace attn::mechanisms {
 namespace {
 
-// The hidden layer is a sum of three parts. With each below a quarter of the range, no sum is
-// beyond it.
+// The hidden layer is a sum of three parts. With each part below a quarter of the range, no sum is
+// beyond the range.
 template <class T>
 void require_range(MatrixView<const T> numbers) {
   constexpr T most = std::numeric_limits<T>::max() / 4;
@@ -51,7 +51,7 @@ AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
   require_range(places_.read());
   require_range(states_.read());
   if (!look_back()) return;
-  // Weights have a sum of 1: their part is no larger than W_am.
+  // Weights sum to 1, so their part is at most as large as W_am.
   require_range(w_previous_);
   seen_ = Matrix<T>(places_.rows(), places_.cols());
   padded_ = Matrix<T>::zeros(1, places() + w_previous_.cols - 1);
@@ -59,7 +59,7 @@ AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
 
 template <class T>
 Index AlignmentRows<T>::rows_at_once(Index places, bool look_back) {
-  // A panel of at most 1 MiB, but for very long sources.
+  // A panel of at most 1 MiB, except for very long sources.
   constexpr Index most = (Index{1} << 20) / static_cast<Index>(sizeof(T));
   return look_back ? 1 : std::clamp<Index>(most / std::max<Index>(1, places), 1, 256);
 }
@@ -105,7 +105,7 @@ MatrixView<const T> AlignmentRows<T>::windows(Index first, Index count) const {
   return {padded_.data() + first, w_previous_.cols, count, 1};
 }
 
-// The hidden layer of these places, but for the part of the row.
+// The hidden layer of these places, without the part of the row.
 template <class T>
 MatrixView<const T> AlignmentRows<T>::hidden(Index first, Index count) {
   if (!look_back()) return columns(places_.read(), first, count);
@@ -164,7 +164,7 @@ void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, 
   if (look_back()) differentiate_windows(previous);
 }
 
-// Of the term W_am ξ, from that of the hidden layer.
+// The gradients of the term W_am ξ, from the gradient of the hidden layer.
 template <class T>
 void AlignmentRows<T>::differentiate_windows(T* previous) {
   add_to(dplaces_, dseen_.data());

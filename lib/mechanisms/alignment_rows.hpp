@@ -6,8 +6,8 @@
 namespace attn::mechanisms {
 
 /// The rows of weights of Alignment for one sequence, and their gradients. The hidden layer of a
-/// row is the sum of a part that depends on the place i, (A, I), of one that depends on the row,
-/// (J, A), and of what the row sees of the one before it.
+/// row is the sum of a part for the place i, (A, I), a part for the row, (J, A), and a part from
+/// the row before.
 template <class T>
 class AlignmentRows {
  public:
@@ -17,22 +17,22 @@ class AlignmentRows {
   Index rows() const { return states_.rows(); }
   Index places() const { return places_.cols(); }
 
-  /// Whether rows see the one before them: then they are computed one by one.
+  /// Whether rows depend on the row before; they are then computed one by one.
   bool look_back() const { return w_previous_.data != nullptr; }
   Index rows_at_once() const { return rows_at_once(places(), look_back()); }
 
-  /// The row before the next one; null for the first row. Before any call: null.
+  /// Sets the row before the next one; null, as at first, for the first row.
   void set_previous(const T* weights);
 
   /// The weights of rows from `first` on, as many as `weights` has.
   void weigh(Index first, MatrixView<T> weights);
 
-  /// The reverse: from ∂L/∂f of these rows it adds to all gradients; those of the row before (I)
-  /// are written.
+  /// The reverse: from ∂L/∂f of these rows adds to all gradients, and writes the gradients of the
+  /// row before (I).
   void differentiate(Index first, MatrixView<const T> energies, T* previous);
 
-  /// After all rows: gradients of all inputs, which are written unless they have no data. That of
-  /// the source is added.
+  /// After all rows: writes the gradients of all inputs that have data; the gradient of the source
+  /// is added.
   void finish(const Tensors<T>& gradients) const;
 
   static Index rows_at_once(Index places, bool look_back);
@@ -49,10 +49,10 @@ class AlignmentRows {
 
   int threads_;
   MatrixView<const T> source_, target_, w_source_, w_target_, v_, w_position_, w_previous_;
-  Matrix<T> places_;  // (A, I): a place is a column
-  Matrix<T> states_;  // (J, A)
-  Matrix<T> seen_;    // (A, I), with w_previous: places_ and what the row sees of the one before
-  Matrix<T> padded_;  // the row before, with K zeros on either side
+  Matrix<T> places_;      // (A, I): a place is a column
+  Matrix<T> states_;      // (J, A)
+  Matrix<T> seen_;        // (A, I), with w_previous: places_ plus the part from the row before
+  Matrix<T> padded_;      // the row before, with K zeros on either side
   Matrix<T> w_by_place_;  // w_previous, transposed
   // Gradients of the same shapes.
   Matrix<T> dplaces_, dstates_, dseen_, dpadded_;

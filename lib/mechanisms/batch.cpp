@@ -32,15 +32,14 @@ void copy_corner(const T* from, const Shape& from_shape, T* to, const Shape& to_
   }
 }
 
-// What one sequence has of arrays of the batch: its own part, copied only where padding lies in
-// between.
+// One sequence's own part of arrays of the batch, copied only if padding interrupts it.
 template <class T>
 class Own {
  public:
   Own(const std::vector<TensorForm>& forms, const Sizes& padded, const Sizes& own)
       : forms_(forms), padded_(padded), own_(own), copies_(forms.size()) {}
 
-  // The own parts of arrays that are read. A shared one is whole.
+  // The own parts of arrays to read. A shared array is whole.
   template <class Element>
   Tensors<const Element> read(const Tensors<const Element>& arrays, Index sequence) {
     Tensors<const Element> made;
@@ -62,7 +61,7 @@ class Own {
     return made;
   }
 
-  // Where to write: into the batch, or aside.
+  // Where to write: into the batch, or into a copy.
   Tensors<T> write(const Tensors<T>& arrays, Index sequence) {
     Tensors<T> made;
     for (std::size_t n = 0; n < arrays.size(); ++n) {
@@ -80,8 +79,7 @@ class Own {
     return made;
   }
 
-  // Moves what was written aside into the batch, and fills the padding; that of shared arrays is
-  // added to `sums`.
+  // Moves copies into the batch and fills the padding; copies of shared arrays are added to `sums`.
   void finish(const Tensors<T>& arrays, Index sequence, std::vector<std::vector<double>>* sums) {
     for (std::size_t n = 0; n < arrays.size(); ++n) {
       if (!arrays[n] || copies_[n].data() == nullptr) continue;

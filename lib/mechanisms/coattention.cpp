@@ -78,7 +78,7 @@ class CoattentionMechanism : public Mechanism<T> {
     return u.rows > 0 ? decoder(sequence, decoding_).forward(u) : Kept{};
   }
 
-  // None if it is absent, or in an empty document.
+  // None if the target is absent or the document is empty.
   static std::optional<Span> target_of(const Sequence<T>& sequence) {
     const Index positions = sequence.inputs[Form::document].shape[0];
     const TensorView<const Index>& target = sequence.tokens[Form::target];

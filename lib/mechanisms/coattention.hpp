@@ -8,20 +8,19 @@
 namespace attn::mechanisms {
 
 /// Dynamic coattention (Xiong et al., arXiv:1611.01604; TN §2.6) of a document of M positions and a
-/// question of N. One LSTM reads both; its states, with a trained sentinel as a last row each, are
-/// D′ and Q′. Rows are positions, so that these are the transposes of TN's matrices:
+/// question of N. One LSTM reads both; its states, each with a trained sentinel as last row, are D′
+/// and Q′. Rows are positions, so all matrices are transposes of TN's:
 ///
 ///   D = D′,  Q = tanh(Q′ Wᵀ + b),  C^Q = softmax(Q Dᵀ) D,  C^D = softmax(D Qᵀ) [Q, C^Q],
 ///   u = BiLSTM([D, C^D]), without the sentinel's row
 ///
-/// A PointingDecoder finds the answer in u, if its weights are there. The loss is the sum of
-/// −log p of the target's start and end over all iterations. Results by iteration have as many rows
-/// as iterations are allowed; those that were not made are 0.
+/// A PointingDecoder finds the answer in u, if its weights are present. The loss is the sum of −log
+/// p of the target's start and end over all iterations. Results by iteration have a row for each
+/// allowed iteration; rows of iterations that were not made are 0.
 ///
-/// An empty side has its sentinel alone. In an empty document there is no answer: iterations, span
-/// and loss are 0, and the target is not looked at. Elsewhere a target outside of the document
-/// throws Error(input). Memory O((M + N)·L + I·M) and a panel of scores, unless the weights are
-/// asked for.
+/// An empty side has only its sentinel. An empty document has no answer: iterations, span and loss
+/// are 0, and the target is not read. Otherwise a target outside the document throws Error(input).
+/// Memory O((M + N)·L + I·M) and a panel of scores, unless the weights are requested.
 struct Coattention {
   enum Input : std::size_t {
     document,

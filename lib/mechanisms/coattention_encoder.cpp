@@ -30,7 +30,7 @@ void add_rows(MatrixView<const T> from, MatrixView<T> to) {
   }
 }
 
-// [left, right] by rows, of the rows that both have.
+// [left, right] by rows, for the rows that both have.
 template <class T>
 Matrix<T> joined(MatrixView<const T> left, MatrixView<const T> right) {
   const Index rows = std::min(left.rows, right.rows);
@@ -198,7 +198,7 @@ std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
   const Index width = sizes.at("L");
   const Index of_document = sizes.at("M") + 1;
   const Index of_question = sizes.at("N") + 1;
-  // Widths of what is kept by row, and of the gradients.
+  // Widths of the kept rows, and of the gradients.
   const Index numbers = of_document * width * (gradients ? 26 + 17 : 26) +
                         of_question * width * (gradients ? 12 + 8 : 12);
   const auto plan = [&](Index queries, Index keys, Index values) {

@@ -23,8 +23,8 @@ class CoattentionEncoder {
   MatrixView<const T> encoding() const { return encoding_.read(); }
   MatrixView<const T> context() const { return context_.read().row_range(0, document_.rows); }
 
-  /// After forward, once: from the gradients with respect to u and to C^D (without data: 0) adds to
-  /// those of the inputs that have data.
+  /// After forward, once: from the gradients with respect to u and C^D (without data: 0), adds to
+  /// the gradients that have data.
   void backward(MatrixView<const T> dencoding, MatrixView<const T> dcontext,
                 const Tensors<T>& gradients);
 

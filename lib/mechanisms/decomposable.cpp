@@ -26,7 +26,7 @@ class DecomposableMechanism : public Mechanism<T> {
   using Form = Decomposable;
   using Net = TwoLayers<T>;
 
-  // One side: its vectors, what they attend with, and what is compared.
+  // One side: its vectors, with which they attend, and the compared vectors.
   struct Side {
     MatrixView<const T> x;
     typename Net::Kept attended;  // F(x)
@@ -155,7 +155,7 @@ class DecomposableMechanism : public Mechanism<T> {
   }
 
  private:
-  // dsum is ∂L/∂v of a side: each of its positions has it.
+  // dsum is ∂L/∂v of a side: which each of its positions has.
   static void compare_backward(const Net& g, const Side& side, const T* dsum,
                                const typename Net::Gradients& of_g, Matrix<T>& dx,
                                Matrix<T>& daligned) {

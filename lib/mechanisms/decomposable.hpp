@@ -12,8 +12,8 @@ namespace attn::mechanisms {
 ///   v₁ = Σ_i G([a_i; β_i]),  v₂ = Σ_j G([b_j; α_j]),  scores = H([v₁; v₂])
 ///
 /// F, G and H have two layers, x ↦ W₂ ReLU(W₁ x + b₁) + b₂; F and G end in ReLU, too. Biases are
-/// optional. A side without positions gives the other one alignments of 0. Memory O((M + N)·width),
-/// unless the weights are asked for.
+/// optional. A side without positions gives the other side alignments of 0. Memory O((M +
+/// N)·width), unless the weights are requested.
 struct Decomposable {
   enum Input : std::size_t {
     a,

@@ -12,7 +12,7 @@ class DotAttention {
   DotAttention(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v, int threads)
       : inputs_(inputs_of(q, k, v)), plan_(shapes_of(inputs_), options(), threads) {}
 
-  /// `weights` only if it has data.
+  /// Writes `weights` only if it has data.
   void forward(MatrixView<T> out, MatrixView<T> weights) {
     AttentionOutputs<T> outputs;
     outputs.out = view_of(out);

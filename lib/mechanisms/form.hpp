@@ -24,17 +24,17 @@ struct TensorForm {
   std::string axes;
   std::string help;
   Kind kind = Kind::sequence;
-  bool optional = false;  ///< of an input
-  /// Of an optional input: where the input `needed_with` is there, this one must be, or, unless it
-  /// is empty, `or_else` in its place.
+  bool optional = false;  ///< for an input
+  /// For an optional input. If the input `needed_with` is present, this input must be present; or
+  /// `or_else` in its place, unless that is empty.
   std::string needed_with = {};
   std::string or_else = {};
-  std::vector<std::string> needs = {};  ///< of a result: the optional inputs that it needs
-  bool differentiable = true;           ///< of a result: a loss may depend on it
-  bool by_default = true;               ///< of a result: it is computed unless others are asked for
-  double padding = 0;                   ///< of a result: its number outside of the own lengths
-  /// Of tokens: they are in 0 … the length of this axis − 1. In a sequence without such places they
-  /// may be anything.
+  std::vector<std::string> needs = {};  ///< for a result: the optional inputs that it needs
+  bool differentiable = true;           ///< for a result: a loss may depend on it
+  bool by_default = true;               ///< for a result: computed unless others are requested
+  double padding = 0;                   ///< for a result: its number outside the own lengths
+  /// For tokens: they are in 0 … the length of this axis − 1. In a sequence with length 0 of this
+  /// axis they may be any number.
   std::string below = {};
   bool repeated = false;  ///< one more of a numbered series: help describes only the first
 };
@@ -49,7 +49,7 @@ inline TensorForm of_weights(const std::string& name, const std::string& axes,
 struct LengthForm {
   std::string name;       ///< of the array of lengths
   std::string symbol;     ///< of the axes that have this length
-  bool repeated = false;  ///< as that of a tensor
+  bool repeated = false;  ///< as for a tensor
 };
 
 /// What a mechanism reads and computes.
@@ -58,26 +58,25 @@ struct MechanismForm {
   std::vector<TensorForm> tokens;  ///< integers, each sequence has its own
   std::vector<TensorForm> results;
   std::vector<LengthForm> lengths;
-  Sizes chosen = {};  ///< lengths of axes of results that an option says
+  Sizes chosen = {};  ///< lengths of axes of results that an option sets
 };
 
 /// The lengths of axes such as "4*D D+E". Every symbol must be in `sizes`.
 Shape shape_of(const std::string& axes, const Sizes& sizes);
 
-/// Whether every symbol of the axes is in `sizes`. Those that only an absent input has are not.
+/// Whether every symbol of the axes is in `sizes`. Symbols that only an absent input has are not.
 bool is_known(const std::string& axes, const Sizes& sizes);
 
-/// A shape that is known under a name; `leading` axes in front of those of the form are not looked
-/// at.
+/// The shape of a named tensor; its `leading` axes before those of the form are ignored.
 struct KnownShape {
   const TensorForm* form = nullptr;
   Shape shape;
   std::size_t leading = 0;
 };
 
-/// The lengths that all shapes agree on. A symbol gets its length from an axis that it is alone in,
-/// else from one of which it is the only unknown part. Throws Error(input) that names the tensor
-/// whose shape does not fit, and what was expected.
+/// The lengths that all shapes agree on. A symbol gets its length from an axis with this symbol
+/// alone, else from an axis where it is the only unknown. Throws Error(input) that names the tensor
+/// whose shape does not fit, and the expected shape.
 Sizes sizes_of(const std::vector<KnownShape>& known);
 
 }  // namespace attn::mechanisms

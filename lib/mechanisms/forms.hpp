@@ -13,10 +13,10 @@
 #include "mechanisms/structured_form.hpp"
 
 /// What each mechanism reads and computes. Formulas are in the header of the mechanism. These files
-/// need nothing of the mathematics: tools that only have to know names include them, too.
+/// need no mathematics, so that tools that only need names include them, too.
 namespace attn::mechanisms {
 
-/// A tool with all that it may read and compute.
+/// A tool with its possible inputs and results.
 struct ToolForm {
   std::string tool;
   const MechanismForm* form = nullptr;

@@ -9,7 +9,7 @@
 namespace attn::mechanisms {
 namespace {
 
-// What the candidate n sees of the state before: r⊙h.
+// The candidate n's view of the state before: r⊙h.
 template <class T>
 void reset_state(const T* gates, const T* h, Index width, T* reset) {
   for (Index n = 0; n < width; ++n) reset[n] = gates[n] * h[n];
@@ -23,8 +23,8 @@ void add_product(const T* h, MatrixView<const T> w, T* gates) {
   for (Index n = 0; n < w.rows; ++n) gates[n] += product.data()[n];
 }
 
-// The gradients of one step with respect to the arguments of the gates' functions, which replace
-// the gates, and to h, which are added to dh. `dnext` is ∂L/∂h′.
+// The gradients of one step: with respect to the arguments of the gates' functions, replacing the
+// gates; with respect to h, added to dh. `dnext` is ∂L/∂h′.
 template <class T>
 void differentiate_step(const GruWeights<T>& weights, T* gates, const T* h, const T* dnext, T* dh) {
   const Index width = weights.width();

@@ -29,8 +29,7 @@ struct GruWeights {
 template <class T>
 class Gru {
  public:
-  /// With `backwards`, step t reads the position T − 1 − t, and the states stand at the positions
-  /// they are of.
+  /// With `backwards`, step t reads the position T − 1 − t, and the states are stored by position.
   Gru(const GruWeights<T>& weights, bool backwards) : weights_(weights), backwards_(backwards) {}
 
   struct Kept {
@@ -41,8 +40,8 @@ class Gru {
   /// Throws Error(numerical) for a number beyond the range of T.
   Kept forward(MatrixView<const T> x) const;
 
-  /// From ∂L/∂h by position the gradients of W and b, which are added unless they have no data, and
-  /// of x, which is added to dx. Changes kept.gates and dh.
+  /// From ∂L/∂h by position, adds the gradients of W and b to those that have data, and the
+  /// gradient of x to dx. Changes kept.gates and dh.
   void backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
                 MatrixView<T> db, MatrixView<T> dx) const;
 

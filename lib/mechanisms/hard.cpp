@@ -17,7 +17,7 @@ template <class T>
 class HardMechanism : public Mechanism<T> {
   using Form = Hard;
 
-  // What both passes compute.
+  // The results that both passes need.
   struct Kept {
     Matrix<T> hidden;   // tanh(W_a a_i + W_h h), (L, A)
     Matrix<T> weights;  // α, (1, L)
@@ -132,7 +132,7 @@ class HardMechanism : public Mechanism<T> {
     return grad_results[result] ? static_cast<double>(*grad_results[result].data) : 0;
   }
 
-  // ∂H/∂e_i = −α_i (log α_i + H); by way of ∂H/∂α it would be infinite at α_i = 0.
+  // ∂H/∂e_i = −α_i (log α_i + H); through ∂H/∂α, it would be infinite at α_i = 0.
   static void add_of_entropy(double factor, const Matrix<T>& weights, Matrix<T>& energies) {
     if (factor == 0) return;
     const double entropy = kernel::entropy_row(weights.data(), weights.cols());
@@ -143,7 +143,7 @@ class HardMechanism : public Mechanism<T> {
     }
   }
 
-  // From ∂L/∂e the gradients of what the energies are made of; that of a is added.
+  // From ∂L/∂e, writes the gradients of the energies' inputs; the gradient of a is added.
   static void differentiate_energies(const Sequence<T>& sequence, const Kept& kept,
                                      const Matrix<T>& energies, const Tensors<T>& gradients) {
     const auto a = matrix(sequence.inputs[Form::a]);

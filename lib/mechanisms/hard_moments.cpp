@@ -36,9 +36,9 @@ Numbers entropy_gradient(const Numbers& weights) {
   return gradient;
 }
 
-// Of r_ŝ (1_ŝ − α), r = λ_r (R − b), for ŝ with the probabilities p. With m = Σ p r, d = r − m and
-// q = Σ p d², the mean of coordinate k is p_k r_k − α_k m, and its variance
-// α_k² q − 2 α_k r_k p_k d_k + r_k² p_k (1 − p_k).
+// The moments of r_ŝ (1_ŝ − α), r = λ_r (R − b), for ŝ with the probabilities p. With m = Σ p r, d
+// = r − m and q = Σ p d², the mean of coordinate k is p_k r_k − α_k m, and its variance α_k² q − 2
+// α_k r_k p_k d_k + r_k² p_k (1 − p_k).
 HardMoments of_score(const HardStep& step, const Numbers& p, const HardSampling& sampling,
                      double baseline) {
   const std::size_t count = p.size();
@@ -62,7 +62,8 @@ HardMoments of_score(const HardStep& step, const Numbers& p, const HardSampling&
   return made;
 }
 
-// That of the score, or with the probability `share` the soft gradient, and that of the entropy.
+// The moments of the score, or with probability `share` of the soft gradient, plus the gradient of
+// the entropy.
 HardMoments mixed(const HardStep& step, HardMoments score, double share,
                   const HardSampling& sampling) {
   const Numbers of_entropy = entropy_gradient(step.weights);

@@ -5,7 +5,7 @@
 #include "mechanisms/hard_samples.hpp"
 
 /// Mean and variance of the estimates of hard_samples.hpp from one sample (N = 1), in coordinates
-/// of the energies e: of λ_r (log p(y|ŝ) − b)(1_ŝ − α) + λ_e ∂H/∂e, and of its soft form.
+/// of the energies e: λ_r (log p(y|ŝ) − b)(1_ŝ − α) + λ_e ∂H/∂e, or its soft form.
 namespace attn::mechanisms {
 
 struct HardMoments {
@@ -16,8 +16,8 @@ struct HardMoments {
 /// moments that are not finite.
 HardMoments exact_moments(const HardStep& step, const HardSampling& sampling, double baseline);
 
-/// Of the samples, which were drawn with the same soft_share, or with one of 0 where that of
-/// `sampling` is 0. The variance is unbiased, and NaN for less than two samples.
+/// The moments of the samples, which were drawn with the same soft_share; any soft_share will do if
+/// it is 0 in `sampling`. The variance is unbiased, and NaN for fewer than two samples.
 HardMoments sampled_moments(const HardStep& step, const HardDraw& draw,
                             const HardSampling& sampling, double baseline);
 
@@ -28,7 +28,7 @@ std::vector<double> energy_gradient(const HardStep& step);
 double mean_log_p(const HardStep& step);
 
 /// b* = E[R ‖s‖²]/E‖s‖² for R = log p(y|ŝ), s = 1_ŝ − α: the baseline of least variance, summed
-/// over the energies. A baseline b saves variance exactly where 0 < b/b* < 2. NaN where s is always
+/// over the energies. A baseline b reduces the variance exactly if 0 < b/b* < 2. NaN if s is always
 /// 0.
 double best_baseline(const HardStep& step);
 

@@ -59,7 +59,7 @@ HardDraw draw(const HardStep& step, const HardSampling& sampling, Index number) 
   HardDraw made;
   made.counts.assign(step.weights.size(), 0);
   made.not_soft.assign(step.weights.size(), 0);
-  // Streams of its own for each sequence: how many samples another one has shifts nothing.
+  // Each sequence has its own streams, so the number of samples of others does not matter.
   const std::string own = "/" + std::to_string(number);
   const RandomStream places(sampling.seed, "annotation" + own);
   const RandomStream coins(sampling.seed, "coin" + own);
@@ -76,7 +76,7 @@ HardDraw draw(const HardStep& step, const HardSampling& sampling, Index number) 
     places.uniform(first, count, place);
     coins.uniform(first, count, coin);
     for (Index n = 0; n < count; ++n) {
-      // The first that ends beyond: u < 1 even times `end`, so its weight is above 0.
+      // The first that ends beyond the sample. As u < 1 also times `end`, its weight is above 0.
       const auto found = std::upper_bound(ends.begin(), ends.end(), place[n] * end);
       const auto drawn = static_cast<std::size_t>(found - ends.begin());
       ++made.counts[drawn];
@@ -112,7 +112,7 @@ void add_estimate(const HardStep& step, const HardDraw& draw, const HardSampling
     const double share =
         static_cast<double>(draw.counts[i]) / static_cast<double>(sampling.samples);
     add(grad_results[Hard::log_p_each].data[i], share);
-    // Of log α_i, by way of α_i.
+    // The gradient by log α_i, through α_i.
     add(grad_results[Hard::weights].data[i],
         share * sampling.reward * (step.log_p[i] - baseline) / step.weights[i]);
   }

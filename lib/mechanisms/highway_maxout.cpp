@@ -54,7 +54,7 @@ void take_maxima(const Matrix<T>& layer, Index pieces, MatrixView<T> maxima,
   }
 }
 
-// The reverse: from the gradient of the maxima that of the layer.
+// The reverse: from the gradient of the maxima to the gradient of the layer.
 template <class T>
 void give_to_pieces(MatrixView<const T> dmaxima, const Matrix<std::int32_t>& piece,
                     Matrix<T>& dlayer) {
@@ -110,7 +110,7 @@ Matrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
   return r;
 }
 
-// The part of the first layer that all rows have in common.
+// The part of the first layer that all rows share.
 template <class T>
 Matrix<T> HighwayMaxout<T>::of_state(const Matrix<T>& r) const {
   Matrix<T> common(1, weights_.w1.rows);

@@ -28,8 +28,8 @@ class HighwayMaxout {
   /// Throws Error(numerical) for a number beyond the range of T.
   void scores(MatrixView<const T> u, MatrixView<const T> state, T* scores) const;
 
-  /// From dscores = ∂L/∂scores adds to the gradients that have data, to du (unless it has none) and
-  /// to dstate. A maximum passes its gradient to the first of the largest pieces.
+  /// From dscores = ∂L/∂scores, adds to the gradients that have data, to du if it has data, and to
+  /// dstate. A maximum passes its gradient to the first of the largest pieces.
   void differentiate(MatrixView<const T> u, MatrixView<const T> state, const T* dscores,
                      const HighwayMaxoutTensors<T>& gradients, MatrixView<T> du,
                      MatrixView<T> dstate) const;

@@ -16,10 +16,10 @@ namespace attn::mechanisms {
 ///
 /// Fusion with a source of S states γ_j and memories α_j, as in the paper: p = softmax_j of
 /// u·tanh(U_h γ_j + U_x x_t + U_γ̃ γ̃_{t−1}), (γ̃_t, α̃_t) = Σ_j p_j (γ_j, α_j). Shallow: γ̃_t is a
-/// result beside h_t. Deep: in addition c_t = r⊙α̃_t + f⊙c̃_t + i⊙ĉ with r = σ(W_r [γ̃_t; x_t]).
+/// result beside h_t. Deep: also c_t = r⊙α̃_t + f⊙c̃_t + i⊙ĉ with r = σ(W_r [γ̃_t; x_t]).
 ///
-/// Energies see h only, never c. Time O(T²·(A + D)), memory O(T·(A + D)) unless the weights are
-/// asked for; the backward pass computes the weights again.
+/// Energies depend on h only, never on c. Time O(T²·(A + D)), memory O(T·(A + D)) unless the
+/// weights are requested; the backward pass computes the weights again.
 struct IntraAttention {
   enum Input : std::size_t {
     x,

@@ -6,7 +6,7 @@
 
 namespace attn::mechanisms {
 
-/// How a sequence sees the tapes of another one; see IntraAttention.
+/// How a sequence uses the tapes of another sequence; see IntraAttention.
 enum class Fusion { none, shallow, deep };
 
 inline MechanismForm make_intra_attention_form(Fusion fusion) {

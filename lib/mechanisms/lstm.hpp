@@ -25,8 +25,8 @@ struct LstmWeights {
 template <class T>
 Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x);
 
-/// Gates of one step: `gates` (4D) has W_x x + b, adds W_h h and becomes [i; f; o; ĉ]. Throws
-/// Error(numerical) for a number beyond the range of T.
+/// Gates of one step: `gates` (4D) holds W_x x + b; adds W_h h and turns them into [i; f; o; ĉ].
+/// Throws Error(numerical) for a number beyond the range of T.
 template <class T>
 void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates);
 
@@ -34,22 +34,21 @@ void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates);
 template <class T>
 void lstm_state(const T* gates, const T* c, const T* more, Index width, T* next_c, T* next_h);
 
-/// The reverse of lstm_state and of the gates' functions: from ∂L/∂h′ and ∂L/∂c′ the gradients with
-/// respect to W[h; x] + b, which replace the gates, to c (written to dc) and to `more` (in
-/// dnext_c, which becomes the whole gradient of c′).
+/// The reverse of lstm_state and of the gates' functions. From ∂L/∂h′ and ∂L/∂c′, computes the
+/// gradients with respect to W[h; x] + b, which replace the gates; c, written to dc; and `more`, in
+/// dnext_c, which becomes the whole gradient of c′.
 template <class T>
 void lstm_gradient(T* gates, const T* c, const T* next_c, const T* dh, Index width, T* dnext_c,
                    T* dc);
 
-/// From this many steps on, Lstm::forward pays for a transposed copy of W_h, of 4D² numbers.
+/// From this many steps on, a transposed copy of W_h, 4D² numbers, pays in Lstm::forward.
 inline constexpr Index lstm_steps_to_copy = 512;
 
 /// A sequence from h = c = 0: states of all steps.
 template <class T>
 class Lstm {
  public:
-  /// With `backwards`, step t reads the position T − 1 − t, and the states stand at the positions
-  /// they are of.
+  /// With `backwards`, step t reads the position T − 1 − t, and the states are stored by position.
   Lstm(const LstmWeights<T>& weights, bool backwards) : weights_(weights), backwards_(backwards) {}
 
   struct Kept {
@@ -59,8 +58,8 @@ class Lstm {
 
   Kept forward(MatrixView<const T> x) const;
 
-  /// From ∂L/∂h by position the gradients of W and b, which are added unless they have no data, and
-  /// of x, which is added to dx. Changes kept.gates and dh.
+  /// From ∂L/∂h by position, adds the gradients of W and b to those that have data, and the
+  /// gradient of x to dx. Changes kept.gates and dh.
   void backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
                 MatrixView<T> db, MatrixView<T> dx) const;
 

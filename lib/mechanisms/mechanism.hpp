@@ -9,11 +9,11 @@
 
 namespace attn::mechanisms {
 
-/// Tensors in the order of a form; one without data is absent.
+/// Tensors in the order of a form; a tensor without data is absent.
 template <class T>
 using Tensors = std::vector<TensorView<T>>;
 
-/// What a mechanism reads of one sequence, with its own lengths.
+/// The inputs of a mechanism for one sequence, with its own lengths.
 template <class T>
 struct Sequence {
   Tensors<const T> inputs;
@@ -34,12 +34,12 @@ class Mechanism {
   virtual void forward(const Sequence<T>& sequence, const Tensors<T>& results,
                        int threads) const = 0;
 
-  /// From the gradients of a loss with respect to the results (absent: 0) those with respect to the
-  /// inputs that have data in `gradients`, which are written.
+  /// From the gradients of a loss with respect to the results (absent: 0), writes the gradients
+  /// with respect to the inputs that have data in `gradients`.
   virtual void backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
                         const Tensors<T>& gradients, int threads) const = 0;
 
-  /// The most working memory of a call, for lengths up to these.
+  /// The most working memory of a call, for lengths up to `sizes`.
   virtual std::int64_t working_bytes(const Sizes& sizes, bool gradients) const = 0;
 };
 

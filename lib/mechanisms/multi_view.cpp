@@ -20,7 +20,7 @@ template <class T>
 class MultiViewMechanism : public Mechanism<T> {
   using Form = MultiView;
 
-  // What both passes compute.
+  // The results that both passes need.
   struct Kept {
     double hybrid = 0;  // the input
     Matrix<T> q;
@@ -40,7 +40,7 @@ class MultiViewMechanism : public Mechanism<T> {
   const MechanismForm& form() const override { return Form::form(options_); }
 
   void forward(const Sequence<T>& sequence, const Tensors<T>& results, int threads) const override {
-    // Views that are not attended to have what stands in padding.
+    // Views without attention get the numbers of padding.
     for (std::size_t n = Form::col_sum; n < results.size(); ++n) {
       if (!results[n]) continue;
       std::fill_n(results[n].data, element_count(results[n].shape),
@@ -223,7 +223,7 @@ class MultiViewMechanism : public Mechanism<T> {
     }
   }
 
-  // D numbers: the input, or the usual one.
+  // D numbers: the input, or `usual`.
   static Matrix<T> by_feature(const TensorView<const T>& input, Index width, T usual) {
     Matrix<T> made(1, width);
     std::fill_n(made.data(), width, usual);
@@ -248,7 +248,7 @@ class MultiViewMechanism : public Mechanism<T> {
     return norm;
   }
 
-  // From ∂L/∂out the gradients of gain and shift, and of the sum, which is written to dsum.
+  // From ∂L/∂out, computes the gradients of gain and shift, and of the sum, to dsum.
   static void differentiate_norm(const Norm& norm, const Kept& kept, const T* grad_out,
                                  const Tensors<T>& gradients, Matrix<T>& dsum) {
     const Index width = dsum.cols();
@@ -263,7 +263,8 @@ class MultiViewMechanism : public Mechanism<T> {
     if (gradients[Form::shift]) std::copy_n(dshift.data(), width, gradients[Form::shift].data);
   }
 
-  // From ∂L/∂(π_v S_v) the gradients of S_v and W_Kv; adds that of q to dq and returns that of u.
+  // From ∂L/∂(π_v S_v), writes the gradients of S_v and W_Kv, adds that of q to dq, and returns
+  // that of u.
   double differentiate_view(const Sequence<T>& sequence, const Kept& kept, std::size_t v,
                             MatrixView<const T> grad_out, const Tensors<T>& gradients,
                             Matrix<T>& dq, int threads) const {

@@ -10,17 +10,16 @@
 namespace attn::mechanisms {
 
 /// Multi-view attention (MATHEMATICS.md §8; EA B): each row of a primary view x gathers rows of
-/// secondary views S_v, which are the values as they are.
+/// secondary views S_v, which are used as values without a projection.
 ///
 ///   out = LayerNorm(x + Σ_v π_v S_v),  π_v = weights of the queries x W_Q and the keys S_v W_Kv
 ///
 /// The scores are scale·⟨q, k⟩/√A. LayerNorm is over the features of each row, with 1e-5 added to
-/// the variance. Views that have no W_Kv of their own share one, which then is needed. A view
-/// without rows adds nothing. Where it or x has none, column sums are 0 and potentials −∞. Under
-/// hnas, u is the number `hybrid` of the options or, without it, an input, in [0, 1] or
-/// Error(input); so is D = 0 or A = 0. Sinkhorn that does not converge throws Error(numerical).
-/// Memory O((N + Σ M_v)(D + A)), unless the weights are asked for; backward computes the forward
-/// pass anew.
+/// the variance. Views without their own W_Kv share one, which is then required. A view without
+/// rows adds nothing. If the view or x has no rows, column sums are 0 and potentials −∞. Under
+/// hnas, u is the option `hybrid` or, without it, an input. A u outside [0, 1], D = 0 and A = 0
+/// throw Error(input). Sinkhorn that does not converge throws Error(numerical). Memory O((N + Σ
+/// M_v)(D + A)), unless the weights are requested; backward repeats the forward pass.
 struct MultiView {
   enum Input : std::size_t {
     x,

@@ -10,7 +10,7 @@ namespace attn::mechanisms {
 /// The most secondary views.
 inline constexpr std::size_t most_views = 8;
 
-/// What depends on the scheme.
+/// How the form depends on the scheme.
 enum class HybridForm {
   none,   ///< not hnas
   fixed,  ///< hnas with u as an option

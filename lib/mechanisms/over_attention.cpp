@@ -13,7 +13,7 @@
 namespace attn::mechanisms {
 namespace {
 
-// Rows of energies that are computed at a time: a panel of at most 1 MiB, but for very long
+// Rows of energies that are computed at a time: a panel of at most 1 MiB, except for very long
 // questions.
 Index panel_rows(Index questions, std::size_t element) {
   const Index most = (Index{1} << 20) / static_cast<Index>(element);
@@ -32,7 +32,8 @@ class OverAttentionMechanism : public Mechanism<T> {
     return {matrix(sequence.inputs[Form::document]), matrix(sequence.inputs[Form::question])};
   }
 
-  // What both passes know: β̄ and the log-sum-exp of each column of E over the document.
+  // The results that both passes need: β̄ and the log-sum-exp of each column of E over the
+  // document.
   struct Kept {
     std::vector<double> beta, column;
   };
@@ -50,7 +51,7 @@ class OverAttentionMechanism : public Mechanism<T> {
     }
   }
 
-  // `weights_q` gets β if it has data.
+  // Writes β to `weights_q` if it has data.
   static Kept keep(const Sides& sides, MatrixView<T> weights_q) {
     const auto questions = static_cast<std::size_t>(sides.q.rows);
     Kept kept{std::vector<double>(questions), std::vector<double>(questions)};

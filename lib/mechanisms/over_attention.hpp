@@ -14,7 +14,7 @@ namespace attn::mechanisms {
 ///
 /// Σ_i s_i = 1, and Σ p over the different words of the document = 1; both are 0 if a side is
 /// empty. p is the probability of the word at each position, and needs `words`. Memory O(M + N) and
-/// a panel of E, unless the weights are asked for.
+/// a panel of E, unless the weights are requested.
 struct OverAttention {
   enum Input : std::size_t { document, question };
   enum Tokens : std::size_t { words };

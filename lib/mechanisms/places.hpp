@@ -8,10 +8,10 @@ namespace attn::mechanisms {
 /// order, so that no bit depends on the threads.
 inline constexpr Index places_at_once = 1024;
 
-/// How many parts a number of places has.
+/// The number of parts of `places` places.
 inline Index place_parts(Index places) { return (places + places_at_once - 1) / places_at_once; }
 
-/// These columns of a matrix.
+/// Columns [first, first + count) of a matrix.
 template <class T>
 MatrixView<T> columns(MatrixView<T> matrix, Index first, Index count) {
   return {matrix.data + first, matrix.rows, count, matrix.row_stride};

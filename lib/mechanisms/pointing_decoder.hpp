@@ -8,10 +8,10 @@
 
 namespace attn::mechanisms {
 
-/// How a PointingDecoder searches.
+/// The search options of a PointingDecoder.
 struct Decoding {
   Index iterations = 4;          ///< at most, at least 1
-  bool end_after_start = false;  ///< the end is the best one from the new start on
+  bool end_after_start = false;  ///< seeks the end from the new start on
 };
 
 /// The dynamic pointing decoder (Xiong et al., arXiv:1611.01604; TN §2.6): looks for a span of the
@@ -21,7 +21,7 @@ struct Decoding {
 ///   [h; u_s; u_e], one network for the start and one for the end; s, e ← argmax (the first of
 ///   several)
 ///
-/// until neither changes or `iterations` were made. Gradients hold all spans fixed.
+/// until neither s nor e changes, or `iterations` were made. Gradients hold all spans fixed.
 template <class T>
 class PointingDecoder {
  public:
@@ -36,10 +36,10 @@ class PointingDecoder {
     bool operator==(const Span&) const = default;
   };
 
-  /// Of each iteration that was made.
+  /// The values of each iteration that was made.
   struct Kept {
-    std::vector<Span> spans;            // what it found
-    std::vector<Matrix<T>> states;      // [h; u_s; u_e] (5L), of what it read
+    std::vector<Span> spans;            // the result
+    std::vector<Matrix<T>> states;      // [h; u_s; u_e] (5L), of the span before
     std::vector<Matrix<T>> start, end;  // log p (M)
   };
 
@@ -51,8 +51,8 @@ class PointingDecoder {
   /// Throws Error(numerical) for a number beyond the range of T.
   Kept forward(MatrixView<const T> u) const;
 
-  /// From the gradients of log p of each iteration, (1, M), which it changes, adds to the gradients
-  /// that have data and to du.
+  /// From the gradients of log p of each iteration, (1, M), which are changed, adds to the
+  /// gradients that have data and to du.
   void backward(MatrixView<const T> u, const Kept& kept, std::vector<Matrix<T>>& dstart,
                 std::vector<Matrix<T>>& dend, const Gradients& gradients, MatrixView<T> du) const;
 

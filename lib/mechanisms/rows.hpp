@@ -10,7 +10,7 @@
 
 namespace attn::mechanisms {
 
-/// A matrix that it owns.
+/// A matrix that owns its memory.
 template <class T>
 class Matrix {
  public:
@@ -61,8 +61,8 @@ void softmax_row(T* s, Index n) {
   kernel::scale_row(s, n, 1 / sum);
 }
 
-/// d_j ← w_j (d_j − Σ w d): from the gradient with respect to w = softmax(s) that with respect to
-/// s.
+/// d_j ← w_j (d_j − Σ w d): turns the gradient with respect to w = softmax(s) into that with
+/// respect to s.
 template <class T>
 void softmax_gradient(const T* w, T* d, Index n) {
   const double mean = kernel::weighted_sum(w, d, n);

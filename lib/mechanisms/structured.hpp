@@ -10,10 +10,10 @@ namespace attn::mechanisms {
 ///
 ///   A = softmax over positions of W₂ tanh(W₁ xᵀ),  out = A x,  penalty = ‖AAᵀ − I‖²
 ///
-/// with the means of the diagonal of AAᵀ and of the rest, which say how far hops are one-hot and
-/// how far they overlap. The penalty is 0 exactly where the rows of A are one-hot at different
-/// positions. A sequence without positions has weights of none, out = 0 and the penalty R. Memory
-/// O(T·(A + R)).
+/// Also computes the means of the diagonal of AAᵀ and of the rest, which measure how far hops are
+/// one-hot and how far they overlap. The penalty is 0 exactly if the rows of A are one-hot at
+/// different positions. A sequence without positions has no weights, out = 0 and the penalty R.
+/// Memory O(T·(A + R)).
 struct Structured {
   enum Input : std::size_t { x, w1, w2 };
   enum Result : std::size_t { out, weights, overlap, penalty, diagonal, off_diagonal };

@@ -5,7 +5,7 @@
 
 namespace attn::mechanisms {
 
-/// What a softmax divides by: its weights are exp(a_i − largest)/sum.
+/// The scale of a softmax: its weights are exp(a_i − largest)/sum.
 struct SoftmaxScale {
   double largest = 0;
   double sum = 1;
@@ -20,24 +20,25 @@ class Tape {
   /// Room for `places`; requires v (1, A).
   Tape(MatrixView<const T> v, Index places, Index memory);
 
-  /// The projection and memory of a place: numbers that the caller writes before it attends to it.
+  /// Sets the projection and memory of a place, before any query attends to it.
   void set(Index place, const T* projection, const T* memory);
   MatrixView<const T> memories() const { return memories_.read(); }
 
-  /// The mean (M) over the first n places, for the query u (A), and unless `weights` is null the
-  /// weights (n). With n = 0 the mean is 0. Throws Error(numerical) for an energy that is not
+  /// Writes the mean (M) over the first n places for the query u (A), and the weights (n) unless
+  /// `weights` is null. With n = 0 the mean is 0. Throws Error(numerical) for an energy that is not
   /// finite.
   SoftmaxScale attend(const T* u, Index n, T* weights, T* mean, int threads) const;
 
-  /// The reverse: from dmean = ∂L/∂mean it adds to the gradients of the memories and projections of
-  /// the first n places, and of v, and writes that of u. `scale` is that of attend; the
-  /// weights are computed again.
+  /// The reverse: from dmean = ∂L/∂mean, adds to the gradients of v and of the memories and
+  /// projections of the first n places, and writes the gradient of u. `scale` is the result of
+  /// attend; the weights are computed again.
   void differentiate(const T* u, Index n, const SoftmaxScale& scale, const T* dmean, T* du,
                      int threads);
 
   bool is_differentiated() const { return is_differentiated_; }
 
-  /// The gradients so far: adds that of a place's memory, (M); writes that of its projection, (A).
+  /// The gradients so far: adds that of a place's memory, (M); writes that of the place's
+  /// projection, (A).
   void add_memory_gradient(Index place, T* gradient) const;
   void projection_gradient(Index place, T* gradient) const;
   const double* v_gradient() const { return v_gradient_.data(); }
@@ -45,8 +46,8 @@ class Tape {
   static std::int64_t bytes(Index places, Index inner, Index memory, bool gradients);
 
  private:
-  // Places whose projections stand together, a place as a column: so few that a step reads memory
-  // in order, and finds what it needs again in the cache.
+  // Places whose projections are stored together, with a column for each place. So few that a step
+  // reads memory in order, and that data needed again are still in the cache.
   static constexpr Index block = 128;
   static Index blocks(Index places) { return (places + block - 1) / block; }
 

@@ -52,7 +52,8 @@ class TapeReader {
     tape_.set(place, projection.data(), memory);
   }
 
-  /// The mean of step t over the first n places, and unless `weights` is null the weights (n).
+  /// Finds the mean of step t over the first n places, and the weights (n) unless `weights` is
+  /// null.
   void read(Index t, Index n, T* weights, int threads) {
     T* const query = queries_.view().row(t);
     if (t > 0) {
@@ -65,8 +66,8 @@ class TapeReader {
         tape_.attend(query, n, weights, means_.view().row(t), threads);
   }
 
-  /// From the gradient of the mean of step t, which gets what the next step has read of it. Steps
-  /// go down.
+  /// Takes the gradient of the mean of step t, and adds the part from the next step's query to it.
+  /// Steps go down.
   void read_back(Index t, Index n, T* dmean, int threads) {
     if (dqueries_.data() == nullptr) dqueries_ = Matrix<T>::zeros(x_.rows, queries_.cols());
     if (t + 1 < x_.rows) {
@@ -86,7 +87,7 @@ class TapeReader {
     kernel::few_rows_add(projection.read(), weights_.project, {dmemory, 1, state()});
   }
 
-  /// After all steps: the gradients of the weights, and what dx gets.
+  /// After all steps: adds the gradients of the weights, and the part of dx.
   void finish(const Gradients& gradients, Index places, MatrixView<T> dx) {
     if (dqueries_.data() == nullptr) return;
     if (gradients.project.data != nullptr) {

@@ -18,7 +18,7 @@ struct TwoLayers {
     Matrix<T> result;
   };
 
-  /// Where gradients go; those without data are not computed.
+  /// Where gradients go; gradients without data are not computed.
   struct Gradients {
     MatrixView<T> w1, b1, w2, b2;
   };
@@ -30,8 +30,7 @@ struct TwoLayers {
     return kept;
   }
 
-  /// Adds ∂L/∂x to dx, unless it has no data, and the gradients of the weights to theirs. Changes
-  /// dy.
+  /// Adds ∂L/∂x to dx if it has data, and the gradients of the weights to `gradients`. Changes dy.
   void backward(MatrixView<const T> x, const Kept& kept, Matrix<T>& dy, const Gradients& gradients,
                 MatrixView<T> dx) const {
     if (ends_in_relu) cut(kept.result, dy);

@@ -36,13 +36,12 @@ class WordReadout {
     return found;
   }
 
-  /// Where gradients are added; those without data are not computed.
+  /// Where gradients are added; gradients without data are not computed.
   struct Gradients {
     MatrixView<T> weights, bias, z;
   };
 
-  /// From factor_i = ∂L/∂log p(y|z_i) the gradients. Returns log p of each row, as the function
-  /// above.
+  /// From factor_i = ∂L/∂log p(y|z_i), adds the gradients. Returns log p of each row, like log_p.
   std::vector<double> differentiate(MatrixView<const T> z, const std::vector<double>& factor,
                                     const Gradients& gradients) const {
     std::vector<double> found(factor.size());
@@ -72,7 +71,7 @@ class WordReadout {
     return found;
   }
 
-  /// Rows of a panel: of at most 2¹⁷ scores, but for very large vocabularies.
+  /// Rows of a panel of at most 2¹⁷ scores; more scores only for very large vocabularies.
   static Index panel_rows(Index words) {
     return std::clamp<Index>((Index{1} << 17) / std::max<Index>(1, words), 1, 256);
   }
