@@ -25,7 +25,7 @@ struct AdamMoments {
         first_factor(corrected(options.beta1, number)),
         second_factor(std::sqrt(corrected(options.beta2, number))) {}
 
-  /// Takes in the gradient of number n and returns m̂/(√v̂ + ε).
+  /// Updates the moments of number n with its gradient and returns m̂/(√v̂ + ε).
   T direction(Index n, T g) const {
     m[n] = beta1 * m[n] + (1 - beta1) * g;
     v[n] = beta2 * v[n] + (1 - beta2) * g * g;

@@ -9,10 +9,10 @@
 
 namespace attn::train {
 
-/// What favours an alignment besides the words: see mechanisms::Alignment.
+/// The alignment biases of mechanisms::Alignment.
 struct AlignmentTerms {
   bool position = false;
-  Index reach = 0;  ///< K of the weights of the word before; 0: no such term
+  Index reach = 0;  ///< K for the weights of the word before; 0: no such term
 };
 
 /// One direction of a model from source to target: a BiLSTM or BiGRU over the source's vectors, a
@@ -20,8 +20,8 @@ struct AlignmentTerms {
 /// biases of alignment, and the softmax of a linear function of that state and its context.
 class AlignmentDirection {
  public:
-  /// All names begin with the prefix. Words of the target are below `vocabulary`. Its dropout has
-  /// the number `place`.
+  /// All names begin with `prefix`. Words of the target are below `vocabulary`. Dropout has the
+  /// number `place`.
   AlignmentDirection(Parameters& parameters, const std::string& prefix,
                      const MechanismOptions& options, Index vocabulary, const AlignmentTerms& terms,
                      std::uint32_t place);
@@ -38,28 +38,28 @@ class AlignmentDirection {
     RecurrentLayer::Kept<T> encoder, decoder;
     Rows<T> encodings;
     Rows<T> states;
-    Rows<T> weights;   ///< (sequences, J·I), if they were asked for
-    Rows<T> features;  ///< by word: its state and its context
+    Rows<T> weights;   ///< (sequences, J·I), if they were requested
+    Rows<T> features;  ///< by word: the state and the context
   };
 
   template <class T>
   void forward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input, bool with_weights,
                Passed<T>& passed) const;
 
-  /// The predictions of targets, which are rows of the input; writes the gradients of the softmax
-  /// and adds that of the features to `dfeatures` if it has data.
+  /// The predictions of targets, which are rows of the input. Writes the gradients of the softmax,
+  /// and adds the gradient of the features to `dfeatures` if it has data.
   template <class T>
   Prediction predict(const Slot<T>& slot, const Passed<T>& passed, const Targets& targets,
                      double factor, MatrixView<T> dfeatures) const;
 
-  /// Writes the gradients of the other tensors and adds those of the vectors, from those of the
-  /// features and, unless it is empty, of the weights.
+  /// From the gradients of the features and, unless empty, of the weights: writes the gradients of
+  /// the other tensors and adds the gradients of the vectors.
   template <class T>
   void backward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input, Passed<T>& passed,
                 Rows<T>& dfeatures, const Rows<T>& dweights, MatrixView<T> dsource,
                 MatrixView<T> dinput) const;
 
-  /// See SoftmaxLayer::logits: of the features of the rows.
+  /// SoftmaxLayer::logits for the features of the rows.
   template <class T>
   Rows<T> logits(const Slot<T>& slot, MatrixView<const T> features) const {
     return softmax_.logits(slot.weights, features);

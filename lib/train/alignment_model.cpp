@@ -13,8 +13,8 @@ constexpr std::uint32_t place_back = 3;
 
 }  // namespace
 
-// Sources are the target's words, which stand behind <s> in the inputs; inputs are the source's
-// tokens, each at the place of the next one.
+// Sources are the target's words, which follow <s> in the inputs; inputs are the source's tokens,
+// each at the place of the next.
 template <class T>
 class AlignmentModel::Back {
  public:
@@ -49,8 +49,8 @@ class AlignmentModel::Back {
     return direction_.predict(slot, passed_, targets, factor, dfeatures_.view());
   }
 
-  // Σ_ji A_ji A′_ij over all pairs; with gradients, those of −scale times it: to the weights of the
-  // other direction, (pairs, J + 1, I) with the row of </s>, and to its own.
+  // Σ_ji A_ji A′_ij over all pairs; with gradients, adds those of −scale times the sum to the
+  // weights of the other direction, (pairs, J + 1, I) with the row of </s>, and to the own weights.
   double agree(const Rows<T>& weights, double scale, Rows<T>* dweights) {
     const Index places = sources_.length;
     if (dweights != nullptr) {
@@ -75,7 +75,7 @@ class AlignmentModel::Back {
     return sum;
   }
 
-  // Of all targets.
+  // The number of words in all targets.
   Index words() const {
     Index sum = 0;
     for (const Index length : lengths_) sum += length;

@@ -8,7 +8,7 @@
 namespace attn::train {
 namespace {
 
-// Two matrices of which the second lies directly behind the first, as one.
+// Two matrices as one; the second directly follows the first in memory.
 MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
   return {first.offset, first.rows + second.rows, first.cols};
 }

@@ -26,26 +26,26 @@ struct AttentionLayerOptions {
 class AttentionLayer {
  public:
   /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. Throws Error(usage) unless the number of heads
-  /// divides the width. `place` is the number of its weights' dropout;
-  /// see Dropout.
+  /// divides the width. `place` is the number of the dropout of weights; see Dropout.
   AttentionLayer(Parameters& parameters, const std::string& prefix,
                  const AttentionLayerOptions& options, std::uint32_t place);
 
   template <class T>
   using Kept = HeadAttention::Kept<T>;
 
-  /// Attention of the rows x to the rows y; both may be the same.
+  /// Attention of the rows x to the rows y, which may be the same.
   template <class T>
   Rows<T> forward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
                   const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
 
-  /// Writes the gradients of its tensors; adds ∂L/∂x to dx and ∂L/∂y to dy, which may be the same.
+  /// Writes the gradients of the layer's tensors; adds ∂L/∂x to dx and ∂L/∂y to dy, which may be
+  /// the same.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
-  /// Of attention to keys that are those of the queries, or are not. Without the plan: see
+  /// Bytes of attention to keys; the keys may be those of the queries. Without the plan: see
   /// HeadAttention::plan_bytes.
   template <class T>
   PassBytes bytes(const Sequences& queries, const Sequences& keys, bool same) const;
@@ -57,39 +57,39 @@ class AttentionLayer {
     return heads_.column_sums(slot, queries, keys, kept);
   }
 
-  /// Keys and values to which later queries attend, (sequences, heads, most, d). Of sequence n the
-  /// first lengths[n] positions are there.
+  /// Keys and values to which later queries attend, (sequences, heads, most, d). Sequence n has its
+  /// first lengths[n] positions.
   template <class T>
   struct KeptKeys {
     Rows<T> k, v;
     Index most = 0;
     std::vector<Index> lengths;
 
-    /// Sequence n becomes what sequence from[n] is.
+    /// Sequence n becomes a copy of sequence from[n].
     void choose(const std::vector<Index>& from);
   };
 
-  /// Empty, with room for `most` positions of each sequence.
+  /// Makes an empty past with room for `most` positions of each sequence.
   template <class T>
   KeptKeys<T> no_keys(Index sequences, Index most) const;
 
-  /// Adds the keys and values of the rows y: as many for each sequence, one sequence behind the
-  /// other.
+  /// Adds the keys and values of the rows y: the same number for each sequence, one sequence after
+  /// the other.
   template <class T>
   void add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKeys<T>& keys) const;
 
-  /// Attention of the rows x, as many for each sequence, to all of its keys that are there. Under
-  /// unas, whose weights depend on no other query, they are the rows that `forward` returns for
-  /// queries that see these keys. Throws Error(usage) for any other scheme.
+  /// Attention of the rows x, the same number for each sequence, to all keys of the sequence so
+  /// far. Under unas, where weights do not depend on other queries, these are the rows that
+  /// `forward` returns for queries that see these keys. Throws Error(usage) for any other scheme.
   template <class T>
   Rows<T> attend(const Slot<T>& slot, MatrixView<const T> x, const KeptKeys<T>& keys) const;
 
   const AttentionLayerOptions& options() const { return options_; }
 
-  /// The group of a checkpoint in which its tensors are: PREFIX without the last slash.
+  /// The group of the layer's tensors in a checkpoint: PREFIX without the last slash.
   const std::string& group() const { return group_; }
 
-  /// The shares u at some weights: none unless the scheme is hnas.
+  /// The shares u for given weights; none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const {
     return heads_.shares(weights);
@@ -110,17 +110,17 @@ class AttentionLayer {
 
   AttentionLayerOptions options_;
   std::string group_;
-  MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
+  MatrixPlace wq_, wk_, wv_, wo_;  // the first three one after the other
   HeadAttention heads_;
 };
 
-/// An attention in a forward pass: views of what the pass keeps.
+/// An attention in a forward pass: views of the arrays that the pass keeps.
 template <class T>
 struct AttentionSite {
   const AttentionLayer* layer = nullptr;
   Sequences queries, keys;
-  MatrixView<const T> x;  ///< what W_Q reads: behind a norm that comes before
-  MatrixView<const T> y;  ///< what W_K and W_V read; in self-attention x
+  MatrixView<const T> x;  ///< the input of W_Q, after a norm that precedes it
+  MatrixView<const T> y;  ///< the input of W_K and W_V; x in self-attention
   const AttentionLayer::Kept<T>* kept = nullptr;
 };
 

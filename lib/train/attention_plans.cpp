@@ -50,7 +50,7 @@ AttentionPlan<T>& AttentionPlans<T>::plan(const AttentionExtents& extents) {
   const auto found = plans_.find(extents);
   if (found != plans_.end()) return found->second;
   if (std::ssize(plans_) == most_plans) plans_.clear();
-  // Not from the pool of a step, in which all memory returns at its end.
+  // Not from the pool of a step, which takes all memory back at the end of the step.
   const MemoryPool::Use own(nullptr);
   return plans_
       .emplace(extents, AttentionPlan<T>(shapes_of_extents(extents), options_of(extents), 1))

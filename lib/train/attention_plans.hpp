@@ -23,15 +23,16 @@ inline constexpr double least_variance = 1e-2;
 /// How the heads of a layer attend to keys.
 struct AttentionScheme {
   Scheme scheme = Scheme::unas;
-  bool share_by_head = false;  ///< for hnas: a share u of each head's own, else one of the layer
+  bool share_by_head = false;  ///< for hnas: one share u for each head, else one for the layer
   Index iterations = 1;        ///< for sinkhorn
-  /// In place of all that: expectation-maximisation, in multi-view attention only.
+  /// Replaces the members above: expectation-maximisation, in multi-view attention only.
   std::optional<EmScheme> em = {};
 
   auto operator<=>(const AttentionScheme&) const = default;
 };
 
-/// What a plan of attention is made for: q (sequences, heads, queries, depth), k and v likewise.
+/// The extents that a plan of attention is made for: q (sequences, heads, queries, depth), k and v
+/// likewise.
 struct AttentionExtents {
   AttentionScheme scheme;
   bool causal = false;
@@ -47,8 +48,8 @@ struct AttentionExtents {
   auto operator<=>(const AttentionExtents&) const = default;
 };
 
-/// The most working memory of a plan: for results alone, and for them and gradients. That of
-/// dropout is not included; it fits into the room that a plan leaves between its arrays.
+/// The most working memory of a plan: for results alone, and for results and gradients. Memory for
+/// dropout is not included; it fits into the gaps between a plan's arrays.
 struct PlanBytes {
   std::int64_t results = 0;
   std::int64_t gradients = 0;
@@ -58,13 +59,14 @@ struct PlanBytes {
 inline constexpr Index most_plans = 16;
 
 /// The plans of one thread: all layers with the same extents share one, which is kept for the next
-/// step. Batches of many shapes would keep ever more memory: beyond some plans all are made anew.
+/// step. Batches of many shapes would keep ever more memory, so beyond most_plans all are made
+/// anew.
 template <class T>
 class AttentionPlans {
  public:
   AttentionPlan<T>& plan(const AttentionExtents& extents);
 
-  /// Those of one plan.
+  /// The bytes of one plan.
   static PlanBytes bytes(const AttentionExtents& extents);
 
  private:

@@ -13,7 +13,7 @@
 namespace attn::train {
 namespace {
 
-// Numbers that are added at a time: those of all slots fit into the second-level cache.
+// Numbers that are added at a time, so few that those of all slots fit into the second-level cache.
 constexpr Index numbers_at_once = 4096;
 
 double mean_factor(Index count) { return count == 0 ? 0 : 1 / static_cast<double>(count); }
@@ -122,7 +122,7 @@ typename BatchPass<Model, T>::Gradients BatchPass<Model, T>::differentiate(
   return {sum_of(found), sum};
 }
 
-// The parameters that are not by rows; neighbours are one range.
+// The parameters that are not by rows; neighbours form one range.
 template <class Model, class T>
 auto BatchPass<Model, T>::summed_numbers() const -> std::vector<Numbers> {
   std::vector<Numbers> found;
@@ -151,8 +151,8 @@ void BatchPass<Model, T>::add(const std::vector<BatchShare::Addition>& additions
   });
 }
 
-// Each rank gets what the others have found: the sums over targets and the gradients of tokens'
-// vectors, and the part of their gradients that it adds.
+// Each rank gets the results of the others: the sums over targets, the gradients of tokens'
+// vectors, and the part of the gradients that it adds.
 template <class Model, class T>
 void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& found,
                                    std::vector<TokenGradients>& token_gradients) {
@@ -243,7 +243,7 @@ std::int64_t BatchPass<Model, T>::bytes(const SlotBytes& slot, Index sequences,
   const auto [slots, threads] = slots_and_threads(sequences);
   Index gradients = model_.parameters().size();
   for (const Parameter& one : model_.parameters().all()) {
-    // Those by rows are in the first slot. Pages that nobody touches take no memory.
+    // Only the first slot has gradients by rows. Untouched pages take no memory.
     if (!one.by_rows) gradients += (slots - 1) * one.size();
   }
   return gradients * static_cast<Index>(sizeof(T)) + pool_bytes(slot, sequences) +

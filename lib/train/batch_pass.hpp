@@ -11,19 +11,20 @@
 
 namespace attn::train {
 
-/// The shares that dropout removes: see Dropout.
+/// The rates of dropout: see Dropout.
 struct DropoutRates {
   double rate = 0;
   double of_weights = 0;
 };
 
-/// Passes over batches, and their gradients, by several threads and, where there are ranks, by each
-/// of them some slots. All ranks call the functions in the same order with the same arguments, and
-/// find the same results, whose bits depend neither on ranks nor on threads. A model has, as
-/// Transformer: the part of a batch that one slot computes, Batch, which knows its target_count();
-/// the sums over targets, Sums, which add up by add() and go into a SlotMessage by put_sums and
-/// take_sums; TokenGradients<T>, the arrays() of which are added to the tables last and in the
-/// order of slots; parameters(), predict, differentiate and add_token_gradients.
+/// Passes over batches, and their gradients, by several threads; with ranks, each computes some
+/// slots. All ranks call the functions in the same order with the same arguments, and get the same
+/// results, whose bits depend neither on ranks nor on threads. Like Transformer, a model has
+///
+/// - Batch, the part of a batch that one slot computes, which knows its target_count();
+/// - Sums over targets, with add(), put_sums and take_sums (of a SlotMessage);
+/// - TokenGradients<T>, whose arrays() are added to the tables last, in the order of slots;
+/// - parameters(), predict, differentiate and add_token_gradients.
 template <class Model, class T>
 class BatchPass {
  public:
@@ -37,9 +38,9 @@ class BatchPass {
   Sums predict(const T* weights, const std::vector<Batch>& slots);
 
   /// The same, and the gradients of the mean smoothed loss of all targets, for a Transformer those
-  /// of Prediction::objective, in an array that lasts until the next call. Slots are added as
-  /// ((0 + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is that
-  /// of the step, which chooses what dropout removes.
+  /// of Prediction::objective, in an array that is valid until the next call. Slots are added as
+  /// ((0 + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is the
+  /// number of the step, which chooses the elements that dropout removes.
   struct Gradients {
     Sums prediction;
     T* gradients = nullptr;
@@ -47,12 +48,12 @@ class BatchPass {
   Gradients differentiate(const T* weights, const std::vector<Batch>& slots,
                           const DropoutRates& dropout, std::uint64_t seed, Index number);
 
-  /// The most memory that all calls take for batches of at most `sequences` sequences, of whose
-  /// largest slots `slot` has the bytes.
+  /// The most memory that all calls take for batches of at most `sequences` sequences; `slot` has
+  /// the bytes of their largest slots.
   std::int64_t bytes(const SlotBytes& slot, Index sequences, const SlotShapes& shapes) const;
 
-  /// Makes room for such batches in one piece: where memory is added as it is needed, some of it
-  /// lies between blocks and is of no use. Throws std::bad_alloc.
+  /// Makes room for such batches in one piece; memory added on demand would leave unusable gaps
+  /// between blocks. Throws std::bad_alloc.
   void reserve(const SlotBytes& slot, Index sequences);
 
  private:

@@ -84,8 +84,8 @@ std::vector<BatchShare::Addition> BatchShare::last_additions() const {
   return found;
 }
 
-// In round k the ranks a and b meet whose sum is k modulo P: each rank one other, or itself. The
-// lower one sends first.
+// In round k, ranks a and b with a + b = k modulo P meet: each rank meets one other, or itself. The
+// lower rank sends first.
 void BatchShare::exchange(const std::function<void(int rank)>& send,
                           const std::function<void(int rank)>& receive) const {
   for (int round = 0; round < count_; ++round) {

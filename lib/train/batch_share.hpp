@@ -20,13 +20,13 @@ struct SlotRange {
   bool contains(Index n) const { return n >= first && n < first + count; }
 };
 
-/// The slots of a batch: as equal as can be.
+/// The slots of a batch, as equal as possible.
 std::vector<SlotRange> slot_ranges(Index sequences);
 
-/// How ranks share the S slots of a batch, and the numbers of their sum. Of P ranks, number r
-/// computes the slots [r·S/P, (r + 1)·S/P). The sum of all slots is ((0 + 1) + (2 + 3)) + … for any
-/// number of ranks: a rank adds what it can of its own slots, and the sums that remain are added in
-/// P parts, by one rank each.
+/// How P ranks share the S slots of a batch, and the numbers of their sum. Rank r computes the
+/// slots [r·S/P, (r + 1)·S/P). The sum of all slots is ((0 + 1) + (2 + 3)) + … for any number of
+/// ranks: a rank first adds its own slots as far as possible, and the remaining sums are added in P
+/// parts, by one rank each.
 class BatchShare {
  public:
   /// `ranks` may be null: then one rank has all slots. Requires slots >= 0.
@@ -43,13 +43,13 @@ class BatchShare {
   SlotRange part(int rank, Index count) const;
   SlotRange own_part(Index count) const { return part(own_, count); }
 
-  /// The numbers of slot `to` become their sum with those of slot `from`.
+  /// Adds the numbers of slot `from` to those of slot `to`.
   struct Addition {
     Index to;
     Index from;
   };
 
-  /// What this rank adds of its own slots, in order.
+  /// The additions among this rank's own slots, in order.
   std::vector<Addition> own_additions() const;
 
   /// The slots of a rank that hold its sums after its own additions.
@@ -58,8 +58,8 @@ class BatchShare {
   /// The additions that remain, in order. Afterwards slot 0 holds the sum of all slots.
   std::vector<Addition> last_additions() const;
 
-  /// Calls send(rank) and receive(rank) once for every other rank, all ranks in such an order that
-  /// none waits for ever, even if a message leaves a rank only when another one takes it.
+  /// Calls send(rank) and receive(rank) once for every other rank, in an order that never
+  /// deadlocks, even if a message leaves a rank only when the other rank takes it.
   void exchange(const std::function<void(int rank)>& send,
                 const std::function<void(int rank)>& receive) const;
 

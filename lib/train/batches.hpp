@@ -20,13 +20,12 @@ struct Epoch {
 };
 
 /// A permutation of 0 … count − 1, a function of (count, epoch) only: k is sorted by element
-/// number·count + k of the uniform RandomStream(seed, "order of an epoch"), equal ones by k. All
-/// permutations are equally likely, but for numbers of 53 bits that are equal.
+/// number·count + k of the uniform RandomStream(seed, "order of an epoch"), ties by k. All
+/// permutations are equally likely, up to ties between numbers of 53 bits.
 std::vector<Index> epoch_order(Index count, const Epoch& epoch);
 
-/// A split as batches of `batch` items each, the last one of the rest. What an item is, and the
-/// part of a batch that one slot computes, a derived class says. A batch is divided into slots by
-/// slot_ranges.
+/// A split as batches of `batch` items each; the last has the rest. A derived class defines items,
+/// and the part of a batch that one slot computes. A batch is divided into slots by slot_ranges.
 template <class Batch>
 class BatchesOf {
  public:
@@ -35,15 +34,15 @@ class BatchesOf {
   Index items() const { return items_; }
   Index batches() const { return (items_ + batch_ - 1) / batch_; }
 
-  /// The items of the largest batch.
+  /// The number of items in the largest batch.
   Index largest() const { return std::min(batch_, items_); }
 
-  /// The numbers of items that slots have.
+  /// The sizes of slots, in items.
   std::set<Index> slot_sizes() const;
 
   /// Batch `number` of an epoch, in which every item occurs once, in the order of epoch_order. A
-  /// function of the arguments only; but not for several threads at a time, as the order of the
-  /// last epoch is kept. Requires 0 <= number < batches().
+  /// function of the arguments only. Not thread-safe, as the order of the last epoch is kept.
+  /// Requires 0 <= number < batches().
   std::vector<Batch> training(const Epoch& epoch, Index number);
 
   /// Batch `number` of the items in the order of the split.
@@ -64,7 +63,7 @@ class BatchesOf {
   Index items_;
   Index batch_;
   std::optional<Epoch> ordered_;
-  std::vector<Index> order_;  // of that epoch
+  std::vector<Index> order_;  // of the last epoch
 };
 
 }  // namespace attn::train

@@ -18,7 +18,7 @@ bool PairLearner::join_next() {
       join_all(best.pair);
       return true;
     }
-    // It has fallen since; had it risen, it would have been queued again and come first.
+    // The count has fallen since; a risen count would have been queued again and come first.
     if (count < best.count && count > 1) queue_.push({count, best.pair});
   }
   return false;
@@ -43,8 +43,8 @@ void PairLearner::change(Index at, Index sign) {
   if (found.count > 1) queue_.push({found.count, *pair});
 }
 
-// The joined symbol is a new one: where it stands now, each earlier merge has been made, so that
-// an earlier merge to the same bytes would have joined them, too.
+// The joined symbol is new: all earlier merges have been made here, and one to the same bytes would
+// have joined this pair, too.
 void PairLearner::join_all(const Merge& pair) {
   const auto name = [&](Index n) { return symbols_[static_cast<std::size_t>(n)]; };
   const Index joined = std::ssize(symbols_);

@@ -13,7 +13,7 @@ namespace attn::train {
 
 inline constexpr Index no_place = -1;
 
-/// Two tokens whose symbols, one behind the other, are one symbol, too.
+/// Two tokens whose concatenated symbols are also a symbol.
 struct Merge {
   Index left = 0;
   Index right = 0;
@@ -21,8 +21,8 @@ struct Merge {
   auto operator<=>(const Merge&) const = default;
 };
 
-/// Symbols of words, of which neighbours in a word are joined. A joined symbol stands at the place
-/// of its first part, so that places in a word stay in order.
+/// Symbols of words; neighbours in a word are joined. A joined symbol takes the place of its first
+/// part, so that places in a word stay in order.
 class SymbolChain {
  public:
   void add(Index symbol, bool begins_word) {
@@ -36,7 +36,7 @@ class SymbolChain {
   Index after(Index at) const { return link(at).next; }
   Index symbol(Index at) const { return link(at).symbol; }  // no_place: joined to the one before
 
-  // The pair that begins at a place, if one does.
+  // The pair that begins at a place, if any.
   std::optional<Merge> pair(Index at) const {
     if (at == no_place || symbol(at) == no_place || after(at) == no_place) return std::nullopt;
     return Merge{symbol(at), symbol(after(at))};
@@ -62,25 +62,25 @@ class SymbolChain {
   std::vector<Link> links_;
 };
 
-/// Merges of the neighbours in words, learned (Sennrich et al., ACL 2016). Keeps the counts of all
-/// pairs up to date, and the places where they may be. Writes each merge and its symbol.
+/// Learns merges of neighbours in words (Sennrich et al., ACL 2016). Keeps the counts and possible
+/// places of all pairs up to date. Writes each merge and its symbol.
 class PairLearner {
  public:
   /// Keeps references to both.
   PairLearner(std::vector<std::string>& symbols, std::vector<Merge>& merges)
       : symbols_(symbols), merges_(merges), queue_(Later{symbols}) {}
 
-  /// A word of tokens of `symbols`, which occurs `count` times.
+  /// Adds a word of tokens of `symbols`, which occurs `count` times.
   void add(const std::vector<Index>& word, Index count);
 
-  /// Joins the most frequent pair, of equal ones the first by the bytes of its left symbol, then of
-  /// its right one. False if none occurs twice.
+  /// Joins the most frequent pair; ties go to the first by the bytes of the left symbol, then of
+  /// the right one. False if no pair occurs twice.
   bool join_next();
 
  private:
   struct Occurrences {
     Index count = 0;
-    std::vector<Index> places;  // all that there are, and some that no longer are
+    std::vector<Index> places;  // all present places, and some former ones
   };
   struct Candidate {
     Index count;
@@ -92,7 +92,7 @@ class PairLearner {
     bool operator()(const Candidate& a, const Candidate& b) const;
   };
 
-  // The pair that begins at a place, if one does, is there (1) or no longer (-1).
+  // Counts the pair that begins at a place, if any, once more (1) or less (-1).
   void change(Index at, Index sign);
   void join_all(const Merge& pair);
 

@@ -21,17 +21,17 @@ class Classifier {
     double smoothing = 0;         ///< see SoftmaxLayer
   };
 
-  /// Adds PREFIXw1, b1, softmax and softmax_bias, the last two being W₂ and b₂.
+  /// Adds PREFIXw1, b1, softmax and softmax_bias, where the last two are W₂ and b₂.
   Classifier(Parameters& parameters, const std::string& prefix, const Options& options);
 
-  /// The sums over the targets of the slot; where there is a `by_target`, also what was found about
-  /// each. Where `dx` has data, also takes the gradients of `factor` times the smoothed loss:
-  /// writes those of its tensors to the slot, adds that of x to `dx`.
+  /// The sums over the targets of the slot. With a `by_target`, also writes the result of each
+  /// target. If `dx` has data, takes the gradients of `factor` times the smoothed loss: writes the
+  /// gradients of the classifier's tensors to the slot, and adds that of x to `dx`.
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target) const;
 
-  /// For `targets` targets: see SoftmaxLayer::bytes.
+  /// The bytes for `targets` targets: see SoftmaxLayer::bytes.
   template <class T>
   PassBytes bytes(Index targets) const {
     const std::int64_t inner = row_bytes<T>(targets, first_.outputs());

@@ -20,7 +20,7 @@ MechanismLayer::Options coattention_options(const CoattentionModelOptions& optio
           .deviation = model.deviation};
 }
 
-// 2|A∩B|/(|A| + |B|) of two spans; one that ends before it starts is empty.
+// 2|A∩B|/(|A| + |B|) of two spans; a span that ends before it starts is empty.
 double overlap(Index start, Index end, Index other_start, Index other_end) {
   const Index both = std::min(end, other_end) - std::max(start, other_start) + 1;
   const Index sizes = std::max<Index>(0, end - start + 1) + (other_end - other_start + 1);

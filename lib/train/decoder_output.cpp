@@ -17,12 +17,12 @@ namespace {
 struct Prefix {
   std::vector<Index> tokens;
   double log_p = 0;
-  Index row = 0;  // of the prefix that it extends, among those that were extended
+  Index row = 0;  // of the extended prefix, among all prefixes that were extended
 
   double per_token() const { return log_p / static_cast<double>(tokens.size()); }
 };
 
-// A prefix that is kept with one more token; if it is ended, as it is.
+// A kept prefix with one more token, or unchanged if it has ended.
 struct Extension {
   Index kept = 0;
   Index token = 0;
@@ -72,7 +72,7 @@ void check_source(const TransformerOptions& made, const std::vector<Index>& sour
   }
 }
 
-// Those of a prefix: more cannot be kept.
+// The most extensions of a prefix: more cannot be kept.
 Index most_extensions(const Transformer& model, const OutputOptions& options) {
   return std::min(options.beam, model.options().vocabulary - 1);
 }
@@ -115,13 +115,13 @@ class Search {
   }
 
  private:
-  // The best of all extensions; `tokens` are the last ones of the prefixes without </s>.
+  // The best of all extensions; `tokens` are the last tokens of the prefixes without </s>.
   std::vector<Prefix> extended(const std::vector<Prefix>& kept, const std::vector<Index>& tokens) {
     const Rows<T> last = model_.decoder().extend(slot_, tokens, past_);
     const Rows<T> logits = model_.softmax().logits(slot_.weights, last.view());
     std::vector<Extension> all;
     all.reserve(kept.size() * static_cast<std::size_t>(most_extensions(model_, options_)));
-    std::vector<Index> rows(kept.size());  // of the prefixes among those that are extended
+    std::vector<Index> rows(kept.size());  // of the kept prefixes, among the extended ones
     Index row = 0;
     for (std::size_t n = 0; n < kept.size(); ++n) {
       if (is_ended(kept[n], options_)) {
@@ -147,7 +147,7 @@ class Search {
     return best;
   }
 
-  // Adds the extensions of a prefix by its most probable tokens: as many as may be kept.
+  // Adds the extensions of a prefix by its most probable tokens, as many as can be kept.
   void add_extensions(Index kept, double log_p, const T* z, std::vector<Extension>& all) const {
     const Index vocabulary = model_.options().vocabulary;
     if (!std::all_of(z, z + vocabulary, [](T x) { return std::isfinite(x); })) {
@@ -207,16 +207,16 @@ std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
   const Sequences prefixes = {options.beam, 1};
   const PassBytes read = model.encoder()->bytes<T>(source, {});
   const PassBytes extended = model.decoder().bytes<T>(prefixes, source);
-  // Keys and values; those of the prefixes that are kept are copied layer by layer.
+  // Keys and values; those of kept prefixes are copied layer by layer.
   const std::int64_t past =
       made.decoder_layers * 2 * row_bytes<T>(made.source_length, width) +
       (made.decoder_layers + 1) * 2 * row_bytes<T>(options.beam * options.length, width);
-  // The logits, and of one prefix the exponentials and the numbers of all tokens.
+  // The logits; for one prefix, the exponentials and the numbers of all tokens.
   const std::int64_t choice =
       row_bytes<T>(options.beam + 1, made.vocabulary) + row_bytes<Index>(1, made.vocabulary);
   const std::int64_t extensions =
       row_bytes<Extension>(options.beam, most_extensions(model, options)) +
-      // The prefixes that are kept, and those that follow them; a vector may be twice its size.
+      // The kept prefixes, and their successors; a vector may have twice its size.
       2 * row_bytes<Index>(options.beam, 2 * options.length + 8);
   // One plan of the encoder for each length of a source, two for each number of prefixes.
   const AttentionLayer& encoder = model.encoder()->layers().front().self();

@@ -7,7 +7,7 @@
 namespace attn::train {
 namespace {
 
-// Of the positions from `first` on.
+// The positional terms from position `first` on.
 template <class T>
 Rows<T> sinusoids(Index first, Index length, Index width) {
   Rows<T> table(length, width);

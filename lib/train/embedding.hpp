@@ -10,7 +10,7 @@
 
 namespace attn::train {
 
-/// What is added to the vector of a token for its position.
+/// The positional term that is added to a token's vector.
 enum class Positions {
   none,
   learned,
@@ -36,21 +36,21 @@ class Embedding {
   Embedding(Parameters& parameters, const std::string& prefix, const Options& options,
             std::uint32_t place);
 
-  /// The same tensors for other tokens, with dropout of its own.
+  /// The same tensors for other tokens, with separate dropout.
   Embedding at(std::uint32_t place) const {
     Embedding other = *this;
     other.place_ = place;
     return other;
   }
 
-  /// The rows of `sequences`, whose tokens stand one behind the other, padding included. Each
-  /// sequence begins at position `first`.
+  /// The rows of `sequences`, whose tokens follow each other, padding included. Each sequence
+  /// begins at position `first`.
   template <class T>
   Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
                   Index first = 0) const;
 
   /// Writes the gradient of the positions and turns dx = ∂L/∂x into the gradients of the tokens'
-  /// vectors, row by row; those of padding have no meaning. add_rows adds them to E's gradient.
+  /// vectors, row by row; rows of padding have no meaning. add_rows adds the rows to E's gradient.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
                 Rows<T>& dx) const;
@@ -59,7 +59,7 @@ class Embedding {
   template <class T>
   void add_rows(const Rows<T>& rows, const Index* tokens, T* gradients) const;
 
-  /// For these sequences.
+  /// The bytes for these sequences.
   template <class T>
   PassBytes bytes(const Sequences& sequences) const {
     const bool computes = options_.positions == Positions::sinusoidal;

@@ -11,7 +11,7 @@
 namespace attn::train {
 namespace {
 
-// A uniform number in 0 … count − 1 that belongs to an item; in evaluation that of no epoch.
+// A uniform number in 0 … count − 1 for an item; in evaluation, without an epoch.
 Index drawn(const char* what, const std::optional<Epoch>& epoch, Index items, Index item,
             Index count) {
   const RandomStream stream(epoch ? epoch->seed + 1 : 0, what);

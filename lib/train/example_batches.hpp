@@ -16,11 +16,11 @@ struct Labelled {
 /// Batches of sequences, each with one target, its class, on row n of the slot's n-th sequence.
 class LabelledBatches : public Batches {
  public:
-  /// Requires length and batch >= 1. What is beyond `length` tokens is cut off. Throws Error(input)
-  /// if there are no sequences.
+  /// Requires length and batch >= 1. Tokens beyond `length` are cut off. Throws Error(input) if
+  /// there are no sequences.
   LabelledBatches(std::vector<Labelled> sequences, Index length, Index batch);
 
-  Index cut() const { return cut_; }  ///< the sequences that were cut
+  Index cut() const { return cut_; }  ///< the number of sequences that were cut
   /// The most tokens of a sequence.
   Index longest() const { return most_tokens(sequences_, &Labelled::tokens); }
 
@@ -32,17 +32,16 @@ class LabelledBatches : public Batches {
   Index cut_ = 0;
 };
 
-/// The class of a pair that belongs together.
+/// The class of a matching pair.
 inline constexpr Index matching_class = 1;
 
-/// Batches of pairs of which half belong together, class 1, and half do not, class 0: item 2n is
-/// pair n, item 2n + 1 its source with the target of another pair, whose tokens differ. All other
-/// pairs are equally likely, but that one with the same target is replaced by the next one. Which
-/// one it is, is a function of (seed, epoch, item) by RandomStream(seed, "shuffled pairs"); in
-/// evaluation of the item alone.
+/// Batches of pairs; half match, class 1, and half do not, class 0. Item 2n is pair n; item 2n + 1
+/// is its source with the target of another pair, whose tokens differ. All other pairs are equally
+/// likely, but a pair with the same target is replaced by the next one. The choice is a function of
+/// (seed, epoch, item) by RandomStream(seed, "shuffled pairs"); in evaluation, of the item alone.
 class MatchBatches : public Batches {
  public:
-  /// As PairBatches; `options.start` and `end` do not count. Throws Error(input) if there are no
+  /// As PairBatches; `options.start` and `end` are ignored. Throws Error(input) if there are no
   /// pairs, or if all targets are equal.
   MatchBatches(std::vector<TokenPair> pairs, const PairOptions& options);
 
@@ -70,8 +69,8 @@ struct SpanQuestion {
 /// row n, the first and the last position of its answer.
 class SpanBatches : public Batches {
  public:
-  /// Requires 0 <= first <= last < the length of its document for each, and batch >= 1. Throws
-  /// Error(input) if there are no questions.
+  /// Requires 0 <= first <= last < the length of the document for each question, and batch >= 1.
+  /// Throws Error(input) if there are no questions.
   SpanBatches(std::vector<SpanQuestion> questions, Index batch);
 
   Index longest_source() const { return most_tokens(questions_, &SpanQuestion::document); }
@@ -86,17 +85,17 @@ class SpanBatches : public Batches {
 
 struct ClozeOptions {
   Index lines = 20;            ///< of a document
-  Index blank = 0;             ///< the token that stands for the word that is asked for
-  std::vector<bool> eligible;  ///< by token: whether it may be asked for
+  Index blank = 0;             ///< the token in place of the answer
+  std::vector<bool> eligible;  ///< by token: whether it may be an answer
 };
 
-/// Questions about a text: a document is some lines that follow each other, lines without words
-/// left out; the question is the line after them, in which a word that the document has, too, is
-/// asked for. Every line with such words is a question.
+/// Questions about a text. A document is some consecutive lines with words. The question is the
+/// next such line, in which a word that the document also has is the answer. Every line with such
+/// words is a question.
 struct ClozeQuestions {
   struct Question {
     std::size_t line;
-    std::vector<Index> words;  ///< that may be asked for, each once, in ascending order
+    std::vector<Index> words;  ///< possible answers, each once, in ascending order
   };
 
   /// Requires options.lines >= 1. Throws Error(input) if there is no question.
@@ -106,10 +105,10 @@ struct ClozeQuestions {
   std::vector<Question> questions;
 };
 
-/// Batches of documents as sources and questions as inputs, in which the word that is asked for is
-/// a blank, in all its places; the target is that word. All words of a question that may be asked
-/// for are equally likely; which one it is, is a function of (seed, epoch, item) by
-/// RandomStream(seed, "blanks"), in evaluation of the item alone.
+/// Batches of documents as sources and questions as inputs, in which every occurrence of the answer
+/// is a blank; the target is the answer. All possible answers of a question are equally likely. The
+/// choice is a function of (seed, epoch, item) by RandomStream(seed, "blanks"); in evaluation, of
+/// the item alone.
 class ClozeBatches : public Batches {
  public:
   /// Requires batch >= 1.

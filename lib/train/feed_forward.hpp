@@ -25,12 +25,12 @@ class FeedForward {
   template <class T>
   Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
 
-  /// Writes the gradients of its tensors and adds ∂L/∂x to dx.
+  /// Writes the gradients of the layer's tensors and adds ∂L/∂x to dx.
   template <class T>
   void backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
                 MatrixView<const T> dy, MatrixView<T> dx) const;
 
-  /// For `rows` rows.
+  /// The bytes for `rows` rows.
   template <class T>
   PassBytes bytes(Index rows) const {
     const std::int64_t inner = row_bytes<T>(rows, in_.outputs());

@@ -61,7 +61,8 @@ class HardModel::Choices {
     batch.lengths[0] = {lengths_.data(), {count()}};
   }
 
-  // Adds the gradients of annotations and states to those of encodings and of the network's states.
+  // Adds the gradients of annotations and states to those of the encodings and of the network's
+  // states.
   void add_gradients(const Rows<T>& da, const Rows<T>& dstate, Rows<T>& dencodings,
                      Rows<T>& dstates) const {
     const Index width = dencodings.cols();
@@ -140,7 +141,8 @@ Rows<T> HardModel::mixtures(const Slot<T>& slot, const Choices<T>& choices,
 template <class T>
 Prediction HardModel::run(const Pass<T>& pass) const {
   const Index width = options().width;
-  // What remains of a pass comes first: behind larger arrays it would split the memory of the next.
+  // Arrays that outlive the pass come first: after larger arrays, they would split the memory of
+  // the next pass.
   Rows<T> dx, dy;
   if (pass.differentiates()) {
     dx = Rows<T>::zeros(pass.batch.source.sequences.rows(), width);
@@ -216,7 +218,7 @@ Rows<T> HardModel::scores(const Pass<T>& pass) const {
   const Choices<T> choices(pass, passed, rows);
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, choices.count());
   choices.put_into(batch);
-  // Weights do not depend on the target, of which there is none.
+  // Weights do not depend on the target, which is absent.
   const std::vector<Index> none(rows.size(), 0);
   batch.tokens[Hard::target] = {none.data(), {choices.count()}};
   Rows<T> weights(choices.count(), choices.places());

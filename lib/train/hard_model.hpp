@@ -6,12 +6,12 @@
 
 namespace attn::train {
 
-/// From source to target by hard attention (TN §2.5): before each word of the target the state h of
-/// a network over the words before it chooses one encoding e_i of the source, by a BiLSTM or BiGRU,
-/// and the word is predicted from the annotation [e_i; h] alone. The loss of a word is
-/// −Σ_i α_i log p(y|[e_i; h]), all choices enumerated. Outputs, and Prediction::correct, which is
-/// only found without gradients, are those of Σ_i α_i p(y|[e_i; h]). Figure: entropy, of α, in
-/// nats, the mean over the words.
+/// From source to target by hard attention (TN §2.5): for each word of the target, the state h of a
+/// network over the words before chooses one encoding e_i of the source, by a BiLSTM or BiGRU, and
+/// the word is predicted from the annotation [e_i; h] alone. The loss of a word is −Σ_i α_i log
+/// p(y|[e_i; h]), with all choices enumerated. Outputs and Prediction::correct, which only a pass
+/// without gradients finds, use Σ_i α_i p(y|[e_i; h]). Figure: entropy, of α, in nats, the mean
+/// over the words.
 class HardModel : public MechanismModelOf<HardModel> {
  public:
   explicit HardModel(const MechanismOptions& options);

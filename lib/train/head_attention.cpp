@@ -147,7 +147,7 @@ Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, con
     throw Error(Failure::usage, "only under unas can queries attend one after the other");
   }
   AttentionExtents made_for = extents(queries, keys);
-  made_for.causal = false;  // later keys are not there yet
+  made_for.causal = false;  // there are no later keys yet
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   slot.dropout.apply_to_weights(plan, dropout_place_);
   Rows<T> out(q.rows(), q.cols());

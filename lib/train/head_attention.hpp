@@ -15,16 +15,16 @@ struct HeadAttentionOptions {
   Index heads = 1;
   Index depth = 0;               ///< d of queries, keys and values
   double first_share = 0.5;      ///< u of hnas at the start, in (0, 1)
-  bool in_paths = false;         ///< no bit depends on the scale of what makes q and k
-  bool constant_values = false;  ///< v is data, of which no gradient is taken
+  bool in_paths = false;         ///< no bit depends on the scale of the weights of q and k
+  bool constant_values = false;  ///< v is data without a gradient
 };
 
-/// Attention of several heads between queries, keys and values that are there: scores q kᵀ/√d,
-/// weights π by the scheme, out = π v. The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or
-/// one per head. Expectation-maximisation has no dropout of weights.
+/// Attention of several heads between given queries, keys and values: scores q kᵀ/√d, weights π by
+/// the scheme, out = π v. The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
+/// Expectation-maximisation has no dropout of weights.
 class HeadAttention {
  public:
-  /// Adds PREFIXrho under hnas. `place` is the number of its weights' dropout; see Dropout.
+  /// Adds PREFIXrho under hnas. `place` is the number of the dropout of weights; see Dropout.
   HeadAttention(Parameters& parameters, const std::string& prefix,
                 const HeadAttentionOptions& options, std::uint32_t place);
 
@@ -42,7 +42,7 @@ class HeadAttention {
     Rows<double> row_potential, col_potential, unas_row_potential;
   };
 
-  /// Makes everything else in `kept` from q, k and v.
+  /// Computes all other members of `kept` from q, k and v.
   template <class T>
   void forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                Kept<T>& kept) const;
@@ -53,7 +53,7 @@ class HeadAttention {
     Rows<T> q, k, v;
   };
 
-  /// The gradients for grad_out = ∂L/∂out. Writes that of ρ, or adds to it if `adds`.
+  /// The gradients for grad_out = ∂L/∂out. Writes the gradient of ρ, or adds to it if `adds`.
   template <class T>
   Gradients<T> backward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                         const Kept<T>& kept, const Rows<T>& grad_out, bool adds = false) const;
@@ -63,13 +63,13 @@ class HeadAttention {
   Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                            const Kept<T>& kept) const;
 
-  /// π v of queries that see all of these keys, which need not be those of `forward`: under unas,
-  /// whose weights depend on no other query. Throws Error(usage) for any other scheme.
+  /// π v of queries that see all these keys, which need not be those of `forward`. Requires unas,
+  /// where weights do not depend on other queries. Throws Error(usage) for any other scheme.
   template <class T>
   Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                  const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
 
-  /// Without the plan, whose bytes are plan_bytes.
+  /// The bytes without the plan, which takes plan_bytes.
   template <class T>
   PassBytes bytes(const Sequences& queries, const Sequences& keys) const;
   template <class T>
@@ -79,7 +79,7 @@ class HeadAttention {
 
   const HeadAttentionOptions& options() const { return options_; }
 
-  /// The shares u at some weights: none unless the scheme is hnas.
+  /// The shares u for given weights; none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const;
 

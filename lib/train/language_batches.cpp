@@ -14,7 +14,7 @@ namespace {
 constexpr double replaced_by_mask = 0.8;
 constexpr double replaced_by_any = 0.1;
 
-// The tokens [segment·length, (segment + 1)·length) that there are.
+// The tokens [segment·length, (segment + 1)·length), cut at the end.
 std::vector<Index> segment_of(std::span<const Index> tokens, Index segment, Index length) {
   const auto first = static_cast<std::size_t>(segment * length);
   const auto count = std::min(static_cast<std::size_t>(length), tokens.size() - first);
@@ -67,8 +67,8 @@ std::vector<Index> masked_positions(Index count, Draws& draw) {
   std::vector<Index> spans(static_cast<std::size_t>(expected + draw()));
   for (Index& span : spans) span = draw_span(draw, count);
   const Index masked = std::accumulate(spans.begin(), spans.end(), Index{0});
-  // One span at most stands before each token that is not masked, and behind the last. There are
-  // enough of these places: K <= 0.092 T + 1, and K = 1 for T < 11, so that M + K − 1 <= T.
+  // At most one span precedes each token that is not masked, and one follows the last. There are
+  // enough such places: K <= 0.092 T + 1, and K = 1 for T < 11, so that M + K − 1 <= T.
   const Index places = count - masked + 1;
   std::vector<Index> positions;
   Index at = 0;
@@ -127,7 +127,7 @@ std::vector<Index> ordered_pair(const std::vector<Index>& stretch, bool swapped,
   return pair;
 }
 
-// Neighbouring tokens of an item that are masked by themselves.
+// Neighbouring tokens of an item that are masked independently of others.
 struct Part {
   Index first = 0;
   Index count = 0;

@@ -10,18 +10,18 @@
 namespace attn::train {
 
 /// Sequences as rows, padded with padding_token to the length of the longest. `lengths` is empty if
-/// all have that length. Requires at least one sequence.
+/// all have this length. Requires at least one sequence.
 TokenRows padded_rows(const std::vector<std::vector<Index>>& sequences);
 
-/// Of sequence n of `rows`, position i has the target targets[n][i].
+/// Position i of sequence n in `rows` has the target targets[n][i].
 Targets row_targets(const std::vector<std::vector<Index>>& targets, const TokenRows& rows);
 
 /// Batches of sequences of tokens; a slot is padded to its own longest sequence.
 using Batches = BatchesOf<SlotBatch>;
 
 /// Batches of a causal language model. Segment s has the inputs x_t, s·length <= t < (s +
-/// 1)·length, with the targets x_{t+1}; each is read from its start alone. So every token but the
-/// first is a target once; the last segment may be shorter.
+/// 1)·length, with the targets x_{t+1}; each segment is read without those before. Every token but
+/// the first is a target once; the last segment may be shorter.
 class CausalBatches : public Batches {
  public:
   /// Requires length >= 1 and batch >= 1. Throws Error(input) for fewer than two tokens.
@@ -35,11 +35,11 @@ class CausalBatches : public Batches {
   Index length_;
 };
 
-/// The expected share of tokens that are masked, and the longest span of them.
+/// The expected share of masked tokens, and the longest masked span.
 inline constexpr double masked_share = 0.15;
 inline constexpr Index longest_span = 3;
 
-/// What stands in place of masked tokens.
+/// The tokens in place of masked ones.
 struct MaskTokens {
   Index mask = 0;          ///< [MASK]
   Index first_random = 0;  ///< random tokens are in [first_random, vocabulary)
@@ -55,23 +55,22 @@ struct OrderTokens {
   Index separator = 0;  ///< [SEP]
 };
 
-/// Batches of a masked language model. Segments of `length` tokens, of which the last may be
-/// shorter. Of T tokens, spans are masked, each of n = 1, 2, 3 tokens with probability
-/// p(n) ∝ 1/n, cut to T: their number is 0.15·T over the mean of n, rounded up or down at random
-/// with that mean, so that the expected share is 15%. All places in which no two spans touch are
-/// equally likely. Each masked token by itself becomes [MASK] with probability 0.8, a uniform
-/// random token with 0.1, and is kept with 0.1. The masked tokens are the targets; a short segment
-/// can have none.
+/// Batches of a masked language model. A segment has `length` tokens; the last may be shorter.
+/// Spans of T tokens are masked, each of n = 1, 2, 3 tokens with probability p(n) ∝ 1/n, cut to T.
+/// Their number is 0.15·T over the mean of n, rounded up or down at random such that the expected
+/// share is 15%. All placements in which no two spans touch are equally likely. Each masked token
+/// by itself becomes [MASK] with probability 0.8, a uniform random token with 0.1, and is kept with
+/// 0.1. The masked tokens are the targets; a short segment can have none.
 ///
 /// The masks are a function of (seed, epoch, segment) alone, by RandomStream(seed, "masked spans");
-/// in evaluation of the segment, the same for every seed.
+/// in evaluation, of the segment alone, for every seed.
 ///
 /// With OrderTokens the model also learns the order of two segments (EA). An item is a stretch of
-/// 2h tokens, h = ⌊(length − 3)/2⌋, of which the last may be shorter; a last odd token is left out.
-/// Its halves A and B stand as [CLS] A [SEP] B [SEP], or swapped, as [CLS] B [SEP] A [SEP], with
-/// probability ½; SlotBatch::swapped says which. They have the same length, which thus tells
-/// nothing. The tokens of each half are masked as a segment by itself, and special tokens never.
-/// Swaps are functions of the same arguments as masks, by RandomStream(seed, "swapped segments").
+/// 2h tokens, h = ⌊(length − 3)/2⌋; the last may be shorter, and a last odd token is left out. Its
+/// halves A and B are arranged as [CLS] A [SEP] B [SEP] or, with probability ½, swapped as [CLS] B
+/// [SEP] A [SEP]; SlotBatch::swapped says which. Both have the same length, which reveals nothing.
+/// The tokens of each half are masked like a segment; special tokens never are. Swaps are functions
+/// of the same arguments as masks, by RandomStream(seed, "swapped segments").
 class MaskedBatches : public Batches {
  public:
   /// Requires length >= 1, batch >= 1 and first_random < vocabulary. Throws Error(input) if there

@@ -19,7 +19,7 @@ struct LayerColumnSums {
   Index keys = 0;
   Index explained_away = 0;  ///< keys with c_j < explained_away_below
 
-  /// Of explained-away keys; NaN without keys.
+  /// The share of explained-away keys; NaN without keys.
   double explained_away_share() const {
     return static_cast<double>(explained_away) / static_cast<double>(keys);
   }
@@ -28,12 +28,12 @@ struct LayerColumnSums {
   void add(const LayerColumnSums& more);
 };
 
-/// Those of an attention in a forward pass, with the share u of its weights.
+/// The column sums of an attention in a forward pass, with the share u for its weights.
 template <class T>
 LayerColumnSums layer_column_sums(const Slot<T>& slot, const AttentionSite<T>& site);
 
-/// Those of every attention of a model over a batch, without dropout, in the order of
-/// Transformer::attention_sites; nothing for an empty batch. No result depends on threads. Requires
+/// The column sums of every attention of a model over a batch, without dropout, in the order of
+/// Transformer::attention_sites; none for an empty batch. No result depends on threads. Requires
 /// threads >= 1.
 template <class T>
 std::vector<LayerColumnSums> layer_column_sums(const Transformer& model, const T* weights,

@@ -31,7 +31,7 @@ class LayerNorm {
 
   Index width() const { return width_; }
 
-  /// For `rows` rows.
+  /// The bytes for `rows` rows.
   template <class T>
   PassBytes bytes(Index rows) const {
     const std::int64_t all = row_bytes<T>(rows, width_);

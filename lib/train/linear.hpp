@@ -8,8 +8,7 @@
 
 namespace attn::train {
 
-/// y_i = W x_i + b for each row x_i, with W (outputs, inputs). It keeps nothing: the caller keeps
-/// x.
+/// y_i = W x_i + b for each row x_i, with W (outputs, inputs). The caller keeps x.
 class Linear {
  public:
   /// Adds NAME, and with `bias` NAME_bias, to the parameters.

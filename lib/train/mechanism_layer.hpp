@@ -20,8 +20,8 @@ class MechanismLayer {
   struct Options {
     std::shared_ptr<const mechanisms::Mechanism<float>> f32;
     std::shared_ptr<const mechanisms::Mechanism<double>> f64;
-    mechanisms::Sizes sizes;          ///< of all axes of its shared inputs
-    std::set<std::string> absent;     ///< the optional shared inputs that it lacks
+    mechanisms::Sizes sizes;          ///< of all axes of the mechanism's shared inputs
+    std::set<std::string> absent;     ///< the optional shared inputs that are absent
     std::optional<double> deviation;  ///< see start_deviation
   };
 
@@ -33,13 +33,13 @@ class MechanismLayer {
             std::move(absent), deviation};
   }
 
-  /// Adds PREFIX and the name of each shared input, with its shape. What the mechanism's form calls
-  /// a bias, an optional input with one axis, starts with 0, the others with normal numbers of
+  /// Adds PREFIX and the name of each shared input, with its shape. Biases, which are the optional
+  /// inputs with one axis in the mechanism's form, start with 0; the others with normal numbers of
   /// start_deviation. All gates of a cell count as one matrix.
   MechanismLayer(Parameters& parameters, const std::string& prefix, const Options& options);
 
-  /// The batch of a slot with `count` sequences: weights are there. The caller adds the sizes of
-  /// the other axes, inputs and tokens of sequences, and lengths.
+  /// The batch of a slot with `count` sequences, with the weights. The caller adds the sizes of the
+  /// other axes, inputs and tokens of sequences, and lengths.
   template <class T>
   mechanisms::Batch<T> batch(const Slot<T>& slot, Index count) const;
 
@@ -47,15 +47,15 @@ class MechanismLayer {
   template <class T>
   void forward(const mechanisms::Batch<T>& batch, const mechanisms::Tensors<T>& results) const;
 
-  /// Writes the gradients of its weights, and those of inputs of sequences that have data in
+  /// Writes the gradients of the weights, and of those inputs of sequences that have data in
   /// `gradients`, which has an element for each input.
   template <class T>
   void backward(const Slot<T>& slot, const mechanisms::Batch<T>& batch,
                 const mechanisms::Tensors<const T>& grad_results,
                 mechanisms::Tensors<T> gradients) const;
 
-  /// For a batch of `count` sequences and the results that a form has by default, with the sizes of
-  /// the axes that are not those of weights.
+  /// The bytes for a batch of `count` sequences and the default results of the form, with the sizes
+  /// of axes that no weight has.
   template <class T>
   PassBytes bytes(const mechanisms::Sizes& sizes, Index count) const;
 
@@ -78,7 +78,7 @@ class MechanismLayer {
   std::vector<Weight> weights_;
 };
 
-/// A tensor of a mechanism that is in memory of the caller.
+/// A tensor of a mechanism in the caller's memory.
 template <class T>
 TensorView<T> tensor(T* data, Shape shape) {
   return {data, std::move(shape)};
@@ -94,7 +94,7 @@ TensorView<T> sequence_tensor(Rows<T>& rows, const Sequences& sequences) {
   return {rows.data(), {sequences.count, sequences.length, rows.cols()}};
 }
 
-/// The lengths of sequences as those of a mechanism: absent if all are whole.
+/// The lengths of sequences as lengths of a mechanism; absent if all are whole.
 inline TensorView<const Index> lengths_of(const Sequences& sequences) {
   if (sequences.lengths == nullptr) return {};
   return {sequences.lengths, {sequences.count}};

@@ -11,12 +11,12 @@
 
 namespace attn::train {
 
-/// What the models of mechanisms have in common. Matrices start as start_deviation says.
+/// The common options of models around mechanisms. Matrices start as start_deviation says.
 struct MechanismOptions {
   Index source_vocabulary = 0;  ///< 0: there are no sources
   Index vocabulary = 0;         ///< of inputs
   bool joint = false;           ///< sources and inputs have the same vocabulary and vectors
-  Index classes = 0;            ///< what a model with fixed answers chooses from
+  Index classes = 0;            ///< the number of answers of a model with fixed answers
   Index width = 0;              ///< of the tokens' vectors, and of the states of one direction
   Index inner = 0;              ///< of energies, and of two-layer networks
   RecurrentCell cell = RecurrentCell::lstm;  ///< of recurrent networks
@@ -45,10 +45,10 @@ struct MeanFigure {
   double mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
 };
 
-/// What a mechanism's attention shows, by name; each model says over what the mean is.
+/// Figures of a mechanism's attention, by name; each model says what the mean is over.
 using MechanismFigures = std::map<std::string, MeanFigure>;
 
-/// What a pass found; figures only if it is one without gradients.
+/// The results of a pass; only a pass without gradients has figures.
 struct MechanismPrediction : Prediction {
   MechanismFigures figures;
 
@@ -80,8 +80,8 @@ inline void take_sums(SlotMessage& message, MechanismPrediction& sums) {
 }
 
 /// A model around a mechanism of lib/mechanisms, for the batches of a Transformer. It has
-/// embeddings of sources and inputs without positions, which its encoders tell from the order.
-/// Prediction::smoothed, whose gradient a step takes, may have a penalty of attention in it.
+/// embeddings of sources and inputs without positions, as its encoders know the order.
+/// Prediction::smoothed, whose gradient a step takes, may include a penalty of attention.
 class MechanismModel {
  public:
   using Batch = SlotBatch;
@@ -92,7 +92,7 @@ class MechanismModel {
   const Parameters& parameters() const { return parameters_; }
   bool has_sources() const { return source_.has_value(); }
 
-  /// What a pass with gradients returns besides those it writes: see Embedding::backward.
+  /// The gradients that a pass returns instead of writing them: see Embedding::backward.
   template <class T>
   struct TokenGradients {
     Rows<T> source;
@@ -109,8 +109,8 @@ class MechanismModel {
     return {found, figures};
   }
 
-  /// The same, and writes the gradients of the smoothed loss times factors.targets, of all tensors
-  /// but those by rows, to the slot.
+  /// The same, and writes the gradients of the smoothed loss times factors.targets to the slot, for
+  /// all tensors except those by rows.
   template <class T>
   MechanismPrediction differentiate(const Slot<T>& slot, const SlotBatch& batch,
                                     const LossFactors& factors,
@@ -125,17 +125,17 @@ class MechanismModel {
     return last_scores(Pass<T>{slot, batch, 0, nullptr, nullptr});
   }
 
-  /// For slots of such sequences, `source` without rows for a model without sources.
+  /// The bytes for slots of such sequences; `source` has no rows for a model without sources.
   template <class T>
   SlotBytes bytes(const Sequences& source, const Sequences& input) const;
 
-  /// Adds a slot's gradients of the tokens' vectors to those of the tables.
+  /// Adds a slot's gradients of the tokens' vectors to the gradients of the tables.
   template <class T>
   void add_token_gradients(const SlotBatch& batch, const TokenGradients<T>& token_gradients,
                            T* gradients) const;
 
  protected:
-  /// A pass over a slot: with gradients where there are `token_gradients`.
+  /// A pass over a slot, with gradients if there are `token_gradients`.
   template <class T>
   struct Pass {
     const Slot<T>& slot;
@@ -147,11 +147,11 @@ class MechanismModel {
     bool differentiates() const { return token_gradients != nullptr; }
   };
 
-  /// Adds the tables PREFIXinput/tokens and, where there are sources, PREFIXsource/tokens unless
-  /// it is the same.
+  /// Adds the table PREFIXinput/tokens and, for sources with a table of their own,
+  /// PREFIXsource/tokens.
   MechanismModel(const std::string& prefix, const MechanismOptions& options);
 
-  // What a model does, in both types: see MechanismModelOf.
+  // The functions of a model, in both types: see MechanismModelOf.
   virtual Prediction pass(const Pass<float>& pass) const = 0;
   virtual Prediction pass(const Pass<double>& pass) const = 0;
   virtual Rows<float> last_scores(const Pass<float>& pass) const;

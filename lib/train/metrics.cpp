@@ -33,7 +33,7 @@ std::vector<Tokens> sorted_ngrams(Tokens tokens, Index n) {
 Index clipped_matches(Tokens candidate, Tokens reference, Index n) {
   const std::vector<Tokens> a = sorted_ngrams(candidate, n);
   const std::vector<Tokens> b = sorted_ngrams(reference, n);
-  // Of what stands x times in the one and y times in the other, it keeps min(x, y).
+  // The intersection keeps min(x, y) of a part that occurs x times in one and y times in the other.
   std::vector<Tokens> common;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common),
                         lexicographically_less);
@@ -42,7 +42,7 @@ Index clipped_matches(Tokens candidate, Tokens reference, Index n) {
 
 Index common_subsequence_length(Tokens a, Tokens b) {
   if (a.size() < b.size()) std::swap(a, b);
-  // At j: of the tokens of a until now and the first j of b.
+  // Element j: for the tokens of a so far and the first j of b.
   std::vector<Index> lengths(b.size() + 1, 0);
   for (const Index token : a) {
     Index diagonal = 0;
@@ -63,7 +63,7 @@ double share_or_nan(Index part, Index all) {
 
 Rouge rouge(Index matches, Index candidate_parts, Index reference_parts) {
   if (matches == 0) return {};
-  // 2PR/(P + R) with m in both: rounded once.
+  // 2PR/(P + R) as one quotient with m: rounded once.
   return {share(matches, candidate_parts), share(matches, reference_parts),
           share(2 * matches, candidate_parts + reference_parts)};
 }
@@ -119,7 +119,7 @@ double Bleu::score() const {
 
 Index levenshtein(Tokens a, Tokens b) {
   if (a.size() < b.size()) std::swap(a, b);
-  // At j: from the tokens of a until now to the first j of b.
+  // Element j: from the tokens of a so far to the first j of b.
   std::vector<Index> distances(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) distances[j] = static_cast<Index>(j);
   for (const Index token : a) {
@@ -147,8 +147,8 @@ double EditRate::character_error_rate() const { return share_or_nan(distance_, r
 double EditRate::word_accuracy() const { return share_or_nan(exact_, count_); }
 
 double vqa_accuracy(Index matches) {
-  // Without one of the matches m = matches − 1 remain, in `matches` of the ten ways, else all of
-  // them: for matches <= 3, (matches (matches − 1) + (10 − matches) matches)/30 = 9 matches/30.
+  // m = matches − 1 in `matches` of the ten ways, and m = matches in the others: for matches <= 3,
+  // (matches (matches − 1) + (10 − matches) matches)/30 = 9 matches/30.
   return std::min(1.0, share(3 * matches, 10));
 }
 

@@ -10,14 +10,14 @@ namespace attn::train {
 /// The tokens of one sequence, without padding.
 using Tokens = std::span<const Index>;
 
-/// How much of two sequences agrees, each number in [0, 1], with m matches among the parts of both.
+/// The agreement of two sequences, each number in [0, 1], with m matches among the parts of both.
 struct Rouge {
   double precision = 0;  ///< P = m/|parts of the candidate|, 0 if there are none
   double recall = 0;     ///< R = m/|parts of the reference|, 0 if there are none
   double f1 = 0;         ///< 2PR/(P + R), 0 where P + R = 0
 };
 
-/// ROUGE-N (Lin, 2004) with one reference: the parts are the n-grams, and one that stands x times
+/// ROUGE-N (Lin, 2004) with one reference: the parts are the n-grams. An n-gram that occurs x times
 /// in the candidate and y times in the reference matches min(x, y) times. All 0 if a sequence is
 /// shorter than n. Requires n >= 1.
 Rouge rouge_n(Tokens candidate, Tokens reference, Index n);
@@ -59,8 +59,8 @@ class Bleu {
   /// p_n in [0, 1]; 0 if no candidate has n tokens. Requires 1 <= n <= 4.
   double precision(Index n) const;
 
-  /// In [0, 1], not in percent; 0 where a p_n is 0, hence also without pairs and where no candidate
-  /// has four tokens.
+  /// In [0, 1], not in percent; 0 if a p_n is 0, hence also without pairs or if no candidate has
+  /// four tokens.
   double score() const;
 
  private:
@@ -80,15 +80,15 @@ class Bleu {
 /// from ||a| − |b|| to max(|a|, |b|). Time O(|a| |b|), memory of the shorter one.
 Index levenshtein(Tokens a, Tokens b);
 
-/// Errors of outputs that are compared token by token, such as the characters of a word.
+/// Errors of outputs, compared token by token, such as the characters of a word.
 class EditRate {
  public:
   void add(Tokens candidate, Tokens reference);
 
   Index count() const { return count_; }
 
-  /// Σ levenshtein / Σ |reference|, the character error rate where tokens are characters: >= 0, and
-  /// above 1 for candidates that are long and wrong. NaN while no reference has a token.
+  /// Σ levenshtein / Σ |reference|, the character error rate if tokens are characters. >= 0, and
+  /// above 1 for long, wrong candidates. NaN while no reference has a token.
   double character_error_rate() const;
 
   /// The share of candidates that equal their reference, in [0, 1]; NaN without pairs.
@@ -101,9 +101,9 @@ class EditRate {
   Index count_ = 0;
 };
 
-/// The accuracy of an answer that `matches` of ten human answers equal, as in the benchmark VQA
+/// The accuracy of an answer that equals `matches` of ten human answers, as in the benchmark VQA
 /// (Antol et al., 2015): the mean of min(1, m/3) over the ten ways to leave one human answer out,
-/// m the matches among the other nine. In closed form min(1, 3·matches/10): 0, .3, .6, .9, 1, ….
+/// with m matches among the other nine. In closed form min(1, 3·matches/10): 0, .3, .6, .9, 1, ….
 /// Requires 0 <= matches <= 10.
 double vqa_accuracy(Index matches);
 

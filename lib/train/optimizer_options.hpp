@@ -17,12 +17,13 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double decay = 0;  ///< λ, for matrices only: see Parameter::decays
-  /// In paths, columns whose ratio R is below it stay as they are: StepOptions::min_ratio.
+  /// In paths, columns whose ratio R is below this stay as they are: StepOptions::min_ratio.
   double min_ratio = 1e-3;
-  double clip = 0;  ///< gradients are scaled to at most this norm, all tensors together; 0: not
+  double clip =
+      0;  ///< gradients are scaled to at most this norm, all tensors together; 0: no clipping
 };
 
-/// How many moments of each gradient a rule keeps.
+/// The number of moments that a rule keeps of each gradient.
 inline Index moments_kept(const OptimizerOptions& options) {
   if (options.rule != Rule::sgd) return 2;
   return options.momentum != 0 ? 1 : 0;

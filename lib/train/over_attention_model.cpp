@@ -17,7 +17,7 @@ Prediction predicted(const T* s, const Index* words, Index length, Index answer)
   for (Index i = 0; i < length; ++i) sums[words[i]] += static_cast<double>(s[i]);
   double best = 0;
   for (const auto& [word, sum] : sums) best = std::max(best, sum);
-  // Of equal words the one that comes first.
+  // Among equal words, the first one.
   const Index* const first =
       std::find_if(words, words + length, [&](Index word) { return sums[word] == best; });
   Prediction found;

@@ -6,11 +6,11 @@
 
 namespace attn::train {
 
-/// The word of a document that a question asks for, by attention over attention (TN §2.8): a BiLSTM
-/// or BiGRU over the document and another one over the question, which have the same vectors of
+/// Finds the word of a document that answers a question, by attention over attention (TN §2.8): a
+/// BiLSTM or BiGRU over the document and another one over the question, which share the vectors of
 /// words, and P(w) = Σ s_i over the positions i of the word w. Sources are documents, inputs
-/// questions; the target of each question is a word of its document, and the loss −log P of it.
-/// Figure: largest, the largest s_i, the mean over the questions.
+/// questions; the target of each question is a word of its document, and the loss is −log P of this
+/// word. Figure: largest, the mean of the largest s_i over the questions.
 class OverAttentionModel : public MechanismModelOf<OverAttentionModel> {
  public:
   explicit OverAttentionModel(const MechanismOptions& options);

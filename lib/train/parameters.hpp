@@ -21,7 +21,8 @@ struct Parameter {
   Initial initial = Initial::constant;
   double value = 0;
   bool decays = false;  ///< weight decay applies: to matrices, neither to biases nor to norms
-  /// Its gradient is a sum over few of its rows, which layers return instead of writing it.
+  /// The gradient is a sum over few of the tensor's rows, which layers return instead of writing
+  /// it.
   bool by_rows = false;
   Index offset = 0;  ///< of its first number in the flat array
 
@@ -40,14 +41,14 @@ struct MatrixPlace {
   }
 };
 
-/// All tensors of a model, one behind the other in one flat array. Weights, gradients and the
+/// All tensors of a model, one after the other in one flat array. Weights, gradients and the
 /// moments of an optimiser each are such an array.
 class Parameters {
  public:
   /// Adds a matrix (rows, cols), row-major, with weight decay.
   MatrixPlace add_matrix(const std::string& name, Index rows, Index cols, double deviation);
 
-  /// As add_matrix, for a table of which a pass uses few rows: see Parameter::by_rows.
+  /// Adds a matrix of which a pass uses few rows: see Parameter::by_rows.
   MatrixPlace add_table(const std::string& name, Index rows, Index cols, double deviation);
 
   /// Adds a vector of equal numbers, without weight decay. Returns its offset.
@@ -59,11 +60,11 @@ class Parameters {
 
   const std::vector<Parameter>& all() const { return all_; }
 
-  /// The number of all numbers.
+  /// The size of the flat array.
   Index size() const { return size_; }
 
-  /// Writes the start of every tensor: normal numbers are those of RandomStream(seed, name), so
-  /// that a tensor's start depends on its name and size only.
+  /// Writes the initial numbers of every tensor. Normal numbers come from RandomStream(seed, name),
+  /// so that a tensor's start depends only on seed, name and size.
   template <class T>
   void initialise(std::uint64_t seed, T* flat) const;
 

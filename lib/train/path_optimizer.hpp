@@ -13,7 +13,7 @@ namespace attn::train {
 /// W_Q and W_K of an attention layer, whose optimiser steps in the space of basis paths.
 struct PathLayer {
   std::string name;  ///< "decoder/layer0/self", for messages
-  MatrixPlace wq;    ///< (heads·d, width), as AttentionLayer has them
+  MatrixPlace wq;    ///< (heads·d, width), as in AttentionLayer
   MatrixPlace wk;
   Index heads = 1;
 };
@@ -26,7 +26,7 @@ struct SingularPath {
   double ratio = 0;
 };
 
-/// What a step in paths found in all layers.
+/// The outcome of a step in paths for all layers.
 struct PathOutcome {
   double least_ratio = 0;
   double largest_ratio = 0;
@@ -42,7 +42,7 @@ class PathOptimizer {
   /// Requires Rule::sgd or Rule::adam. Throws the errors of PathPlan.
   PathOptimizer(std::vector<PathLayer> layers, const OptimizerOptions& options, int threads);
 
-  /// The memory that it takes: moments, copies of weights and gradients, and working memory.
+  /// The memory of a PathOptimizer: moments, copies of weights and gradients, and working memory.
   static std::int64_t bytes(const std::vector<PathLayer>& layers, const OptimizerOptions& options);
 
   /// Σ G² over the gradients of all basis paths.
@@ -53,8 +53,8 @@ class PathOptimizer {
 
   const std::vector<PathLayer>& layers() const { return layers_; }
 
-  /// The moments: of all layers, one behind the other; one or two such arrays, or none. A run that
-  /// goes on restores them.
+  /// The moments of all layers, one after the other: one or two such arrays, or none. A resumed run
+  /// restores them.
   std::vector<Buffer<T>*> moments();
 
  private:

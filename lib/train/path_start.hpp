@@ -20,8 +20,9 @@ enum class StartFactors {
   powers,   ///< signed powers of two from 1/8 to 8, which change no bit of the scores
 };
 
-/// Multiplies column c of W_Q of each head by a factor and divides that of W_K by it, so that the
-/// scores stay as they are up to rounding. The factors are a function of (seed, name of the layer).
+/// Multiplies column c of W_Q of each head by a factor and divides column c of W_K by it, so that
+/// the scores stay the same up to rounding. The factors are a function of (seed, name of the
+/// layer).
 template <class T>
 void rescale_start(const std::vector<PathLayer>& layers, StartFactors kind, std::uint64_t seed,
                    T* weights);

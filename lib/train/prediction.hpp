@@ -5,14 +5,14 @@
 
 namespace attn::train {
 
-/// What a pass found about its targets.
+/// The results of a pass for its targets.
 struct Prediction {
   double loss = 0;      ///< Σ over targets of −log p(token), in nats, without smoothing
-  double smoothed = 0;  ///< the same of the smoothed loss, whose gradient is taken
-  Index correct = 0;    ///< targets whose token is the most probable one, the first of equal ones
+  double smoothed = 0;  ///< the same for the smoothed loss, whose gradient is taken
+  Index correct = 0;    ///< targets whose token is the most probable, the first of equals
   Index count = 0;      ///< targets
 
-  /// The same of the order of segments, where a batch asks for it: see SlotBatch::swapped.
+  /// The same for the order of segments, if a batch has it: see SlotBatch::swapped.
   double order_loss = 0;
   Index order_correct = 0;
   Index order_count = 0;
@@ -27,8 +27,8 @@ struct Prediction {
     order_count += more.order_count;
   }
 
-  /// The loss whose gradient a step takes: smoothed/count + order_loss/order_count, where a mean of
-  /// nothing is 0.
+  /// The loss whose gradient a step takes: smoothed/count + order_loss/order_count, where an empty
+  /// mean is 0.
   double objective() const {
     const auto mean = [](double sum, Index n) { return n == 0 ? 0 : sum / static_cast<double>(n); };
     return mean(smoothed, count) + mean(order_loss, order_count);

@@ -12,7 +12,7 @@ Index boxes_of(const Sequences& boxes, Index scene) {
   return boxes.lengths == nullptr ? boxes.length : boxes.lengths[scene];
 }
 
-// α = softmax of the scores w·(a_i ∘ b) over n boxes a_i one behind the other.
+// α = softmax of the scores w·(a_i ∘ b) over n boxes a_i one after the other.
 template <class T>
 void pooling_weights(const T* w, const T* a, const T* b, Index inner, Index n, T* weights) {
   if (n == 0) return;

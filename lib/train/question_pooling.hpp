@@ -20,7 +20,7 @@ class QuestionPooling {
     double question_deviation = 0;  ///< of W
   };
 
-  /// Adds PREFIXwy, wq, w and wz, the last one being W.
+  /// Adds PREFIXwy, wq, w and wz, where the last is W.
   QuestionPooling(Parameters& parameters, const std::string& prefix, const Options& options);
 
   template <class T>
@@ -37,13 +37,13 @@ class QuestionPooling {
   Rows<T> forward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
                   MatrixView<const T> q, Kept<T>& kept) const;
 
-  /// Writes the gradients of its tensors; adds ∂L/∂y to dy and ∂L/∂q to dq.
+  /// Writes the gradients of the layer's tensors; adds ∂L/∂y to dy and ∂L/∂q to dq.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
                 MatrixView<const T> q, const Kept<T>& kept, MatrixView<const T> dz,
                 MatrixView<T> dy, MatrixView<T> dq) const;
 
-  /// For the boxes of the scenes, and their questions.
+  /// The bytes for the boxes of the scenes, and their questions.
   template <class T>
   PassBytes bytes(const Sequences& boxes) const;
 

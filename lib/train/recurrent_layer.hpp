@@ -14,8 +14,9 @@ namespace attn::train {
 
 enum class RecurrentCell { lstm, gru };
 
-/// A recurrent network over each sequence, from a state of 0: the states of all positions, forwards
-/// or of both directions side by side. The cells are those of mechanisms::Lstm and mechanisms::Gru.
+/// A recurrent network over each sequence, from a state of 0. Its results are the states of all
+/// positions, forwards or for both directions side by side. The cells are those of mechanisms::Lstm
+/// and mechanisms::Gru.
 class RecurrentLayer {
  public:
   struct Options {
@@ -30,7 +31,7 @@ class RecurrentLayer {
   /// PREFIXback_w and PREFIXback_b.
   RecurrentLayer(Parameters& parameters, const std::string& prefix, const Options& options);
 
-  /// What the forward pass keeps, by direction and sequence.
+  /// The data that the forward pass keeps, by direction and sequence.
   template <class T>
   struct Kept {
     std::vector<typename mechanisms::Lstm<T>::Kept> lstm;
@@ -44,7 +45,7 @@ class RecurrentLayer {
   Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
                   Kept<T>& kept) const;
 
-  /// Writes the gradients of its tensors and adds that of x to `dx`. Changes what was kept.
+  /// Writes the gradients of the layer's tensors and adds that of x to `dx`. Changes the kept data.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
                 Kept<T>& kept, MatrixView<const T> dy, MatrixView<T> dx) const;
@@ -61,7 +62,7 @@ class RecurrentLayer {
   Index directions() const { return std::ssize(tensors_); }
   Index gates() const { return options_.cell == RecurrentCell::lstm ? 4 : 3; }
 
-  /// Calls body(cell, its results kept) for a direction, the kept ones being those of its cell.
+  /// Calls body(cell, kept results of the cell) for a direction.
   template <class T, class Body>
   void with_cell(const Slot<T>& slot, Index direction, Kept<T>& kept, const Body& body) const;
 

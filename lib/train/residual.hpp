@@ -8,7 +8,7 @@
 namespace attn::train {
 
 enum class NormOrder {
-  post,  ///< y = LN(x + f(x)), as the documents have it
+  post,  ///< y = LN(x + f(x)), as in the documents
   pre,   ///< y = x + f(LN(x))
 };
 
@@ -42,7 +42,7 @@ class Residual {
     return norm_.forward(slot, std::as_const(kept.inner).view(), kept.norm);
   }
 
-  /// What f read in a forward pass.
+  /// The input of f in a forward pass.
   template <class T>
   MatrixView<const T> input(MatrixView<const T> x, const Kept<T>& kept) const {
     return order_ == NormOrder::pre ? kept.inner.view() : x;
@@ -70,7 +70,7 @@ class Residual {
 
   Index width() const { return norm_.width(); }
 
-  /// With f, for `rows` rows.
+  /// The bytes with f, for `rows` rows.
   template <class T>
   PassBytes bytes(Index rows, const PassBytes& f) const {
     const PassBytes norm = norm_.bytes<T>(rows);

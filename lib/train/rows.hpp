@@ -7,8 +7,8 @@
 
 namespace attn::train {
 
-/// A matrix that it owns; each row is a token's vector. Its memory comes from the pool of the
-/// thread, so that a repeated step reuses its pages.
+/// A matrix that owns its memory; each row is a token's vector. The memory comes from the pool of
+/// the thread, so that a repeated step reuses pages.
 template <class T>
 class Rows {
  public:

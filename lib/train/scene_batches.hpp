@@ -8,15 +8,15 @@
 
 namespace attn::train {
 
-/// Scenes with questions as `tensor-gen scenes` writes them.
+/// Scenes with questions, as written by `tensor-gen scenes`.
 struct SceneData {
   Index views = 0;
   Index boxes = 0;  ///< the most of a view
   Index width = 0;
   std::vector<float> features;          ///< (scenes, views, boxes, width)
-  std::vector<std::int64_t> counts;     ///< (scenes, views): boxes that are no padding
+  std::vector<std::int64_t> counts;     ///< (scenes, views): boxes without padding
   std::vector<std::int64_t> kinds;      ///< (scenes): 0 asks for a colour, 1 for a number
-  std::vector<std::int64_t> arguments;  ///< (scenes): the kind, or the colour, it is about
+  std::vector<std::int64_t> arguments;  ///< (scenes): the kind or colour that the question is about
   std::vector<std::int64_t> answers;    ///< (scenes): the colour, or the number
 
   /// The numbers of kinds and colours, and the most objects of a scene.
@@ -25,10 +25,10 @@ struct SceneData {
   Index objects = 0;
 };
 
-/// Batches of scenes. A question is its kind, one of the tokens 0 and 1, and what it is about:
-/// token 2 + κ for the kind κ, 2 + object_kinds + χ for the colour χ. Answers are the colours,
-/// followed by the numbers 0 … objects. All slots are padded to the same number of boxes, so that a
-/// model has plans for few shapes.
+/// Batches of scenes. A question is its kind, one of the tokens 0 and 1, and its argument: token 2
+/// + κ for the kind κ, 2 + object_kinds + χ for the colour χ. Answers are the colours, followed by
+/// the numbers 0 … objects. All slots are padded to the same number of boxes, so that a model needs
+/// plans for few shapes.
 class SceneBatches : public BatchesOf<ViewBatch> {
  public:
   /// Requires batch >= 1. Throws Error(input) if there are no scenes, for arrays whose sizes do not

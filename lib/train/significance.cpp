@@ -35,7 +35,7 @@ WelchError welch_error(const Sample& a, const Sample& b) {
   const double error_a = standard_error(a);
   const double error_b = standard_error(b);
   const double error = std::hypot(error_a, error_b);
-  // Quotients of errors, whose squares neither overflow nor both vanish.
+  // Quotients of errors, whose squares neither overflow nor both underflow.
   const double part_a = (error_a / error) * (error_a / error);
   const double part_b = (error_b / error) * (error_b / error);
   const double inverse = part_a * part_a / degrees_of(a) + part_b * part_b / degrees_of(b);
@@ -43,7 +43,7 @@ WelchError welch_error(const Sample& a, const Sample& b) {
 }
 
 Interval interval_of(double estimate, double error, double degrees, double confidence) {
-  // Without a deviation there is no t that it could be a multiple of.
+  // Without a deviation, t is undefined.
   if (!(error > 0 && std::isfinite(error) && degrees > 0)) return {undefined, undefined};
   const boost::math::students_t distribution(degrees);
   const double t =
@@ -61,7 +61,7 @@ TTest test_of(double t, double degrees) {
 Sample sample_of(std::span<const double> values) {
   if (values.empty()) return {undefined, undefined, undefined, 0};
   const auto n = static_cast<double>(values.size());
-  // Differences to a value, so that the mean of equal ones has no rounding, nor their deviation.
+  // Differences to one value, so that the mean and deviation of equal values have no rounding.
   double shift = 0;
   for (const double value : values) shift += value - values.front();
   const double mean = values.front() + shift / n;
@@ -121,7 +121,7 @@ Interval proportion_interval(Index successes, Index trials, double confidence) {
 double student_upper_tail(double t, double degrees) {
   if (!std::isfinite(t) || !(degrees > 0 && std::isfinite(degrees))) return undefined;
   const boost::math::students_t distribution(degrees);
-  // The complement, for 1 − P(T <= t) has no digits left where p is small.
+  // The complement, because 1 − P(T <= t) has no digits left for small p.
   return boost::math::cdf(boost::math::complement(distribution, t));
 }
 

@@ -12,7 +12,7 @@
 
 namespace attn::train {
 
-/// Numbers and names that one rank puts in and another one takes out, in the same order.
+/// Numbers and names that one rank puts in and another takes out, in the same order.
 class SlotMessage {
  public:
   template <class Value>

@@ -11,7 +11,7 @@
 
 namespace attn::train {
 
-/// The rows of which a token is to be predicted, and those tokens.
+/// The rows for which tokens are predicted, and these tokens.
 struct Targets {
   std::vector<Index> rows;
   std::vector<Index> tokens;
@@ -29,14 +29,15 @@ class SoftmaxLayer {
                const std::optional<MatrixPlace>& tied, Index vocabulary, Index width,
                double deviation, double smoothing);
 
-  /// The sums over the targets of the slot. Where `dx` has data, also takes the gradients of
-  /// `factor` times the smoothed loss: writes those of W and b to the slot, adds that of x to `dx`.
-  /// Where there is a `by_target`, writes what was found about each target.
+  /// The sums over the targets of the slot. If `dx` has data, also takes the gradients of `factor`
+  /// times the smoothed loss: writes those of W and b to the slot, and adds that of x to `dx`. With
+  /// a `by_target`, writes the result of each target.
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target = nullptr) const;
 
-  /// For `targets` targets: nothing is kept; the most of a pass without gradients, and with them.
+  /// The bytes for `targets` targets: nothing is kept; the most of a pass without gradients, and
+  /// with them.
   template <class T>
   PassBytes bytes(Index targets) const;
 

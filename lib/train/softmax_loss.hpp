@@ -9,7 +9,7 @@
 namespace attn::train {
 
 /// The loss of one target t under p = softmax(z), −(1 − ε) log p_t − ε/n Σ_v log p_v with ε the
-/// label smoothing, for n finite logits. Replaces them by `factor` times the gradient.
+/// label smoothing, for n finite logits. Replaces the logits by `factor` times the gradient.
 template <class T>
 Prediction softmax_loss(T* z, Index n, Index token, double smoothing, double factor) {
   Prediction found;

@@ -13,7 +13,7 @@ namespace attn::train {
 class Stack {
  public:
   struct Options {
-    std::string prefix;      ///< of all names: "encoder/", or nothing if there is one stack only
+    std::string prefix;      ///< of all names: "encoder/"; empty for a single stack
     std::string self_group;  ///< see TransformerLayer
     Index layers = 1;
     Embedding::Options embedding;
@@ -27,7 +27,7 @@ class Stack {
 
   template <class T>
   struct Kept {
-    std::vector<Rows<T>> inputs;  ///< of the layers, and the last one's result
+    std::vector<Rows<T>> inputs;  ///< of the layers, and the result of the last layer
     std::vector<TransformerLayer::Kept<T>> layers;
     LayerNorm::Kept<T> norm;
     Rows<T> normal;
@@ -45,7 +45,8 @@ class Stack {
                    const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
                    MatrixView<T> dmemory) const;
 
-  /// For sequences and those of the other stack's result. What `backward` returns is included.
+  /// The bytes for sequences and those of the other stack's result, including the result of
+  /// `backward`.
   template <class T>
   PassBytes bytes(const Sequences& sequences, const Sequences& memory) const;
 
@@ -54,13 +55,13 @@ class Stack {
   void add_sites(const Sequences& sequences, const TransformerLayer::Memory<T>& memory,
                  const Kept<T>& kept, std::vector<AttentionSite<T>>& sites) const;
 
-  /// What `extend` keeps of the positions before.
+  /// The data of earlier positions that `extend` keeps.
   template <class T>
   struct Past {
     Index length = 0;
     std::vector<TransformerLayer::Past<T>> layers;
 
-    /// Sequence n becomes what sequence from[n] is.
+    /// Sequence n becomes a copy of sequence from[n].
     void choose(const std::vector<Index>& from);
   };
 

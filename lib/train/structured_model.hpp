@@ -15,8 +15,8 @@ struct StructuredModelOptions {
 
 /// The class of a sequence by structured self-attention (TN §2.2): a BiLSTM or BiGRU of the tokens'
 /// vectors, R hops over its states, and the softmax of a linear function of all hops together.
-/// Targets are classes, one for each input. Figures: diagonal and off_diagonal of AAᵀ,
-/// means over the sequences.
+/// Targets are classes, one for each input. Figures: the means of diagonal and off_diagonal of AAᵀ
+/// over the sequences.
 class StructuredModel : public MechanismModelOf<StructuredModel> {
  public:
   explicit StructuredModel(const StructuredModelOptions& options);

@@ -19,12 +19,12 @@ void require_utf8(std::string_view text);
 /// The code points of UTF-8 text.
 std::vector<std::string_view> points_of(std::string_view text);
 
-/// What stands between the white space of ASCII and, where asked, line_end at each line feed.
+/// The parts between ASCII white space and, if requested, line_end for each line feed.
 std::vector<std::string_view> words_of(std::string_view text, bool line_ends);
 
 SymbolCounts counts_of(const std::vector<std::string_view>& symbols);
 
-/// By falling count, then by bytes.
+/// The symbols by falling count, then by bytes.
 std::vector<std::string_view> ranked(const SymbolCounts& counts);
 
 }  // namespace attn::train

@@ -87,7 +87,7 @@ std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch& batc
   return sites;
 }
 
-// The losses at the last layer's result. Where `dlast` has data, adds their gradients to it.
+// The losses at the last layer's result. If `dlast` has data, adds their gradients to it.
 template <class T>
 Prediction Transformer::predicted(const Slot<T>& slot, MatrixView<const T> last,
                                   const SlotBatch& batch, const LossFactors& factors,
@@ -151,7 +151,7 @@ SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) co
   found.predict = passed.kept + std::max(passed.forward, last.forward);
   found.differentiate =
       passed.kept + of_source + std::max(of_input + last.backward, passed.backward);
-  // The gradients of tokens' vectors; of each position its token, a target and its row.
+  // The gradients of tokens' vectors; for each position its token, a target and its row.
   found.returned =
       of_source + of_input + (source.rows() + 3 * input.rows()) * static_cast<Index>(sizeof(Index));
   const auto add_plan = [&](const AttentionLayer& layer, const Sequences& queries,

@@ -23,7 +23,7 @@ struct TransformerOptions {
   LayerAttention decoder = {.scheme = {}, .causal = true, .first_share = 0.5, .in_paths = false};
   LayerAttention cross;
   Positions positions = Positions::learned;
-  bool tied = false;  ///< the softmax has the matrix of the embedding
+  bool tied = false;  ///< the softmax shares the matrix of the embedding
   double smoothing = 0;
   bool order = false;  ///< tells whether two segments are swapped: see Transformer
 };
@@ -45,14 +45,14 @@ struct SlotBatch {
   TokenRows source;  ///< empty for a single stack
   TokenRows input;
   Targets targets;  ///< rows of `input`
-  /// By sequence of `input`: 1 if its two segments are swapped, 0 if they are in order. Empty:
-  /// nothing is asked. Only for a model that tells the order.
+  /// By sequence of `input`: 1 if its two segments are swapped, 0 if they are in order. Empty: no
+  /// order is predicted. Only for a model that tells the order.
   std::vector<Index> swapped;
 
   Index target_count() const { return targets.count(); }
 };
 
-/// What the sums of a loss are multiplied by.
+/// The factors of the sums of a loss.
 struct LossFactors {
   double targets = 0;  ///< the smoothed loss of the targets
   double order = 0;    ///< the loss of the order of segments
@@ -68,8 +68,8 @@ class Transformer {
   using Batch = SlotBatch;
   using Sums = Prediction;
 
-  /// Throws Error(usage) for heads that do not divide the width, and for `order` unless there is
-  /// one stack and it is not causal: under causality the first position sees nothing else.
+  /// Throws Error(usage) for heads that do not divide the width, and for `order` unless there is a
+  /// single stack that is not causal: under causality, the first position sees only itself.
   explicit Transformer(const TransformerOptions& options);
 
   const TransformerOptions& options() const { return options_; }
@@ -78,7 +78,7 @@ class Transformer {
   const Stack& decoder() const { return *decoder_; }
   const SoftmaxLayer& softmax() const { return *softmax_; }
 
-  /// What a forward pass keeps.
+  /// The data that a forward pass keeps.
   template <class T>
   struct Passed {
     Stack::Kept<T> encoder, decoder;
@@ -89,13 +89,13 @@ class Transformer {
   template <class T>
   void forward(const Slot<T>& slot, const SlotBatch& batch, Passed<T>& passed) const;
 
-  /// All attentions of a forward pass, those of the encoder first, layer by layer. They are views
-  /// of `batch` and `passed`.
+  /// All attentions of a forward pass, those of the encoder first, layer by layer, as views of
+  /// `batch` and `passed`.
   template <class T>
   std::vector<AttentionSite<T>> attention_sites(const SlotBatch& batch,
                                                 const Passed<T>& passed) const;
 
-  /// What a pass with gradients returns besides those it writes.
+  /// The gradients that a pass returns instead of writing them.
   template <class T>
   struct TokenGradients {
     Rows<T> source;  ///< see Embedding::backward
@@ -108,18 +108,18 @@ class Transformer {
   template <class T>
   Prediction predict(const Slot<T>& slot, const SlotBatch& batch) const;
 
-  /// The same, and writes the gradients of the losses times their factors, of all tensors but those
-  /// by rows, to the slot.
+  /// The same, and writes the gradients of the losses times their factors to the slot, for all
+  /// tensors except those by rows.
   template <class T>
   Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, const LossFactors& factors,
                            TokenGradients<T>& token_gradients) const;
 
-  /// For slots of such sequences, `source` without rows for a single stack. `predict` is also
-  /// enough for layer_column_sums.
+  /// The bytes for slots of such sequences; `source` has no rows for a single stack. `predict` is
+  /// also enough for layer_column_sums.
   template <class T>
   SlotBytes bytes(const Sequences& source, const Sequences& input) const;
 
-  /// Adds a slot's gradients of the tokens' vectors to those of the tables.
+  /// Adds a slot's gradients of the tokens' vectors to the gradients of the tables.
   template <class T>
   void add_token_gradients(const SlotBatch& batch, const TokenGradients<T>& token_gradients,
                            T* gradients) const;

@@ -33,7 +33,7 @@ TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& pr
   around_cross_.emplace(parameters, prefix + "norm/cross", options.width, options.order, place + 1);
 }
 
-// `self` and `cross` map what attention reads to its result.
+// `self` and `cross` map the input of attention to its result.
 template <class T, class Self, class Cross>
 Rows<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
                                const Self& self, const Cross& cross) const {
@@ -94,7 +94,7 @@ Rows<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T> x, Pas
         self_.add_keys(slot, in, past.self);
         return self_.attend(slot, in, past.self);
       },
-      // To attention the sequences are queries of the one memory.
+      // For attention, the sequences are queries of one memory.
       [&](Input in) { return cross_->attend(slot, in, past.cross); });
 }
 
@@ -134,7 +134,7 @@ PassBytes TransformerLayer::bytes(const Sequences& sequences, const Sequences& m
     found.kept += all;
   }
   found = found.then(around_inner_.bytes<T>(rows, inner_.bytes<T>(rows)));
-  // The gradient of a sub-layer's result, while that of its input is made.
+  // The gradient of a sub-layer's result, which exists while that of its input is made.
   found.backward += all;
   return found;
 }

@@ -10,7 +10,7 @@
 
 namespace attn::train {
 
-/// What all layers of a stack have in common.
+/// The common options of all layers of a stack.
 struct LayerOptions {
   Index width = 0;
   Index heads = 1;
@@ -29,12 +29,12 @@ struct LayerAttention {
   bool in_paths = false;  ///< see AttentionLayerOptions
 };
 
-/// One layer of an encoder or a decoder: self-attention, attention to another stack's result where
+/// One layer of an encoder or a decoder: self-attention, attention to another stack's result if
 /// there is one, and the feed-forward layer, each in a Residual.
 class TransformerLayer {
  public:
-  /// Names begin with `prefix`: those of self-attention go on with `self_group`, the others with
-  /// cross/, ffn/ and norm/. `place` is the first of five numbers for dropout.
+  /// Names begin with `prefix`, followed by `self_group` for self-attention, and cross/, ffn/ and
+  /// norm/ for the others. `place` is the first of five numbers for dropout.
   TransformerLayer(Parameters& parameters, const std::string& prefix, const std::string& self_group,
                    const LayerOptions& options, const LayerAttention& self,
                    const std::optional<LayerAttention>& cross, std::uint32_t place);
@@ -64,11 +64,11 @@ class TransformerLayer {
                    const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
                    MatrixView<T> dmemory) const;
 
-  /// For sequences and those of the other stack's result.
+  /// The bytes for sequences and those of the other stack's result.
   template <class T>
   PassBytes bytes(const Sequences& sequences, const Sequences& memory) const;
 
-  /// Adds its attentions in a forward pass to `sites`, as views of the arguments.
+  /// Adds the layer's attentions in a forward pass to `sites`, as views of the arguments.
   template <class T>
   void add_sites(const Sequences& sequences, MatrixView<const T> x, const Memory<T>& memory,
                  const Kept<T>& kept, std::vector<AttentionSite<T>>& sites) const;
@@ -79,14 +79,14 @@ class TransformerLayer {
     AttentionLayer::KeptKeys<T> self, cross;
   };
 
-  /// The past of one sequence that has no positions yet and may have `most`. Requires a memory of
-  /// one sequence if there is attention to it, and 1 <= its length <= most_memory.
+  /// The past of one sequence that has no positions yet and may have `most`. With attention to a
+  /// memory, requires a memory of one sequence whose length is in 1 … most_memory.
   template <class T>
   Past<T> no_past(const Slot<T>& slot, const Memory<T>& memory, Index most_memory,
                   Index most) const;
 
   /// The rows of `forward` for the next position of some sequences with the same memory, one row
-  /// each. Requires causal self-attention; throws as AttentionLayer::attend.
+  /// each. Requires causal self-attention; throws like AttentionLayer::attend.
   template <class T>
   Rows<T> extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const;
 

@@ -7,8 +7,8 @@
 
 namespace attn::train {
 
-/// The boxes that one detector found in some scenes, padded to one number. They are data, in the
-/// type in which they are stored.
+/// The boxes that one detector found in some scenes, padded to the same number, in the type in
+/// which they are stored.
 struct Boxes {
   Sequences sequences;
   std::vector<Index> lengths;   ///< by scene; empty: all are whole
@@ -20,18 +20,18 @@ struct Boxes {
   }
 };
 
-/// Questions have one of these numbers of kinds.
+/// The number of kinds of questions.
 inline constexpr Index question_kinds = 2;
 
-/// The tokens of a question: its kind, and what it is about.
+/// The tokens of a question: its kind and its argument.
 inline constexpr Index question_tokens = 2;
 
-/// The part of a batch of scenes, each with a question, that one slot computes.
+/// The part of a batch of scenes with questions that one slot computes.
 struct ViewBatch {
   std::vector<Boxes> views;      ///< the first one is the primary view
   std::vector<Index> kinds;      ///< by scene, in [0, question_kinds)
   std::vector<Index> questions;  ///< (scenes, question_tokens)
-  Targets targets;               ///< of each scene its answer, in order
+  Targets targets;               ///< the answer of each scene, in order
 
   Index target_count() const { return targets.count(); }
 };

@@ -54,7 +54,7 @@ Rows<T> rows_of(const Boxes& boxes, Index width) {
   return rows;
 }
 
-// The boxes of all views, those of a scene one behind the other.
+// The boxes of all views; the boxes of a scene follow each other.
 Boxes concatenated(const std::vector<Boxes>& views, Index width) {
   const Index scenes = views.front().sequences.count;
   Boxes all;
@@ -103,7 +103,7 @@ ViewModel::ViewModel(const ViewModelOptions& options)
       pooling_(parameters_, "views/pooling/", pooling_options(options)),
       classifier_(parameters_, "views/answer/", classifier_options(options)) {}
 
-// What a pass keeps for its gradients.
+// The data that a pass keeps for its gradients.
 template <class T>
 struct ViewModel::Passed {
   Boxes all;  // without attention
@@ -204,7 +204,7 @@ std::vector<std::vector<double>> ViewModel::column_sums(const Slot<T>& slot,
 
 template <class T>
 SlotBytes ViewModel::bytes(Index scenes, Index boxes) const {
-  // Without attention the boxes of all views are read as those of one.
+  // Without attention, the boxes of all views form one view.
   const Sequences primary = {scenes, attention_ ? boxes : options_.views * boxes};
   const Index width = options_.width;
   const Index all_boxes = scenes * options_.views * boxes;

@@ -17,19 +17,20 @@ struct ViewModelOptions {
   Index views = 3;
   Index width = 64;  ///< the features of a box
   Index heads = 1;
-  /// How the primary view attends to the others. None: no attention, the boxes of all views are
-  /// those of one.
+  /// How the primary view attends to the others. None: no attention; the boxes of all views form
+  /// one view.
   std::optional<AttentionScheme> scheme = AttentionScheme{};
   double first_share = 0.5;  ///< u of hnas at the start, in (0, 1)
   Index inner = 128;         ///< of the pooling and of the classifier
   Index vocabulary = 0;      ///< tokens of questions
   Index answers = 0;
   double smoothing = 0;
-  /// Of all matrices at the start; none: √(2/(rows + columns)) (Glorot and Bengio, 2010).
+  /// The deviation of all matrices at the start; none: √(2/(rows + columns)) (Glorot and Bengio,
+  /// 2010).
   std::optional<double> deviation;
 };
 
-/// What a pass found about its answers: all, and by the kind of question.
+/// The results of a pass for its answers: all, and by kind of question.
 struct AnswerPrediction : Prediction {
   std::array<Prediction, question_kinds> by_kind;
 
@@ -52,10 +53,10 @@ class ViewModel {
 
   const ViewModelOptions& options() const { return options_; }
   const Parameters& parameters() const { return parameters_; }
-  /// None if there is no attention.
+  /// None without attention.
   const std::optional<MultiViewAttention>& attention() const { return attention_; }
 
-  /// What a pass with gradients returns besides those it writes: ∂L/∂q, (scenes, width).
+  /// The gradient that a pass returns instead of writing it: ∂L/∂q, (scenes, width).
   template <class T>
   struct TokenGradients {
     Rows<T> question;
@@ -67,18 +68,18 @@ class ViewModel {
   template <class T>
   AnswerPrediction predict(const Slot<T>& slot, const ViewBatch& batch) const;
 
-  /// The same, and writes the gradients of `factor` times the smoothed loss, of all tensors but
-  /// those by rows, to the slot.
+  /// The same, and writes the gradients of `factor` times the smoothed loss to the slot, for all
+  /// tensors except those by rows.
   template <class T>
   AnswerPrediction differentiate(const Slot<T>& slot, const ViewBatch& batch, double factor,
                                  TokenGradients<T>& token_gradients) const;
 
-  /// For slots of `scenes` scenes with `boxes` boxes in every view. `predict` is also enough for
-  /// column_sums, but for what it returns.
+  /// The bytes for slots of `scenes` scenes with `boxes` boxes in every view. `predict` is also
+  /// enough for column_sums, except for its result.
   template <class T>
   SlotBytes bytes(Index scenes, Index boxes) const;
 
-  /// Adds a slot's gradients of the questions' vectors to those of the tokens.
+  /// Adds a slot's gradients of the questions' vectors to the gradients of the tokens.
   template <class T>
   void add_token_gradients(const ViewBatch& batch, const TokenGradients<T>& token_gradients,
                            T* gradients) const;

@@ -21,7 +21,7 @@ class WeightOptimizer {
   WeightOptimizer(const Parameters& parameters, const OptimizerOptions& options,
                   const std::vector<PathLayer>& in_paths, int threads);
 
-  /// The memory that such an optimizer takes: the moments, and what steps in paths need.
+  /// The memory of such an optimizer: the moments, and the needs of steps in paths.
   static std::int64_t bytes(const Parameters& parameters, const OptimizerOptions& options,
                             const std::vector<PathLayer>& in_paths);
 
@@ -34,8 +34,8 @@ class WeightOptimizer {
   /// threads.
   Outcome step(Index number, double rate, T* weights, T* gradients);
 
-  /// The moments, of the layout of the weights: none, m, or m and v. A run that goes on restores
-  /// them, and those in paths.
+  /// The moments, in the layout of the weights: none, m, or m and v. A resumed run restores these,
+  /// and the moments in paths.
   std::vector<T*> moments();
   std::optional<PathOptimizer<T>>& in_paths() { return in_paths_; }
 
@@ -45,7 +45,7 @@ class WeightOptimizer {
   void adam(const Parameter& one, Index number, double rate, T* w, const T* g);
   void lamb(const Parameter& one, Index number, double rate, T* w, T* g);
 
-  std::vector<Parameter> plain_;  // that do not step in paths
+  std::vector<Parameter> plain_;  // tensors that do not step in paths
   Index size_;                    // of all parameters
   OptimizerOptions options_;
   int threads_;
