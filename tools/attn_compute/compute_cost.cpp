@@ -100,7 +100,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
         emits_scores(options) ? score_results_bytes(element_size, threads) : 0;
     const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,
                                                                input.keys, element_size, threads)) +
-                                 threads * (sums + output);
+                                 sums + output;
     const std::int64_t backward = head_gradient_bytes(options, input, element_size, threads);
     return repeated + std::max(forward, backward);
   };

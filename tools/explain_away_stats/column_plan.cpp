@@ -68,16 +68,16 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   needs.parts = parts.value_or(kernel::ItemParts());
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
-    std::int64_t most = threads * rescaled;
+    std::int64_t most = rescaled;
     for (const std::string& name : options.schemes) {
       const Scheme scheme = scheme_of(name).value_or(Scheme::hnas);
-      most = std::max(most, threads * rescaled + attend_bytes(scheme, input.queries, input.keys,
-                                                              element_size, threads));
+      most = std::max(
+          most, rescaled + attend_bytes(scheme, input.queries, input.keys, element_size, threads));
     }
     if (options.wants(stored)) {
-      most += threads * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
+      most += StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
     }
-    return most + threads * sums;
+    return most + sums;
   };
   return needs;
 }

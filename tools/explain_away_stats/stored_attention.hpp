@@ -46,7 +46,7 @@ class StoredAttention {
   /// "a.h5:/weights, head [0, 3]".
   std::string place(Index problem) const;
 
-  /// Bytes that show needs per thread; see matrix_source.
+  /// Bytes that show needs for a head; see matrix_source.
   static std::int64_t bytes(const io::InputBundle& bundle, const AttentionInput& input,
                             std::size_t element_size, std::int64_t dense_limit);
 

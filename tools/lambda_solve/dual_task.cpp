@@ -285,9 +285,8 @@ HeadNeeds DualTask::needs(Index queries) const {
   needs.work_bytes = [q, n, d, transport, face, v = input.v.has_value()](int threads,
                                                                          std::int64_t) {
     // Templates and evidence as solved, preferences per query, weights of first order.
-    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number + face;
-    const std::int64_t apart = threads * (own + dual_bytes(q, n, d, transport, 1));
-    return std::max(apart, own + dual_bytes(q, n, d, transport, threads));
+    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number + threads * face;
+    return own + dual_bytes(q, n, d, transport, threads);
   };
   return needs;
 }

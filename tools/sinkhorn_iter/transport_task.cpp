@@ -321,7 +321,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),
                     gradient_work_bytes(task, element_size, threads)) +
-           solution_gradient_work_bytes(task, element_size, threads, limit) + threads * checked;
+           solution_gradient_work_bytes(task, element_size, threads, limit) + checked;
   };
   return needs;
 }
