@@ -1,6 +1,6 @@
-// tools/common/checkpoint_record: results as bytes and back.
+// tools/common/runs/checkpoint_record: results as bytes and back.
 
-#include "common/checkpoint_record.hpp"
+#include "common/runs/checkpoint_record.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "common/result_kinds.hpp"
+#include "common/results/result_kinds.hpp"
 #include "gradient/projection_gradient.hpp"
 #include "gradient/shared_sums.hpp"
 #include "plan_problem.hpp"

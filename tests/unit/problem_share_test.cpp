@@ -1,9 +1,9 @@
-#include "common/problem_share.hpp"
+#include "common/shards/problem_share.hpp"
 
 #include <doctest/doctest.h>
 
 #include "attnkit/error.hpp"
-#include "common/block_layout.hpp"
+#include "common/outputs/block_layout.hpp"
 
 using namespace attn;
 using namespace attn::tools;

@@ -1,4 +1,5 @@
-// tools/common/shard: which part of a run a job computes, and what its bundle says of itself.
+// tools/common/shards/shard: which part of a run a job computes, and what its bundle says of
+// itself.
 
 #include <doctest/doctest.h>
 
@@ -14,8 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/shard.hpp"
-#include "common/shard_marks.hpp"
+#include "common/shards/shard.hpp"
+#include "common/shards/shard_marks.hpp"
 #include "io_fixture.hpp"
 #include "long_run.hpp"
 #include "thrown_error.hpp"

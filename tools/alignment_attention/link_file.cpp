@@ -10,9 +10,9 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "common/block_plan.hpp"
-#include "common/column_text.hpp"
-#include "common/text_input.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/frame/text_input.hpp"
+#include "common/tables/column_text.hpp"
 
 namespace attn::tools {
 namespace {

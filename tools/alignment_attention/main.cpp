@@ -2,9 +2,9 @@
 // and measures of any weights as word alignments.
 
 #include "alignment_attention/measure.hpp"
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/alignment.hpp"
 #include "mechanisms/alignment_form.hpp"
 

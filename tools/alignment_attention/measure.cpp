@@ -14,11 +14,11 @@
 #include "alignment_attention/weight_pairs.hpp"
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
-#include "common/block_plan.hpp"
-#include "common/bundles.hpp"
-#include "common/group_report.hpp"
-#include "common/sections.hpp"
-#include "common/table_options.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/frame/sections.hpp"
+#include "common/tables/group_report.hpp"
+#include "common/tables/table_options.hpp"
 
 namespace attn::tools {
 namespace {

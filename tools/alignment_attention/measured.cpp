@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/table_options.hpp"
+#include "common/tables/table_options.hpp"
 
 namespace attn::tools {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "common/section_name.hpp"
-#include "common/table.hpp"
+#include "common/frame/section_name.hpp"
+#include "common/tables/table.hpp"
 #include "stats/word_alignment.hpp"
 
 namespace attn::tools {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/foreign_names.hpp"
+#include "common/heads/foreign_names.hpp"
 #include "head/operand.hpp"
 
 namespace attn::tools {

@@ -1,8 +1,8 @@
 // attention-over-attention: which word of a document answers a question.
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/over_attention.hpp"
 #include "mechanisms/over_attention_form.hpp"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/pair_writer.hpp"
+#include "common/outputs/pair_writer.hpp"
 
 namespace attn::tools {
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "attn_compute/gradient_plan.hpp"
-#include "common/attention_input.hpp"
-#include "common/head_outputs.hpp"
-#include "common/heads.hpp"
-#include "common/result_kinds.hpp"
-#include "common/score_options.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/heads/heads.hpp"
+#include "common/options/score_options.hpp"
+#include "common/outputs/head_outputs.hpp"
+#include "common/results/result_kinds.hpp"
 #include "pass/row_selection.hpp"
 
 namespace attn::tools {

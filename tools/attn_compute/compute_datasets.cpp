@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "attn_compute/repeated_scheme.hpp"
-#include "common/convergence_words.hpp"
-#include "common/dataset_words.hpp"
-#include "common/padding_words.hpp"
-#include "common/result_kinds.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/results/result_kinds.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {

@@ -6,8 +6,8 @@
 #include "attn_compute/compute_task.hpp"
 #include "attn_compute/repeated_scheme.hpp"
 #include "attnkit/error.hpp"
-#include "common/result_inputs.hpp"
-#include "common/result_table.hpp"
+#include "common/results/result_inputs.hpp"
+#include "common/results/result_table.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {

@@ -7,11 +7,11 @@
 
 #include "attn_compute/repeated_scheme.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/convergence_words.hpp"
-#include "common/result_kinds.hpp"
-#include "common/result_table.hpp"
-#include "common/scheme_settings.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/scheme_settings.hpp"
+#include "common/results/result_kinds.hpp"
+#include "common/results/result_table.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {

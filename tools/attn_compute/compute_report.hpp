@@ -5,8 +5,8 @@
 
 #include "attn_compute/attention_results.hpp"
 #include "cli/command.hpp"
-#include "common/group_report.hpp"
-#include "common/totals.hpp"
+#include "common/tables/group_report.hpp"
+#include "common/tables/totals.hpp"
 #include "io/output.hpp"
 
 /// The results of a run of attn-compute in the bundle's attributes, the JSON report and the summary

@@ -9,8 +9,8 @@
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/repeated_scheme.hpp"
 #include "attnkit/error.hpp"
-#include "common/scheme_settings.hpp"
-#include "common/score_source.hpp"
+#include "common/heads/score_source.hpp"
+#include "common/options/scheme_settings.hpp"
 
 namespace attn::tools {
 namespace {

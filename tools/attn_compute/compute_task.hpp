@@ -2,7 +2,7 @@
 
 #include "attn_compute/attention_results.hpp"
 #include "cli/command.hpp"
-#include "common/results.hpp"
+#include "common/results/results.hpp"
 #include "io/input.hpp"
 
 namespace attn::tools {

@@ -6,7 +6,7 @@
 
 #include "attn_compute/attention_results.hpp"
 #include "attnkit/error.hpp"
-#include "common/result_kinds.hpp"
+#include "common/results/result_kinds.hpp"
 #include "energy/energy_description.hpp"
 #include "gradient/shared_sums.hpp"
 #include "scheme/scheme_description.hpp"

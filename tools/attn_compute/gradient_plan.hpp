@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/attention_input.hpp"
+#include "common/heads/attention_input.hpp"
 
 namespace attn::tools {
 

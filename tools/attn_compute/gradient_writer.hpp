@@ -6,7 +6,7 @@
 
 #include "attn_compute/gradient_plan.hpp"
 #include "cli/report.hpp"
-#include "common/block_output.hpp"
+#include "common/outputs/block_output.hpp"
 #include "gradient/shared_sums.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "cli/report.hpp"
-#include "common/attention_input.hpp"
-#include "common/block_output.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/outputs/block_output.hpp"
 #include "io/output.hpp"
 #include "pass/row_selection.hpp"
 #include "tensor/buffer.hpp"

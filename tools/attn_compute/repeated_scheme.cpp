@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/scheme_settings.hpp"
+#include "common/options/scheme_settings.hpp"
 #include "energy/table.hpp"
 #include "head/repeated_scores.hpp"
 

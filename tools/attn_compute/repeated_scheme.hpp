@@ -9,8 +9,8 @@
 
 #include "attn_compute/attention_results.hpp"
 #include "cli/command.hpp"
-#include "common/attention_input.hpp"
-#include "common/settings.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/results/settings.hpp"
 
 /// The schemes of attn-compute that repeat attention on queries that move (Repetition).
 namespace attn::tools {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/pair_writer.hpp"
+#include "common/outputs/pair_writer.hpp"
 #include "score/scores.hpp"
 
 /// The results `scores` and `energies` of one head, (Lq, Lk) each, made and written tile by tile.

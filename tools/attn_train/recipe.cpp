@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/toml_file.hpp"
+#include "common/frame/toml_file.hpp"
 
 namespace attn::tools {
 namespace {

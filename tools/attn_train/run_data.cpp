@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
-#include "common/block_plan.hpp"
-#include "common/text_input.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/frame/text_input.hpp"
 #include "tensor/utf8.hpp"
 
 namespace attn::tools {

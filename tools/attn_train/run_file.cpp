@@ -8,8 +8,8 @@
 #include <boost/crc.hpp>
 
 #include "attn_train/run_tensors.hpp"
-#include "common/bundles.hpp"
-#include "common/output_format.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/frame/output_format.hpp"
 #include "io/history.hpp"
 
 namespace attn::tools {

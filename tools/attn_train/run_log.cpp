@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
-#include "common/text_input.hpp"
+#include "common/frame/text_input.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {

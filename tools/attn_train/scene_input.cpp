@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 namespace {

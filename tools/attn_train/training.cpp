@@ -13,7 +13,7 @@
 #include "attn_train/model_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
-#include "common/block_plan.hpp"
+#include "common/costs/block_plan.hpp"
 #include "kernel/ranks.hpp"
 #include "system/stop_requests.hpp"
 #include "train/path_start.hpp"

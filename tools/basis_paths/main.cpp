@@ -11,8 +11,8 @@
 #include "basis_paths/path_tool.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/restart.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/runs/restart.hpp"
 
 namespace attn::tools {
 namespace {

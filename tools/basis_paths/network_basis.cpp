@@ -11,7 +11,7 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/network_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/block_plan.hpp"
+#include "common/costs/block_plan.hpp"
 
 namespace attn::tools {
 namespace {

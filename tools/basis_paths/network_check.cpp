@@ -9,8 +9,8 @@
 #include "basis_paths/basis_found.hpp"
 #include "basis_paths/network_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/block_plan.hpp"
-#include "common/bundles.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/frame/bundles.hpp"
 #include "kernel/stop_flag.hpp"
 #include "paths/relu_structure.hpp"
 

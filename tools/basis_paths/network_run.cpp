@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/command.hpp"
-#include "common/results.hpp"
+#include "common/results/results.hpp"
 #include "head/operand.hpp"
 #include "paths/relu_basis.hpp"
 

@@ -11,7 +11,7 @@
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/block_plan.hpp"
+#include "common/costs/block_plan.hpp"
 
 namespace attn::tools {
 namespace {

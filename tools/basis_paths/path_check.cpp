@@ -9,7 +9,7 @@
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "kernel/stop_flag.hpp"
 #include "paths/structure.hpp"
 

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "basis_paths/path_verbs.hpp"
-#include "common/bundles.hpp"
-#include "common/cost_report.hpp"
+#include "common/costs/cost_report.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 namespace {

@@ -1,6 +1,6 @@
 #include "basis_paths/path_datasets.hpp"
 
-#include "common/dataset_words.hpp"
+#include "common/options/dataset_words.hpp"
 
 namespace attn::tools {
 namespace {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/restart.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/runs/restart.hpp"
 
 namespace attn::tools {
 namespace {

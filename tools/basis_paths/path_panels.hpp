@@ -8,7 +8,7 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/path_parts.hpp"
 #include "basis_paths/path_task.hpp"
-#include "common/block_plan.hpp"
+#include "common/costs/block_plan.hpp"
 
 namespace attn::tools {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/block_output.hpp"
-#include "common/block_plan.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/outputs/block_output.hpp"
 
 namespace attn::tools {
 

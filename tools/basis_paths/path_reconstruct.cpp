@@ -13,7 +13,7 @@
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 namespace {

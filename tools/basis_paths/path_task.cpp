@@ -9,7 +9,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/problem_share.hpp"
-#include "common/results.hpp"
+#include "common/results/results.hpp"
+#include "common/shards/problem_share.hpp"
 #include "head/operand.hpp"
 #include "paths/basis.hpp"
 #include "paths/step.hpp"

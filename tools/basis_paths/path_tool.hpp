@@ -12,7 +12,7 @@
 #include "basis_paths/network_verbs.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
-#include "common/section_tool.hpp"
+#include "common/frame/section_tool.hpp"
 
 namespace attn::tools {
 

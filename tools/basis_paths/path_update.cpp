@@ -12,7 +12,7 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "basis_paths/step_words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "paths/rescale.hpp"
 
 namespace attn::tools {

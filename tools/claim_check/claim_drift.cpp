@@ -8,7 +8,7 @@
 
 #include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 
 namespace attn::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "claim_check/claim_record.hpp"
-#include "common/table.hpp"
+#include "common/tables/table.hpp"
 
 namespace attn::tools {
 

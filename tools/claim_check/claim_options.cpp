@@ -1,7 +1,7 @@
 #include "claim_check/claim_options.hpp"
 
-#include "common/dataset_words.hpp"
-#include "common/table_options.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/tables/table_options.hpp"
 
 namespace attn::tools {
 

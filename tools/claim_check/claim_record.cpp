@@ -11,7 +11,7 @@
 #include "attnkit/error.hpp"
 #include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
-#include "common/text_input.hpp"
+#include "common/frame/text_input.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {

@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "claim_check/claim_run.hpp"
-#include "common/table.hpp"
+#include "common/tables/table.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {

@@ -17,7 +17,7 @@
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {

@@ -14,7 +14,7 @@
 #include "claim_check/claim_table.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/toml_file.hpp"
+#include "common/frame/toml_file.hpp"
 
 namespace attn::tools {
 namespace {

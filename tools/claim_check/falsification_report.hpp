@@ -8,7 +8,7 @@
 
 #include "claim_check/claim_falsification.hpp"
 #include "claim_check/claim_report.hpp"
-#include "common/table.hpp"
+#include "common/tables/table.hpp"
 
 namespace attn::tools {
 

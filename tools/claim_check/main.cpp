@@ -22,8 +22,8 @@
 #include "claim_check/falsification_report.hpp"
 #include "claim_check/run_stamp.hpp"
 #include "cli/text_file.hpp"
-#include "common/bundles.hpp"
-#include "common/table_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/tables/table_options.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {

@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/text_input.hpp"
+#include "common/frame/text_input.hpp"
 
 namespace attn::tools {
 namespace {

@@ -1,8 +1,8 @@
 // coattention: a question and a document attend to each other, and a decoder points at the answer.
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/coattention.hpp"
 #include "mechanisms/coattention_form.hpp"
 

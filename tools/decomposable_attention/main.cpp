@@ -1,8 +1,8 @@
 // decomposable-attention: two sequences are aligned with each other, compared, and judged.
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/decomposable.hpp"
 #include "mechanisms/decomposable_form.hpp"
 

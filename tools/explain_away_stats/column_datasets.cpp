@@ -1,8 +1,8 @@
 #include "explain_away_stats/column_datasets.hpp"
 
-#include "common/convergence_words.hpp"
-#include "common/dataset_words.hpp"
-#include "common/padding_words.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "reports/column_table.hpp"
 
 namespace attn::tools {

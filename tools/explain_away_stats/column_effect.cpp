@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/result_inputs.hpp"
+#include "common/results/result_inputs.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "scheme/scheme_description.hpp"
 

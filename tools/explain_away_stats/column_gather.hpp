@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/checkpoint.hpp"
+#include "common/runs/checkpoint.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_statistics.hpp"
 

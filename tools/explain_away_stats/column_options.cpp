@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/scheme_settings.hpp"
-#include "common/score_source.hpp"
+#include "common/heads/score_source.hpp"
+#include "common/options/scheme_settings.hpp"
 
 namespace attn::tools {
 namespace {

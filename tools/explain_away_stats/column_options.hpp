@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/attention_input.hpp"
-#include "common/score_options.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/options/score_options.hpp"
 #include "reports/column_table.hpp"
 
 namespace attn::tools {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cli/command.hpp"
-#include "common/heads.hpp"
+#include "common/heads/heads.hpp"
 #include "explain_away_stats/column_task.hpp"
 
 namespace attn::tools {

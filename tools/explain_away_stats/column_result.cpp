@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/own_rows.hpp"
+#include "common/heads/own_rows.hpp"
 
 namespace attn::tools {
 namespace {

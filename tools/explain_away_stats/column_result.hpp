@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/attention_input.hpp"
-#include "common/checkpoint_record.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/runs/checkpoint_record.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_statistics.hpp"
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/bundles.hpp"
-#include "common/cost_report.hpp"
-#include "common/restart.hpp"
+#include "common/costs/cost_report.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/runs/restart.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/attention_input.hpp"
-#include "common/results.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/results/results.hpp"
 #include "explain_away_stats/column_options.hpp"
 #include "io/input.hpp"
 #include "reports/column_statistics.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/attention_input.hpp"
+#include "common/heads/attention_input.hpp"
 #include "head/head_reader.hpp"
 #include "io/input.hpp"
 #include "scheme/scheme.hpp"

@@ -1,9 +1,9 @@
 // hard-attention: a word from a single vector that attention chooses; gradients by enumeration of
 // all choices, or from samples.
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "hard_attention/sampled_gradients.hpp"
 #include "mechanisms/hard.hpp"
 #include "mechanisms/hard_form.hpp"

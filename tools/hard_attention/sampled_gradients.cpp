@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/table.hpp"
+#include "common/tables/table.hpp"
 #include "mechanisms/hard.hpp"
 
 namespace attn::tools {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mechanism_estimate.hpp"
+#include "common/mechanisms/mechanism_estimate.hpp"
 #include "hard_attention/sampling_options.hpp"
 #include "mechanisms/hard_moments.hpp"
 

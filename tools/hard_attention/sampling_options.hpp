@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "cli/command.hpp"
-#include "common/settings.hpp"
+#include "common/results/settings.hpp"
 #include "mechanisms/hard_samples.hpp"
 
 namespace attn::tools {

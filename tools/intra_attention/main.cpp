@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/intra_attention.hpp"
 #include "mechanisms/intra_attention_form.hpp"
 

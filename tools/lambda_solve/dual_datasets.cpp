@@ -1,8 +1,8 @@
 #include "lambda_solve/dual_datasets.hpp"
 
-#include "common/convergence_words.hpp"
-#include "common/dataset_words.hpp"
-#include "common/padding_words.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "reports/dual_report.hpp"
 
 namespace attn::tools {

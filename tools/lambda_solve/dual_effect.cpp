@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/result_inputs.hpp"
+#include "common/results/result_inputs.hpp"
 #include "lambda_solve/dual_task.hpp"
 
 namespace attn::tools {

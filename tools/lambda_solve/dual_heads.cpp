@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/head_outputs.hpp"
-#include "common/own_rows.hpp"
+#include "common/heads/own_rows.hpp"
+#include "common/outputs/head_outputs.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/radius.hpp"
 #include "kernel/gemm.hpp"

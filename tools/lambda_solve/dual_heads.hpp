@@ -5,7 +5,7 @@
 
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
-#include "common/checkpoint.hpp"
+#include "common/runs/checkpoint.hpp"
 #include "io/output.hpp"
 #include "lambda_solve/dual_task.hpp"
 #include "reports/dual_report.hpp"

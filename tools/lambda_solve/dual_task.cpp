@@ -9,10 +9,10 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/cost_report.hpp"
-#include "common/restart.hpp"
-#include "common/score_source.hpp"
+#include "common/costs/cost_report.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/heads/score_source.hpp"
+#include "common/runs/restart.hpp"
 
 namespace attn::tools {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/attention_input.hpp"
-#include "common/heads.hpp"
-#include "common/result_kinds.hpp"
-#include "common/results.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/heads/heads.hpp"
+#include "common/results/result_kinds.hpp"
+#include "common/results/results.hpp"
 #include "fenchel/dual.hpp"
 #include "reports/dual_report.hpp"
 #include "tensor/buffer.hpp"

@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/numeric_libraries.hpp"
-#include "common/ranks.hpp"
-#include "common/section_tool.hpp"
-#include "common/table_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/frame/section_tool.hpp"
+#include "common/process/numeric_libraries.hpp"
+#include "common/runs/ranks.hpp"
+#include "common/tables/table_options.hpp"
 #include "lambda_solve/dual_datasets.hpp"
 #include "lambda_solve/dual_heads.hpp"
 #include "reports/dual_reporter.hpp"

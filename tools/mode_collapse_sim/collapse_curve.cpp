@@ -12,7 +12,7 @@
 #include "cli/progress.hpp"
 #include "cli/values.hpp"
 #include "collapse/closed_form.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"

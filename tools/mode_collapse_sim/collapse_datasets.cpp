@@ -1,6 +1,6 @@
 #include "mode_collapse_sim/collapse_datasets.hpp"
 
-#include "common/dataset_words.hpp"
+#include "common/options/dataset_words.hpp"
 
 namespace attn::tools {
 namespace {

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "cli/progress.hpp"
-#include "common/bundles.hpp"
-#include "common/head_outputs.hpp"
-#include "common/restart.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/outputs/head_outputs.hpp"
+#include "common/runs/restart.hpp"
 #include "head/operand.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 #include "reports/collapse_report.hpp"

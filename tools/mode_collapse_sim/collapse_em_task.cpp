@@ -5,8 +5,8 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/restart.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/runs/restart.hpp"
 #include "head/operand.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"

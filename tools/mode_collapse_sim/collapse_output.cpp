@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/run_identity.hpp"
+#include "common/runs/run_identity.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {

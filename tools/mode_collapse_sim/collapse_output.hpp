@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/report.hpp"
-#include "common/bundles.hpp"
-#include "common/head_outputs.hpp"
-#include "common/results.hpp"
-#include "common/section_share.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/outputs/head_outputs.hpp"
+#include "common/results/results.hpp"
+#include "common/shards/section_share.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 
 namespace attn::tools {

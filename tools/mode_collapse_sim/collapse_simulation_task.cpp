@@ -5,10 +5,10 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/restart.hpp"
-#include "common/scheme_settings.hpp"
-#include "common/score_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/scheme_settings.hpp"
+#include "common/options/score_options.hpp"
+#include "common/runs/restart.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 #include "mode_collapse_sim/collapse_simulation.hpp"
 

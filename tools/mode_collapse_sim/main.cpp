@@ -1,10 +1,10 @@
 // mode-collapse-sim: whether clusters of points that attend to each other merge.
 
-#include "common/bundles.hpp"
-#include "common/cluster_options.hpp"
-#include "common/numeric_libraries.hpp"
-#include "common/restart.hpp"
-#include "common/shard.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/cluster_options.hpp"
+#include "common/process/numeric_libraries.hpp"
+#include "common/runs/restart.hpp"
+#include "common/shards/shard.hpp"
 #include "mode_collapse_sim/collapse_curve.hpp"
 #include "mode_collapse_sim/collapse_datasets.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/block_plan.hpp"
-#include "common/bundles.hpp"
-#include "common/cost_report.hpp"
+#include "common/costs/block_plan.hpp"
+#include "common/costs/cost_report.hpp"
+#include "common/frame/bundles.hpp"
 
 namespace attn::tools {
 

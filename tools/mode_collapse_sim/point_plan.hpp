@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/report.hpp"
-#include "common/checkpoint.hpp"
+#include "common/runs/checkpoint.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/stop_flag.hpp"
 #include "mode_collapse_sim/point_sets.hpp"

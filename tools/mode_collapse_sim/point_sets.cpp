@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/bundles.hpp"
-#include "common/cluster_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/cluster_options.hpp"
 #include "head/operand.hpp"
 #include "tensor/random.hpp"
 

@@ -10,7 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/report.hpp"
 #include "collapse/clusters.hpp"
-#include "common/problem_share.hpp"
+#include "common/shards/problem_share.hpp"
 #include "io/input.hpp"
 #include "reports/collapse_report.hpp"
 #include "tensor/buffer.hpp"

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
-#include "common/scheme_settings.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/options/scheme_settings.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/multi_view.hpp"
 
 namespace attn::tools {

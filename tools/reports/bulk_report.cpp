@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/json_text.hpp"
-#include "common/problem_share.hpp"
+#include "common/shards/json_text.hpp"
+#include "common/shards/problem_share.hpp"
 
 namespace attn::tools {
 namespace {

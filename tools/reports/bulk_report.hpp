@@ -5,8 +5,8 @@
 
 #include "cli/command.hpp"
 #include "cli/report.hpp"
-#include "common/group_report.hpp"
-#include "common/report_notes.hpp"
+#include "common/shards/report_notes.hpp"
+#include "common/tables/group_report.hpp"
 #include "sinkhorn/plan_chain.hpp"
 #include "tensor/exact_sum.hpp"
 #include "tensor/shape.hpp"

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/json_text.hpp"
-#include "common/problem_share.hpp"
+#include "common/shards/json_text.hpp"
+#include "common/shards/problem_share.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/json_values.hpp"
 

@@ -6,8 +6,8 @@
 
 #include "cli/command.hpp"
 #include "cli/report.hpp"
-#include "common/report_notes.hpp"
-#include "common/totals.hpp"
+#include "common/shards/report_notes.hpp"
+#include "common/tables/totals.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 #include "reports/column_lists.hpp"
 #include "reports/head_grid.hpp"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/section_name.hpp"
+#include "common/frame/section_name.hpp"
 #include "reports/column_statistics.hpp"
 
 namespace attn::tools {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/convergence_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "reports/column_report.hpp"
 #include "reports/json_values.hpp"
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 
 namespace attn::tools {
 namespace {

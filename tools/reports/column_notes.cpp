@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/json_text.hpp"
+#include "common/shards/json_text.hpp"
 #include "reports/json_values.hpp"
 #include "tensor/error_fall.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/report_notes.hpp"
-#include "common/section_name.hpp"
+#include "common/frame/section_name.hpp"
+#include "common/shards/report_notes.hpp"
 #include "reports/column_statistics.hpp"
 
 namespace attn::tools {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 #include "reports/column_groups.hpp"
 #include "reports/column_lists.hpp"
 

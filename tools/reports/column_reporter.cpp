@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/convergence_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "reports/column_report.hpp"
 
 namespace attn::tools {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/report.hpp"
-#include "common/group_report.hpp"
+#include "common/tables/group_report.hpp"
 #include "reports/column_groups.hpp"
 #include "reports/column_lists.hpp"
 #include "reports/column_statistics.hpp"

@@ -8,7 +8,7 @@
 
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
-#include "common/heads.hpp"
+#include "common/heads/heads.hpp"
 #include "stats/attention_shares.hpp"
 #include "stats/enough_queries.hpp"
 #include "stats/summary.hpp"

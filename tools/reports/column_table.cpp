@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "common/table_options.hpp"
+#include "common/tables/table_options.hpp"
 
 namespace attn::tools {
 namespace {

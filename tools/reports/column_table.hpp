@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/section_name.hpp"
-#include "common/table.hpp"
+#include "common/frame/section_name.hpp"
+#include "common/tables/table.hpp"
 #include "reports/column_statistics.hpp"
 
 namespace attn::tools {

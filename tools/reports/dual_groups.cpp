@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 #include "reports/head_grid.hpp"
 
 namespace attn::tools {

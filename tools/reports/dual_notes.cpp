@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/json_text.hpp"
+#include "common/shards/json_text.hpp"
 #include "reports/dual_reporter.hpp"
 #include "reports/json_values.hpp"
 

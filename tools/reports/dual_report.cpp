@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/convergence_words.hpp"
-#include "common/table_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/tables/convergence_words.hpp"
+#include "common/tables/table_options.hpp"
 #include "reports/sorted_numbers.hpp"
 #include "stats/summary.hpp"
 #include "tensor/error_fall.hpp"

@@ -7,11 +7,11 @@
 
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
-#include "common/checkpoint_record.hpp"
-#include "common/group_report.hpp"
-#include "common/padding_words.hpp"
-#include "common/section_name.hpp"
-#include "common/table.hpp"
+#include "common/frame/section_name.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/runs/checkpoint_record.hpp"
+#include "common/tables/group_report.hpp"
+#include "common/tables/table.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
@@ -38,7 +38,7 @@ struct DualHead {
   void add(const DualHead& more);
 };
 
-/// For a checkpoint (common/checkpoint_record.hpp).
+/// For a checkpoint (common/runs/checkpoint_record.hpp).
 template <class Archive>
 void archive(Archive& with, DualHead& head) {
   for (Index* const count :

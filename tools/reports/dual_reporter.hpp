@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/report_notes.hpp"
+#include "common/shards/report_notes.hpp"
 #include "reports/dual_groups.hpp"
 #include "reports/dual_report.hpp"
 #include "reports/report_wishes.hpp"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "common/column_text.hpp"
+#include "common/tables/column_text.hpp"
 
 namespace attn::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/stopping.hpp"
-#include "common/checked_notes.hpp"
+#include "common/shards/checked_notes.hpp"
 
 /// Values that may be missing, which are null in JSON.
 namespace attn::tools {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/convergence_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/step_figures.hpp"
 

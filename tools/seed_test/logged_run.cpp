@@ -9,7 +9,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "common/text_input.hpp"
+#include "common/frame/text_input.hpp"
 
 namespace attn::tools {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "common/table.hpp"
+#include "common/tables/table.hpp"
 #include "seed_test/seed_comparison.hpp"
 
 namespace attn::tools {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/head_outputs.hpp"
+#include "common/outputs/head_outputs.hpp"
 #include "head/head_reader.hpp"
 #include "sinkhorn_iter/solution_gradients.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"

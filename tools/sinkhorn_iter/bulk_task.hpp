@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/problem_share.hpp"
-#include "common/results.hpp"
+#include "common/results/results.hpp"
+#include "common/shards/problem_share.hpp"
 #include "io/input.hpp"
 
 namespace attn::tools {

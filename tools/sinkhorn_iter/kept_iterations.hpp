@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "common/checkpoint.hpp"
+#include "common/runs/checkpoint.hpp"
 #include "sinkhorn/sinkhorn_state.hpp"
 
 namespace attn::tools {

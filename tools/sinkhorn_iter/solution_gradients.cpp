@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/own_rows.hpp"
-#include "common/pair_writer.hpp"
+#include "common/heads/own_rows.hpp"
+#include "common/outputs/pair_writer.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "kernel/gradient.hpp"
 #include "kernel/tile.hpp"

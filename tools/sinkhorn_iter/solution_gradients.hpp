@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/head_outputs.hpp"
+#include "common/outputs/head_outputs.hpp"
 #include "head/head_reader.hpp"
 #include "head/matrix_operand.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
@@ -27,7 +27,7 @@ struct SolutionGradients {
   std::vector<double> weights;  ///< of histograms (K)
 };
 
-/// For a checkpoint (common/checkpoint_record.hpp).
+/// For a checkpoint (common/runs/checkpoint_record.hpp).
 template <class Archive, class T>
 void archive(Archive& with, SolutionGradients<T>& gradients) {
   archive(with, gradients.a);

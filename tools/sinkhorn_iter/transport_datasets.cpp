@@ -1,8 +1,8 @@
 #include "sinkhorn_iter/transport_datasets.hpp"
 
-#include "common/convergence_words.hpp"
-#include "common/dataset_words.hpp"
-#include "common/padding_words.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "sinkhorn_iter/histograms.hpp"
 
 namespace attn::tools {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "common/result_inputs.hpp"
-#include "common/result_table.hpp"
+#include "common/results/result_inputs.hpp"
+#include "common/results/result_table.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
 namespace attn::tools {

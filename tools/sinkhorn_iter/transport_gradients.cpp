@@ -1,6 +1,6 @@
 #include "sinkhorn_iter/transport_gradients.hpp"
 
-#include "common/own_rows.hpp"
+#include "common/heads/own_rows.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "plan/barycentre_terms.hpp"
 #include "plan/transport_points.hpp"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/head_outputs.hpp"
+#include "common/outputs/head_outputs.hpp"
 #include "head/head_reader.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/marginal_gradient.hpp"
@@ -20,7 +20,7 @@ struct DualGradients {
   PooledVector<double> weights;  ///< of histograms (K)
 };
 
-/// For a checkpoint (common/checkpoint_record.hpp).
+/// For a checkpoint (common/runs/checkpoint_record.hpp).
 template <class Archive, class T>
 void archive(Archive& with, DualGradients<T>& gradients) {
   archive(with, gradients.marginals.row);

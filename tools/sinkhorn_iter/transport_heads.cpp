@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "common/bundles.hpp"
-#include "common/convergence_words.hpp"
-#include "common/head_outputs.hpp"
-#include "common/leak_warning.hpp"
-#include "common/own_rows.hpp"
-#include "common/result_kinds.hpp"
-#include "common/result_table.hpp"
-#include "common/weights_writer.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/heads/leak_warning.hpp"
+#include "common/heads/own_rows.hpp"
+#include "common/outputs/head_outputs.hpp"
+#include "common/outputs/weights_writer.hpp"
+#include "common/results/result_kinds.hpp"
+#include "common/results/result_table.hpp"
+#include "common/tables/convergence_words.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
 #include "sinkhorn_iter/barycentre.hpp"

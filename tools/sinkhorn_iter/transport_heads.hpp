@@ -2,7 +2,7 @@
 
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
-#include "common/checkpoint.hpp"
+#include "common/runs/checkpoint.hpp"
 #include "io/output.hpp"
 #include "sinkhorn_iter/transport_result.hpp"
 #include "sinkhorn_iter/transport_task.hpp"

@@ -9,9 +9,9 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/convergence_words.hpp"
-#include "common/padding_words.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/padding_words.hpp"
+#include "common/tables/convergence_words.hpp"
 
 namespace attn::tools {
 namespace {

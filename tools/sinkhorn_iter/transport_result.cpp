@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/totals.hpp"
+#include "common/tables/totals.hpp"
 
 namespace attn::tools {
 

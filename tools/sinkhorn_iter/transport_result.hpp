@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attnkit/transport.hpp"
-#include "common/checkpoint_record.hpp"
+#include "common/runs/checkpoint_record.hpp"
 #include "feasibility/feasibility.hpp"
 
 namespace attn::tools {
@@ -55,7 +55,7 @@ struct TransportResult {
   std::vector<double> badness() const;
 };
 
-/// For a checkpoint (common/checkpoint_record.hpp).
+/// For a checkpoint (common/runs/checkpoint_record.hpp).
 template <class Archive>
 void archive(Archive& with, TransportResult& result) {
   archive(with, result.problem);

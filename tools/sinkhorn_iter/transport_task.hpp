@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/attention_input.hpp"
-#include "common/heads.hpp"
-#include "common/results.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/heads/heads.hpp"
+#include "common/results/results.hpp"
 #include "io/input.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"

@@ -1,8 +1,8 @@
 // structured-attention: several weighted means of a sequence, and how far they overlap.
 
-#include "common/dataset_words.hpp"
-#include "common/mechanism_tool.hpp"
-#include "common/numeric_libraries.hpp"
+#include "common/mechanisms/mechanism_tool.hpp"
+#include "common/options/dataset_words.hpp"
+#include "common/process/numeric_libraries.hpp"
 #include "mechanisms/structured.hpp"
 #include "mechanisms/structured_form.hpp"
 

@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/values.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "io/address.hpp"
 #include "io/contents.hpp"
 #include "tensor/buffer.hpp"

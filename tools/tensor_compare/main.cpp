@@ -10,9 +10,9 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/column_text.hpp"
-#include "common/table_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/tables/column_text.hpp"
+#include "common/tables/table_options.hpp"
 #include "tensor_compare/comparison.hpp"
 
 namespace {

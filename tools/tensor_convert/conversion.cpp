@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/bundles.hpp"
-#include "common/output_format.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/frame/output_format.hpp"
 #include "io/address.hpp"
 #include "io/array_export.hpp"
 #include "io/array_metadata.hpp"

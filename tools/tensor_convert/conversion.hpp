@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/results.hpp"
+#include "common/results/results.hpp"
 #include "io/array_metadata.hpp"
 #include "io/input.hpp"
 #include "tensor_convert/produced.hpp"

@@ -8,7 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "tensor_convert/conversion.hpp"
 
 namespace {

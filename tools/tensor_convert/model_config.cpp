@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/text_input.hpp"
+#include "common/frame/text_input.hpp"
 
 namespace attn::tools {
 namespace {

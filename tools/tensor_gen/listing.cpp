@@ -5,8 +5,8 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/output_format.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/frame/output_format.hpp"
 
 namespace attn::tools {
 

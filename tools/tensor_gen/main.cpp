@@ -9,8 +9,8 @@
 
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
-#include "common/bundles.hpp"
-#include "common/cluster_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/options/cluster_options.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"

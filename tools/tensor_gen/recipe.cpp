@@ -9,7 +9,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "common/cluster_options.hpp"
+#include "common/options/cluster_options.hpp"
 #include "tensor/random.hpp"
 
 namespace attn::tools {

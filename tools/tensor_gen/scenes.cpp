@@ -11,7 +11,7 @@
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor_gen/listing.hpp"
 #include "tensor_gen/scene_maker.hpp"

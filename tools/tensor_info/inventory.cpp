@@ -9,7 +9,7 @@
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "io/input.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"

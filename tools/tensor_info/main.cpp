@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/result_marks.hpp"
-#include "common/table_options.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/results/result_marks.hpp"
+#include "common/tables/table_options.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
 #include "tensor_info/inventory.hpp"

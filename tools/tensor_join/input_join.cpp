@@ -6,8 +6,8 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
-#include "common/shard_marks.hpp"
+#include "common/frame/bundles.hpp"
+#include "common/shards/shard_marks.hpp"
 
 namespace attn::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/run_identity.hpp"
+#include "common/runs/run_identity.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "tensor_join/shard_set.hpp"

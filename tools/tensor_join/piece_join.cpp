@@ -8,7 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/shard_marks.hpp"
+#include "common/shards/shard_marks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 #include "tensor_join/held_twice.hpp"

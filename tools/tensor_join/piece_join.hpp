@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/problem_share.hpp"
+#include "common/shards/problem_share.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 

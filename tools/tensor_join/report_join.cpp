@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "common/group_report.hpp"
-#include "common/table_options.hpp"
+#include "common/tables/group_report.hpp"
+#include "common/tables/table_options.hpp"
 #include "reports/bulk_report.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/column_notes.hpp"

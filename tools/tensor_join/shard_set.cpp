@@ -16,7 +16,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "common/bundles.hpp"
+#include "common/frame/bundles.hpp"
 #include "system/paths.hpp"
 #include "tensor_join/held_twice.hpp"
 #include "tensor_join/warning_join.hpp"

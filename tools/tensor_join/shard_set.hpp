@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "common/run_identity.hpp"
-#include "common/shard_marks.hpp"
+#include "common/runs/run_identity.hpp"
+#include "common/shards/shard_marks.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "tensor_join/piece_join.hpp"

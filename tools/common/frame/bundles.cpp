@@ -1,0 +1,220 @@
+#include "common/frame/bundles.hpp"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "common/frame/output_format.hpp"
+#include "common/process/memory_watch.hpp"
+#include "common/runs/ranks.hpp"
+#include "common/runs/restart.hpp"
+#include "common/shards/shard.hpp"
+#include "common/tables/table_options.hpp"
+#include "io/arrays/array_output.hpp"
+#include "system/temporary.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Keeps freed blocks mapped: having the kernel clear new pages for each head would take longer than
+// computing a small head.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc ignores larger values
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+std::string kind_name(io::FollowedSource::Kind kind) {
+  using Kind = io::FollowedSource::Kind;
+  if (kind == Kind::virtual_dataset) return "virtual";
+  return kind == Kind::external_link ? "external link" : "raw storage";
+}
+
+// If memory was short, another failure is reported as a lack of memory.
+cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
+  try {
+    cli::Outcome outcome = run();
+    require_memory();
+    if (outcome.commit) {
+      outcome.commit = [commit = std::move(outcome.commit), status = outcome.status] {
+        try {
+          commit();
+          finish_with(status);
+        } catch (...) {
+          throw_for_memory();
+        }
+      };
+    }
+    return outcome;
+  } catch (...) {
+    throw_for_memory();
+  }
+}
+
+}  // namespace
+
+io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report) {
+  io::InputBundle::Options options;
+  options.tmpdir = arguments.tmpdir;
+  options.allow_external = arguments.allow_external;
+  options.on_source = [&report](const io::FollowedSource& source) {
+    report.source(source.address, kind_name(source.kind), source.files);
+  };
+  return options;
+}
+
+io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
+                           std::vector<std::pair<std::string, std::string>> renamed) {
+  return open_one_input(arguments, arguments.input, report, std::move(renamed));
+}
+
+io::InputBundle open_one_input(const cli::Arguments& arguments,
+                               const std::optional<std::string>& input, cli::Report& report,
+                               std::vector<std::pair<std::string, std::string>> renamed) {
+  io::InputBundle::Options options = input_options(arguments, report);
+  options.input = input;
+  options.named = arguments.named_inputs;
+  options.renamed = std::move(renamed);
+  return io::InputBundle(options);
+}
+
+io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
+  options.target = arguments.drops_output ? "/dev/null" : arguments.output.value();
+  options.holds_numbers = !arguments.drops_output;
+  options.force = arguments.force;
+  options.tmpdir = arguments.tmpdir;
+  options.deflate = arguments.compress;
+  if (!arguments.drops_output) options.arrays = array_format_of(*arguments.output);
+  return io::OutputBundle(options);
+}
+
+io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
+                                  const std::vector<std::string>& results,
+                                  const io::OutputBundle::Options& options) {
+  io::OutputBundle output = open_output(arguments, options);
+  if (arguments.only) {
+    output.copy_attributes_from(input);
+  } else {
+    output.copy_from(input, results);
+  }
+  output.add_history(arguments.command_line, arguments.version);
+  return output;
+}
+
+std::function<void()> commit_of(io::OutputBundle output, cli::Report& report) {
+  const auto kept = std::make_shared<io::OutputBundle>(std::move(output));
+  const std::vector<std::string> left_out = kept->finish();
+  if (!left_out.empty()) {
+    report.warn(fmt::format("{} cannot hold {}", kept->description(), fmt::join(left_out, ", ")));
+  }
+  return [kept] { kept->commit(); };
+}
+
+std::vector<std::string> unused_options(const cli::Arguments& arguments,
+                                        const io::InputBundle& input) {
+  std::vector<std::string> options;
+  for (const std::string& name : input.unused_names()) {
+    if (name == "tokens") continue;
+    const bool named = std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
+                                   [&](const auto& entry) { return entry.first == name; });
+    options.push_back((named ? "-i " : "--map ") + name);
+  }
+  return options;
+}
+
+void warn_of_unused(const std::vector<std::string>& options, bool copies, cli::Report& report) {
+  for (const std::string& option : options) {
+    const bool copied = copies && option.starts_with("-i ");
+    report.warn_of_whole(option + ": this computation does not use it" +
+                         (copied ? ", it is only copied" : ""));
+  }
+}
+
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copies = arguments.output && !arguments.only && !arguments.dry_run;
+  warn_of_unused(unused_options(arguments, input), copies, report);
+}
+
+void report_input(cli::Report& report, const ArraySource& dataset) {
+  report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+void require_readable(const ArraySource& dataset, std::int64_t memory) {
+  const std::int64_t needed = dataset.bytes_at_once();
+  if (needed <= memory) return;
+  throw Error(
+      Failure::memory,
+      fmt::format("{} is compressed in chunks of {}, each read as a whole, but --memory allows {}",
+                  dataset.address(), bytes_text(static_cast<double>(needed)),
+                  bytes_text(static_cast<double>(memory))),
+      fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                  (needed >> 20) + 1));
+}
+
+std::string times(const Shape& shape) {
+  if (shape.empty()) return "scalar";
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} bytes", bytes)
+                   : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+int tool_main(int argc, char** argv, const cli::Declaration& declaration,
+              const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
+              const cli::Libraries& libraries) {
+  keep_freed_memory();
+  watch_memory();
+  io::install_cleanup_handlers(memory_was_short);
+  io::show_hdf5_errors(false);
+  const cli::Libraries all = [&] {
+    std::vector<std::string> names = {"HDF5 " + io::hdf5_version(),
+                                      "libzip " + io::libzip_version()};
+    for (const std::string& name : libraries ? libraries() : std::vector<std::string>()) {
+      names.push_back(name);
+    }
+    return names;
+  };
+  RankedRun ranked(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
+                   cli::process_environment);
+  bool failed = false;
+  const int status = cli::run_tool(
+      argc, argv, declaration,
+      [&](const cli::Arguments& arguments, cli::Report& report) {
+        if (arguments.verbose && !ranked.silent()) io::show_hdf5_errors(true);
+        const cli::Arguments own = with_shard(with_table_file(arguments));
+        require_output_name(own);
+        require_restart_options(own);
+        return ranked.run(own, report, all, [&](const cli::Arguments& ranks_own) {
+          return run_watched([&] { return run(ranks_own, report); });
+        });
+      },
+      all,
+      [&](const cli::FailedRun& failure) {
+        failed = true;
+        remove_temporaries();
+        ranked.end_failed(failure);
+      },
+      ranked.silent());
+  if (failed) {
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  leave_in_order();
+  return status;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,174 @@
+#include "common/heads/attention_input.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "attnkit/error.hpp"
+#include "common/heads/foreign_names.hpp"
+#include "energy/table.hpp"
+#include "scheme/scheme_description.hpp"
+
+namespace attn::tools {
+namespace {
+
+// A dataset from which scores are computed. If it is missing, the error suggests other sources that
+// the bundle has.
+ArraySource required(const io::InputBundle& bundle, const std::string& name) {
+  try {
+    return bundle.dataset(name);
+  } catch (const Error& error) {
+    if (!error.hint().empty()) throw;
+    std::string hint;
+    if (bundle.has("scores")) hint = "--from scores takes the dataset scores instead";
+    if (bundle.has("x") && bundle.has("wq"))
+      hint = "--from projection computes q and k from x, wq and wk";
+    throw Error(error.failure(), error.what(), hint);
+  }
+}
+
+const EnergyDescription& energy_in_use(const ScoreOptions& options, Scheme scheme) {
+  const EnergyDescription& energy = energy_called(options.energy_of(scheme));
+  return options.bf16 ? in_bf16(energy) : energy;
+}
+
+}  // namespace
+
+void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {
+  if (!arguments.given("layout") || input.v) return;
+  if (input.options.source == ScoreOptions::Source::vectors) return;
+  throw Error(Failure::usage, "--layout has no effect: no q, k and v are read, no out is written");
+}
+
+AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions& score_options,
+                               bool with_values, const std::vector<Scheme>& schemes)
+    : options(score_options) {
+  for (const Scheme scheme : schemes) {
+    (description_of(scheme).has_preference() ? with_preference : with_plain) = true;
+  }
+  if (options.bf16 && options.source != ScoreOptions::Source::vectors) {
+    throw Error(Failure::usage, "--precision bf16 requires scores of q and k (--from qk)");
+  }
+  switch (options.source) {
+    case ScoreOptions::Source::vectors:
+    case ScoreOptions::Source::templates:
+      take_vectors_of(bundle, with_values);
+      break;
+    case ScoreOptions::Source::projection:
+      take_projections_of(bundle, with_values);
+      break;
+    case ScoreOptions::Source::scores:
+    case ScoreOptions::Source::cost:
+    case ScoreOptions::Source::weights:
+      take_ready_made_of(bundle, with_values);
+      break;
+  }
+  take_parts(bundle);
+  set_recipes();
+  if (q) {
+    take_energy_operands([&](const EnergyOperand& operand) {
+      const bool absent = !operand.required && !bundle.has(operand.name);
+      return absent ? std::nullopt : std::optional(bundle.dataset(operand.name));
+    });
+  }
+  take_terms(bundle);
+  take_sink(bundle, schemes);
+  if (v && bundle.has("gate")) take_gate(bundle.dataset("gate"), options.layout);
+  for (const Operand* operand : operands()) {
+    const bool counts = !mask || operand != &*mask;
+    if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
+  }
+  require_no_foreign_names(bundle, options);
+}
+
+void AttentionInput::take_vectors_of(const io::InputBundle& bundle, bool with_values) {
+  const bool templates = options.source == ScoreOptions::Source::templates;
+  const auto vectors = [&](const char* name) {
+    ArraySource source = required(bundle, name);
+    require_vectors(source, options.layout == HeadLayout::heads_inside
+                                ? "(..., length, heads, depth)"
+                                : "(..., length, depth)");
+    return source;
+  };
+  const ArraySource q_source = vectors(templates ? "z" : "q");
+  const ArraySource k_source = vectors(templates ? "t" : "k");
+  std::optional<ArraySource> v_source;
+  if (with_values && bundle.has("v")) v_source = vectors("v");
+  take_vectors(q_source, k_source, v_source, options.layout);
+}
+
+void AttentionInput::take_projections_of(const io::InputBundle& bundle, bool with_values) {
+  const auto matrix = [&](const char* name, const char* expected) {
+    ArraySource source = required(bundle, name);
+    require_vectors(source, expected);
+    return source;
+  };
+  const auto optional = [&](const char* name) {
+    return bundle.has(name) ? std::optional(bundle.dataset(name)) : std::nullopt;
+  };
+  const ArraySource x = matrix("x", "(..., queries, D)");
+  const ArraySource y = bundle.has("y") ? matrix("y", "(..., keys, D)") : x;
+  const char* const weights = "(heads, D, d)";
+  ProjectionSources sources{x, y, matrix("wq", weights), matrix("wk", weights), {}, {}, {}, {}};
+  sources.bq = optional("bq");
+  sources.bk = optional("bk");
+  if (with_values && bundle.has("wv")) {
+    sources.wv = matrix("wv", weights);
+    sources.bv = optional("bv");
+  }
+  take_projections(sources);
+}
+
+void AttentionInput::take_ready_made_of(const io::InputBundle& bundle, bool with_values) {
+  const bool of_cost = options.source == ScoreOptions::Source::cost;
+  const bool of_weights = options.source == ScoreOptions::Source::weights;
+  const ArraySource source = bundle.dataset(of_weights ? "weights" : of_cost ? "cost" : "scores");
+  require_vectors(source, "(..., queries, keys)");
+  if (of_weights) {
+    take_weights(source);
+  } else {
+    take_scores(source, of_cost);
+  }
+  if (!with_values || !bundle.has("v")) return;
+  const ArraySource values = bundle.dataset("v");
+  require_vectors(values, "(..., keys, dv)");
+  take_values(values, options.layout);
+}
+
+void AttentionInput::set_recipes() {
+  ScoreRecipe recipe;
+  if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
+  recipe.causal = causal != Causal::none;
+  recipe.window = options.window;
+  recipe.softcap = options.softcap;
+  recipe.relative = options.relative;
+  recipe.heads = heads();
+  recipe.scale = options.scale;
+  plain = preferring = recipe;
+  preferring.scale *= options.alpha;
+  plain.energy = &energy_in_use(options, Scheme::unas);
+  preferring.energy = &energy_in_use(options, Scheme::fenchel);
+  bf16 = options.bf16;
+}
+
+std::vector<Index> AttentionInput::sequences() const {
+  std::vector<Index> found;
+  for (Index problem = 0; problem < problems; ++problem) found.push_back(problem / heads());
+  return found;
+}
+
+Padding AttentionInput::padding() const {
+  Padding all;
+  for (Index n = 0; n < own_problems(); ++n) {
+    const OwnPart& own = part(own_problem(n));
+    all.add({queries - own.queries(), keys - own.keys()});
+  }
+  return all;
+}
+
+std::vector<ArraySource> AttentionInput::datasets() const {
+  std::vector<ArraySource> all;
+  for (const Operand* operand : operands()) all.push_back(operand->dataset);
+  return all;
+}
+
+}  // namespace attn::tools

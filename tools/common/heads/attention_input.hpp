@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/options/padding_words.hpp"
+#include "common/options/score_options.hpp"
+#include "common/shards/problem_share.hpp"
+#include "head/attention_sources.hpp"
+#include "io/input.hpp"
+
+namespace attn::tools {
+
+/// The attention problems of a bundle (one per position of the leading axes, a *head* for short).
+/// All shapes and types are checked; the only numbers that are read are those that bound sequences:
+/// lengths, starts and offsets.
+struct AttentionInput : AttentionSources {
+  /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
+  /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
+  /// not fit, Error(usage) for an open causal alignment, and for a sink under a scheme without
+  /// sinks.
+  AttentionInput(const io::InputBundle& bundle, const ScoreOptions& options, bool with_values,
+                 const std::vector<Scheme>& schemes = {Scheme::unas});
+
+  ScoreOptions options;
+  Causal causal = Causal::none;
+  bool any_float64 = false;             ///< among the datasets that are used
+  std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all problems
+
+  /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
+  /// is not that of out.
+  void take_grad_out(const io::InputBundle& bundle);
+
+  /// Adds wo and bo, as far as the bundle has them, with which heads are joined. Requires v. Throws
+  /// Error(input) if their shapes do not fit, or the heads of a sequence differ in their queries,
+  /// and Error(usage) for bo without wo.
+  void take_join(const io::InputBundle& bundle);
+
+  /// Adds grad_joined, from which each head's grad_out is then made. Requires take_join. Throws
+  /// Error(input) if its shape is not joined_shape(queries).
+  void take_grad_joined(const io::InputBundle& bundle);
+
+  /// All datasets that are read, for the report.
+  std::vector<ArraySource> datasets() const;
+
+  /// The number of problems to compute, and the n-th of them: all, or those of `share`.
+  Index own_problems() const { return share ? share->size() : problems; }
+  Index own_problem(Index n) const { return share ? share->problem(n) : n; }
+
+  /// Of the problems to compute.
+  Padding padding() const;
+
+  /// The sequence of each problem: those that differ in their head belong to one.
+  std::vector<Index> sequences() const;
+
+  /// Floating-point operations of `passes` passes over the energies of the own heads for `scheme`,
+  /// including the products before them: projections, and products with W and W1. Pairs that
+  /// causality or the window forbids and padding are not counted; a tanh counts as one operation.
+  double score_flops(Scheme scheme, double passes) const;
+
+  /// The number of pairs that causality and the window allow, of all heads to compute, without
+  /// padding.
+  double pairs() const;
+
+ private:
+  void take_vectors_of(const io::InputBundle& bundle, bool with_values);
+  void take_projections_of(const io::InputBundle& bundle, bool with_values);
+  void take_ready_made_of(const io::InputBundle& bundle, bool with_values);
+  void take_terms(const io::InputBundle& bundle);
+  void take_parts(const io::InputBundle& bundle);
+  void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
+  void set_recipes();
+};
+
+/// Refuses a dataset sink: Error(usage) that says who has no sinks.
+void require_no_sink(const io::InputBundle& bundle, const std::string& who);
+
+/// Throws Error(usage) if --layout is given and no array has an axis of heads: neither q and k, nor
+/// a v from which out is computed.
+void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input);
+
+}  // namespace attn::tools

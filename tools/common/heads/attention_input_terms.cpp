@@ -1,0 +1,104 @@
+// What the scores of attention are made of besides vectors: the weights of the energy, masks,
+// biases, sinks, and the part of a problem that is not padding.
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "common/heads/attention_input.hpp"
+#include "common/outputs/written_scores.hpp"
+#include "scheme/scheme_description.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Scores that attn-compute wrote contain the terms of the bundle in which they stand. Datasets that
+// -i names are the user's own choice.
+void require_added_once(const io::InputBundle& bundle, const Operand& scores, const char* term) {
+  const io::InputBundle own = bundle.without_named();
+  if (!has_written_scores(bundle) || !own.has(term)) return;
+  const std::string of_term = bundle.dataset(term).address();
+  if (of_term != own.dataset(term).address()) return;
+  throw Error(
+      Failure::usage,
+      scores.dataset.address() + " contains " + of_term + " already, which would be added twice",
+      "-i takes scores and v alone: -i scores=FILE:/scores -i v=FILE:/v");
+}
+
+}  // namespace
+
+void require_no_sink(const io::InputBundle& bundle, const std::string& who) {
+  if (!bundle.has("sink")) return;
+  throw Error(
+      Failure::usage,
+      bundle.dataset("sink").address() + " is an attention sink, which " + who + " does not have",
+      "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
+}
+
+void AttentionInput::take_parts(const io::InputBundle& bundle) {
+  constexpr Index most_offset = Index{1} << 40;
+  PerBound<std::vector<Index>> given;
+  const auto read = [&](const char* name, std::vector<Index>& values, Index low, Index high) {
+    if (bundle.has(name)) values = integers_per_problem(bundle.dataset(name), leading, low, high);
+  };
+  read("query_length", given.query_length, 0, queries);
+  read("key_length", given.key_length, 0, keys);
+  read("query_start", given.query_start, 0, queries);
+  read("key_start", given.key_start, 0, keys);
+  const bool by_dataset = options.by_position() && !options.query_offset;
+  if (by_dataset) read("query_offset", given.query_offset, -most_offset, most_offset);
+  causal = resolve_causal(options, queries, keys,
+                          options.query_offset.has_value() || !given.query_offset.empty());
+  const bool open = options.causal && options.causal->empty() && given.query_offset.empty() &&
+                    !options.query_offset;
+  for (Index problem = 0; problem < problems; ++problem) {
+    SequenceBounds bounds;
+    for_bound_pairs(
+        given, bounds,
+        [&](const char*, const std::vector<Index>& values, std::optional<Index>& bound) {
+          if (!values.empty()) bound = values[static_cast<std::size_t>(problem)];
+        });
+    if (options.query_offset) bounds.query_offset = options.query_offset;
+    parts.push_back(naming([&] { return bundle.description(); },
+                           [&] { return own_part(bounds, queries, keys, causal); }));
+    if (open && parts.back().queries() != parts.back().keys()) {
+      refuse_open_causal(parts.back().queries(), parts.back().keys(),
+                         problem_place(bundle.description(), leading, problem) + ": ");
+    }
+  }
+}
+
+void AttentionInput::take_terms(const io::InputBundle& bundle) {
+  if (bundle.has("mask")) take_mask(bundle.dataset("mask"));
+  if (scores) {
+    require_added_once(bundle, *scores, "bias");
+    if (with_preference) require_added_once(bundle, *scores, "preference");
+  }
+  if (bundle.has("bias")) take_bias(bundle.dataset("bias"));
+  if (with_preference && bundle.has("preference")) {
+    // A preference (…, n), if its axes have these lengths, is the same for all queries of a
+    // problem.
+    const ArraySource source = bundle.dataset("preference");
+    take_preference(source, options.source == ScoreOptions::Source::templates && !leading.empty() &&
+                                source.shape() == join(leading, {keys}));
+  }
+  if (options.relative == RelativePositions::t5) take_relative_bias(bundle.dataset("rel_bias"));
+}
+
+void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {
+  if (!bundle.has("sink")) return;
+  for (const Scheme scheme : schemes) {
+    if (description_of(scheme).is_iterated()) require_no_sink(bundle, scheme_name(scheme));
+  }
+  const ArraySource dataset = bundle.dataset("sink");
+  require_floating(dataset);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double most = std::numeric_limits<double>::max();
+  sinks = numbers_per_problem(dataset, leading, -infinity, most);
+  sink.emplace(Operand{dataset, dataset.shape(), 1, 1,
+                       LeadingMap(leading, dataset.shape(), false, dataset.address())});
+}
+
+}  // namespace attn::tools

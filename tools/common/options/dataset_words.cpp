@@ -1,0 +1,82 @@
+#include "common/options/dataset_words.hpp"
+
+#include <fmt/format.h>
+
+#include "energy/energy_description.hpp"
+
+namespace attn::tools {
+namespace {
+
+const char* word_of(OperandLength length) {
+  switch (length) {
+    case OperandLength::query_depth:
+      return "dq";
+    case OperandLength::key_depth:
+      return "dk";
+    case OperandLength::both_depths:
+      return "dq + dk";
+    case OperandLength::one:
+    case OperandLength::hidden:
+      break;
+  }
+  return "A";
+}
+
+std::string shape_of(const EnergyOperand& operand) {
+  if (operand.is_vector()) return fmt::format("({})", word_of(operand.cols));
+  return fmt::format("({}, {})", word_of(operand.rows), word_of(operand.cols));
+}
+
+}  // namespace
+
+void declare_score_datasets(cli::Declaration& declaration) {
+  declaration
+      .dataset("q", "(..., Lq, d)",
+               "queries; float16, float32 or float64. They may have a multiple of the key heads "
+               "(grouped-query attention)")
+      .dataset("k", "(..., Lk, d)", "keys; leading axes broadcast against those of q")
+      .dataset("x", "(..., L, D)", "with --from projection: the input of the layer")
+      .dataset("y", "(..., Lk, D)",
+               "with --from projection: the input for keys and values, by default x")
+      .dataset("wq, wk", "(H, D, d)", "with --from projection: the projections of each head")
+      .dataset("bq, bk", "(H, d)", "with --from projection: their biases, optional")
+      .dataset("mask", "broadcastable to (..., Lq, Lk)",
+               "boolean or integer; a query may attend to a key where it is non-zero")
+      .dataset("bias", "broadcastable to (..., Lq, Lk)", "added to the scores; -inf is allowed")
+      .dataset("rel_bias", "(buckets, H)", "with --relative-bias t5: the table of biases")
+      .dataset("query_length, key_length", "(B), or broadcastable to the leading axes",
+               "the number of real queries and keys of each sequence; all others are padding, "
+               "which is never looked at. Each sequence is computed as if it were alone")
+      .dataset("query_start, key_start", "(B), or broadcastable to the leading axes",
+               "the first real query and key of each sequence, for padding on the left")
+      .dataset("query_offset", "(B), or broadcastable to the leading axes",
+               "the position of each sequence's first query among its keys, as --query-offset");
+}
+
+void declare_energy_datasets(cli::Declaration& declaration) {
+  for (const EnergyDescription* energy : energies()) {
+    for (const EnergyOperand& operand : energy->operands()) {
+      declaration.dataset(operand.name, shape_of(operand),
+                          fmt::format("with --energy {}: {}{}", energy->name(), operand.help,
+                                      operand.required ? "" : ", optional"));
+    }
+  }
+  declaration.dataset("scores", "(..., Lq, Lk)", "with --from scores: ready-made scores");
+}
+
+void declare_value_datasets(cli::Declaration& declaration) {
+  declaration.dataset("v", "(..., Lk, dv)", "values; without them there is no output of the layer")
+      .dataset("wv", "(H, D, dv)", "with --from projection: the projection of the values")
+      .dataset("bv", "(H, dv)", "with --from projection: its bias, optional")
+      .dataset("gate", "broadcastable to (..., Lq, dv)",
+               "an output gate, in the layout of out: out is multiplied by 1/(1 + exp(-gate))");
+}
+
+void declare_groups_member(cli::Declaration& declaration) {
+  declaration.report_member("groups",
+                            "for several groups or INPUTs: an array with the members of each, its "
+                            "name as \"group\" (of several INPUTs, also \"file\"), and the options "
+                            "that differ between them as \"params\"");
+}
+
+}  // namespace attn::tools

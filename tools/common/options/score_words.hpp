@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/options/score_options.hpp"
+
+namespace attn::tools {
+
+/// The help texts and choices of the score options, by purpose of the scores.
+struct ScoreWords {
+  std::vector<std::string> energies;
+  std::string energy;
+  std::string energy_default;  ///< in words, where it is not the usual one
+  std::string scale;
+  std::string relative_bias;
+  std::string softcap;  ///< empty: the option does not exist; so for alpha
+  std::string alpha;
+  std::vector<std::string> sources;
+  std::optional<std::string> source_default;
+  std::string source_default_words;  ///< in place of source_default
+  std::string from;
+  std::string layout;
+};
+
+ScoreWords score_words(ScoreUse use);
+
+}  // namespace attn::tools

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/runs/checkpoint.hpp"
+#include "kernel/kept_state.hpp"
+
+namespace attn::tools {
+
+/// The iterations of the head in progress, as the state of a checkpoint. If a head has several that
+/// follow each other, the state is that of one of them, and those before it are computed again.
+class HeadState final : public kernel::StateKeeper {
+ public:
+  /// `checkpoint` must take states, and outlive this.
+  explicit HeadState(Checkpoint& checkpoint);
+
+  /// The iterations that follow are the next ones.
+  void next() { ++number_; }
+
+  std::span<const std::byte> start() const override;
+  bool is_due() override { return checkpoint_.is_due(); }
+  void keep(std::span<const std::byte> state) override;
+
+  /// Memory that a state of so many bytes takes: as it is found, as it is kept, and as it was read.
+  static std::int64_t bytes(std::int64_t state) { return 3 * state; }
+
+ private:
+  Checkpoint& checkpoint_;
+  std::int64_t number_ = 0;
+  std::int64_t number_before_ = 0;  // of the state that was read
+  std::vector<std::byte> before_;
+};
+
+}  // namespace attn::tools
