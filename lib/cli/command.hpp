@@ -28,8 +28,8 @@ enum class Role {
 };
 
 /// The options of one tool and the files that it reads and writes, declared once: parsing, range
-/// checks, --help, the man page and the completions come from it. Names that clash and fallbacks
-/// that their own checks refuse are bugs: std::logic_error.
+/// checks, --help, the man page and the completions follow from the declaration. Clashing names,
+/// and fallbacks that their own checks refuse, are bugs: std::logic_error.
 class Declaration {
  public:
   Declaration(std::string tool, std::string summary, Role role);
@@ -38,7 +38,7 @@ class Declaration {
   // sentences; `placeholder` stands for the value in --help. A value outside its range ends the
   // tool with status 2: "attn-compute: error: --hybrid is 1.5, expected a number in [0, 1]".
 
-  bool has_option(std::string_view name) const;  ///< of the tool's own
+  bool has_option(std::string_view name) const;  ///< among the tool's own options
 
   /// The heading of the options declared from here on. Options of one heading are shown together,
   /// even if another heading comes between their declarations.
@@ -46,10 +46,10 @@ class Declaration {
   Declaration& flag(std::string name, std::string help);
   Declaration& text(std::string name, std::string placeholder, std::string help,
                     std::optional<std::string> fallback = {});
-  /// As text, but may be given several times; Arguments::words_of has all values in order. An empty
-  /// one is refused.
+  /// A text that may be given several times; Arguments::words_of has all values in order. Empty
+  /// values are refused.
   Declaration& texts(std::string name, std::string placeholder, std::string help);
-  /// One of a fixed list of words; an unknown one is refused with the list.
+  /// One of a fixed list of words; unknown words are refused with the list.
   Declaration& choice(std::string name, std::vector<std::string> values, std::string help,
                       std::optional<std::string> fallback = {});
   /// A comma-separated list of such words, each at most once, kept in the order given.
@@ -107,9 +107,9 @@ class Declaration {
   /// `count_high` of them (-1: any number, for roles without INPUT), shown as `placeholder`.
   Declaration& words(std::string placeholder, std::string help, int count_low, int count_high);
 
-  /// The things that a tool can do; its first positional word selects one. A verb may have a role
-  /// of its own. A verb of an empty name is what the tool does if that word is none of the names:
-  /// an INPUT called like a verb is then written as ./NAME.
+  /// The verbs of a tool; its first positional word selects one. A verb may have its own role. The
+  /// verb with an empty name applies if the first word is no verb; an INPUT called like a verb is
+  /// then written as ./NAME.
   struct Verb {
     std::string name;
     std::string help;
@@ -129,7 +129,7 @@ class Declaration {
   /// omits a status that the tool never returns.
   Declaration& exit_status(int status, std::string meaning);
 
-  /// A text of its own, which --help=NAME prints. The help should name it. At most one.
+  /// A separate text that --help=NAME prints. The help should mention it. At most one.
   Declaration& help_topic(std::string name, std::function<std::string()> text);
 
   // Shown in the man page only.
@@ -163,7 +163,7 @@ class Arguments {
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;  ///< given or fallback, else empty
   std::vector<std::string> words_of(std::string_view name) const;  ///< `choices` or `texts`
-  /// Given or fallback. Of a list of numbers, the only one; more of them are a bug.
+  /// Given or fallback. For a list of numbers, its only number; more are a bug.
   std::optional<double> number(std::string_view name) const;
   std::vector<double> numbers(std::string_view name) const;
   std::optional<Index> integer(std::string_view name) const;
@@ -171,8 +171,8 @@ class Arguments {
   std::vector<std::vector<double>> points(std::string_view name) const;
   std::vector<std::string> words() const;  ///< the positional words
 
-  /// These arguments with another value for the option `name`, a number or a list of numbers, as if
-  /// it had been given.
+  /// A copy of these arguments with another value for the option `name`, a number or a list of
+  /// numbers, as if it had been given.
   Arguments with(std::string_view name, double value) const;
 
   /// Whether a bundle will be written to standard output (never in a dry run).
@@ -189,7 +189,7 @@ class Arguments {
   std::optional<std::string> output;
   std::optional<std::string>
       table_file;  ///< -o of a table; set by the tools, `output` is then absent
-  /// Set by the tools for a process whose output another one writes, too.
+  /// Set by the tools for a process whose output another process also writes.
   bool drops_output = false;
   bool allow_external = false;
   bool only = false;
@@ -223,14 +223,14 @@ inline constexpr int stopped_status = 75;
 
 /// The value that a tool's run returns; the report itself is in `report`.
 struct Outcome {
-  int status = 0;            ///< 0, or 1 if the answer is no; another one only if `stopped`
+  int status = 0;            ///< 0, or 1 if the answer is no; other values only if `stopped`
   std::string summary = {};  ///< one line for standard error (not with -q)
   /// Moves the output to its final name. It is called after the report and a JSON file are written,
-  /// so that a full disk under those leaves no output behind.
+  /// so that a full disk under these leaves no output behind.
   std::function<void()> commit = {};
   /// An error of a run that nevertheless has a report: the report is printed first, then the error.
   std::optional<Error> failure = {};
-  /// A signal stopped the run, which the same command continues: so says the JSON.
+  /// A signal stopped the run, which the same command continues; the JSON says so.
   bool stopped = false;
 };
 
@@ -241,7 +241,7 @@ struct FailedRun {
   std::string lines;
 };
 
-/// Lines such as "HDF5 1.10.8"; throws if the environment's choice among them cannot be followed.
+/// Lines such as "HDF5 1.10.8"; throws if the environment's choice of library is not available.
 using Libraries = std::function<std::vector<std::string>()>;
 
 /// The main function of every tool: parses the command line (and answers --help, --version, --man,

@@ -113,8 +113,8 @@ struct Declaration::Impl {
 
 inline constexpr const char* common_heading = "Common options";
 
-/// The tool's own options and the common ones of its roles, by heading: headings in the order in
-/// which they were first used, the common options last.
+/// The tool's own options and the common ones of its roles, grouped by heading in order of first
+/// use; the common options come last.
 std::vector<Option> all_options(const Declaration::Impl& declaration);
 
 /// The common option --allow-external, without its heading.

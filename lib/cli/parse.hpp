@@ -21,12 +21,11 @@ Arguments parse(const std::vector<std::string>& command_line, const Declaration&
 bool asks_for(const std::vector<std::string>& command_line, std::string_view long_name,
               std::string_view short_name = {});
 
-/// The text of --help=NAME, if it is asked for. Throws Error(usage) for another name than that of
-/// the tool's topic.
+/// The text of --help=NAME, if requested. Throws Error(usage) for any name but the tool's topic.
 std::optional<std::string> topic_text(const std::vector<std::string>& command_line,
                                       const Declaration& declaration);
 
-/// The value of --completion on a command line, in either form; absent if it is not there. Throws
+/// The value of --completion on a command line, in either form, if there is one. Throws
 /// Error(usage) if the value is missing or is no shell.
 std::optional<std::string> completion_shell(const std::vector<std::string>& command_line,
                                             const Declaration& declaration);

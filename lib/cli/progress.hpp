@@ -22,7 +22,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Adds to the work done. It may be called from any thread, and is cheap enough for every tile.
+  /// Adds to the work done. May be called from any thread, and is cheap enough for every tile.
   void advance(double amount);
 
  private:

@@ -46,24 +46,24 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
-  /// The same for one problem of a section: a part of the run that has it says the same. Warnings
-  /// of problems follow the other ones of their section, in the order of the problems.
+  /// Warns of one problem of a section; a part of the run with this problem warns the same.
+  /// Warnings of problems follow the others of their section, in the order of the problems.
   void warn_of_problem(Index problem, const std::string& line);
 
-  /// The same for the largest `figure` over the problems of a section, which `line` shows: a part
-  /// of the run has a smaller one. Only the line with the largest figure of a `kind` is one of the
-  /// whole run. These follow those of problems.
+  /// Warns with the largest `figure` over the problems of a section, which `line` shows; a part of
+  /// the run may have a smaller figure. The whole run keeps only the line with the largest figure
+  /// of a `kind`. These warnings follow those of problems.
   void warn_of_largest(const std::string& kind, double figure, const std::string& line);
 
-  /// The same for what follows from the whole of a run, of which a part would say something else:
-  /// it is not among own_warnings().
+  /// Warns of a property of the whole run, which differs for a part of the run; not among
+  /// own_warnings().
   void warn_of_whole(const std::string& line);
 
-  /// What was warned of, but for warn_of_whole, in order.
+  /// The warnings in order, except those of warn_of_whole.
   struct OwnWarning {
     std::string line;
-    std::optional<Index> problem = {};  ///< of warn_of_problem
-    std::string kind = {};              ///< of warn_of_largest; else ""
+    std::optional<Index> problem = {};  ///< for warn_of_problem
+    std::string kind = {};              ///< for warn_of_largest; else ""
     double figure = 0;
 
     bool operator==(const OwnWarning&) const = default;
@@ -73,26 +73,27 @@ class Report {
   /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
   void note(const std::string& line);
 
-  /// Adds text for people: lines, of which other control characters become '?'. A name that
-  /// comes from a file or an option goes through one_line or column_text.hpp first, so that it
-  /// cannot begin a line. It goes to standard output, or to standard error if a bundle goes to
+  /// Adds lines of text for people; control characters other than line breaks become '?'. Names
+  /// from files or options must go through one_line or column_text.hpp first, so that they cannot
+  /// begin a line. The text goes to standard output, or to standard error if a bundle goes to
   /// standard output.
   void print(const std::string& text);
 
   /// Adds a line for people, whose line breaks become blanks.
   void print_line(const std::string& line);
 
-  /// Adds lines for programs, printed on standard output in place of that text, even with -q.
+  /// Adds lines for programs, printed on standard output in place of the text for people, even with
+  /// -q.
   void print_data(const std::string& text);
 
   /// Drops all text and lines that were added so far.
   void drop_text();
 
-  /// Keeps a failure from being written to the file that --json names, as that is another file of
-  /// the run, too.
+  /// Keeps a failure from being written to the file that --json names, which is also another file
+  /// of the run.
   void spare_json_file();
 
-  /// Of each rank that took part in the run, what it sent to others, and the memory that it took.
+  /// For each rank of the run, the bytes that it sent and the memory that it took.
   struct RankCosts {
     std::int64_t sent_bytes = 0;
     std::int64_t peak_rss_bytes = 0;
@@ -102,7 +103,7 @@ class Report {
   /// Adds to the time spent in computation, without reading and writing.
   void add_compute_seconds(double seconds);
 
-  /// Runs `body` and adds its time to that.
+  /// Runs `body` and adds its time to the time of computation.
   void compute(const std::function<void()>& body);
 
   struct Impl;

@@ -31,7 +31,7 @@ struct Report::Impl {
   double compute_seconds = 0;
   bool json_file_spared = false;
 
-  /// Adds a warning and prints it, unless it was there before. Returns its line.
+  /// Adds a warning and prints it, unless it is a repetition. Returns its line.
   std::string add_warning(const std::string& line);
 
   /// The same for a warning of the run's own.

@@ -16,15 +16,14 @@ Value parse_value(const Option& option, const std::string& text);
 /// The values that parse_value accepts: "a number in [0, 1]", "one of unas, dnas".
 std::string expectation(const Option& option);
 
-/// Convert the whole text: a number is decimal or has an exponent, an integer is digits after a
-/// minus or not. Absent if the text is anything else or is out of the range of the type; infinities
-/// and NaN are rejected.
+/// Convert the whole text: a decimal number with or without an exponent, or an integer of digits
+/// with or without a minus. Absent if the text is anything else or is out of the range of the type;
+/// infinities and NaN are rejected.
 std::optional<double> to_number(std::string_view text);
 std::optional<Index> to_integer(std::string_view text);
 
 /// Converts "512M", "1.5G" or "65536" to bytes, rounded down; K, M, G and T (in either case) are
-/// powers of 1024. Absent if the text is anything else, or the size is below 1 or no Index holds
-/// it.
+/// powers of 1024. Absent if the text is anything else, or if the size is below 1 or exceeds Index.
 std::optional<Index> to_bytes(std::string_view text);
 
 /// The level N of "gzip:N" with N from 1 to 9; 4 for "gzip"; 0 for any other text.

@@ -110,7 +110,7 @@ std::string printing_json(std::string_view json) {
     if (json.front() == '\n' || printing_character(json) > 0 || length == 0) {
       text += json.substr(0, std::max<std::size_t>(length, 1));
     } else {
-      // All that do not print have at most three bytes.
+      // All characters that do not print have at most three bytes.
       const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(json[n]); };
       unsigned point = byte(0) & (length == 1 ? 0x7fU : length == 2 ? 0x1fU : 0x0fU);
       for (std::size_t n = 1; n < length; ++n) point = (point << 6U) | (byte(n) & 0x3fU);

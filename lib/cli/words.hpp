@@ -16,15 +16,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The number of bytes of the UTF-8 character at the beginning of `text`; 0 if it must not be sent
-/// to a terminal: a control character, one that ends a line or reverses its order, or invalid
-/// UTF-8.
+/// to a terminal: a control character, a character that ends a line or reverses its order, or
+/// invalid UTF-8.
 std::size_t printing_character(std::string_view text);
 
-/// `text`, in which bytes that do not print become '?', but for those in `kept`.
+/// `text`, in which bytes that do not print become '?', except those in `kept`.
 std::string printing(std::string_view text, std::string_view kept);
 
-/// JSON text with \u and four digits in place of what does not print, which json.dump() leaves in
-/// strings in part. Expects UTF-8.
+/// JSON text with \u and four digits in place of characters that do not print, some of which
+/// json.dump() leaves in strings. Expects UTF-8.
 std::string printing_json(std::string_view json);
 
 /// `text` on one line: line breaks and tabs become one blank together with the blanks around them;
@@ -35,8 +35,7 @@ std::string one_line(std::string_view text);
 /// zsh, POSIX 2024) if it has control characters or is not UTF-8. Always one line of UTF-8.
 std::string shell_quoted(std::string_view word);
 
-/// `number` and `noun` if there is `one`, else `number` and `plural`, which is by default the noun
-/// and an s.
+/// `number` and `noun` if there is `one`, else `number` and `plural`, by default the noun and an s.
 std::string counted(bool one, const std::string& number, const std::string& noun,
                     const std::string& plural);
 

@@ -55,7 +55,7 @@ class Skeleton {
           H5Gcreate2(file_.get(), required(path), intermediate().get(), H5P_DEFAULT, H5P_DEFAULT),
           H5Gclose);
       if (!group) {
-        // It was made on the way to another one.
+        // The group was made on the way to another one.
         group = h5::Handle(H5Gopen2(file_.get(), required(path), H5P_DEFAULT), H5Gclose);
       }
       if (!group) refuse("a group " + path + " that cannot be made");
@@ -202,7 +202,7 @@ h5::Handle array_skeleton(const ArrayFile& arrays, const std::string& label) {
   if (metadata.is_null()) return {};
   const h5::Lock lock;
   h5::set_subject(label);
-  const h5::Quiet expected;  // what cannot be made is refused in words of our own
+  const h5::Quiet expected;  // objects that cannot be made are refused in our own words
   return Skeleton(label).make(metadata, arrays.names());
 }
 

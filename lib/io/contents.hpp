@@ -12,8 +12,7 @@
 namespace attn::io {
 
 /// The values of an attribute, row-major. An attribute that is neither numbers nor strings, is
-/// empty, or has more values than requested is only described: "a compound type", "float64,
-/// 3000".
+/// empty, or has more values than requested, is only described: "a compound type", "float64, 3000".
 struct AttributeValue {
   struct Described {
     std::string text;
@@ -35,7 +34,8 @@ struct Item {
   Shape shape;
   DType dtype = DType::other;
   std::string type;  ///< "float32", "a compound type"
-  /// The reason it cannot be opened or listed: "a.h5:/v cannot be opened: ..."; empty if it can.
+  /// The reason why the item cannot be opened or listed: "a.h5:/v cannot be opened: ..."; empty if
+  /// it can.
   std::string unreadable;
 };
 
@@ -45,8 +45,7 @@ struct Item {
 /// described. Throws Error(input) if the root itself cannot be listed.
 std::vector<Item> contents(const InputBundle& bundle, Index most_values = attribute_limit);
 
-/// Throws Error(input) for the first unreadable one of `items`: copying and comparing need all of
-/// them.
+/// Throws Error(input) for the first unreadable item: copying and comparing need all of them.
 void require_readable(const std::vector<Item>& items);
 
 /// The attributes of INPUT's root.

@@ -9,11 +9,11 @@
 
 namespace attn::io {
 
-/// A dataset of an HDF5 file. Numbers that lie there in one piece, as they are in memory, are read
-/// as those of an .npy are, so that reading needs no turn in HDF5 and no buffer.
+/// A dataset of an HDF5 file. Numbers that are stored in one piece, in the format of memory, are
+/// read like those of an .npy: without a turn in HDF5 and without a buffer.
 class DirectDataset : public Hdf5Dataset {
  public:
-  /// As of Hdf5Dataset.
+  /// The arguments of Hdf5Dataset.
   DirectDataset(std::shared_ptr<const InputFile> file, OpenDataset dataset,
                 std::string dataset_name, std::string address_text,
                 const std::vector<SliceItem>& selection);

@@ -15,9 +15,9 @@
 
 namespace attn::io {
 
-/// A dataset written by blocks. Writes may come from any thread; they take turns. It stays open in
-/// the file while a copy of this object exists, so that a bundle of thousands of datasets need not
-/// have all of them, and their caches, open at once.
+/// A dataset written by blocks. Writes may come from any thread; they take turns. The dataset stays
+/// open while a copy of this object exists, so that a bundle of thousands of datasets need not have
+/// all of them, and their caches, open at once.
 class OutputDataset {
  public:
   struct Impl;
@@ -65,7 +65,7 @@ class OutputBundle {
     /// attributes and, in a .safetensors, strings are metadata (array_metadata.hpp).
     std::optional<ArrayFormat> arrays = {};
     /// False: numbers that are written to datasets are dropped, so that the bundle takes no space.
-    /// It must not be committed.
+    /// Such a bundle must not be committed.
     bool holds_numbers = true;
   };
 
@@ -85,8 +85,8 @@ class OutputBundle {
   /// Copies everything in INPUT's root (unknown datasets, groups and attributes too) and the named
   /// datasets under their names (sliced as addressed), except the objects whose paths are listed in
   /// `without` ("out", "text/layer0/out"), which the tool is about to write itself. Anything
-  /// already written stays, and a group that is there gets what it lacks. Links that lead out of
-  /// the copied group are replaced by their targets, or stay as they are if they have none;
+  /// already written stays, and existing groups get only missing objects. Links that lead out of
+  /// the copied group are replaced by their targets, or stay as they are without a target;
   /// references become null. Throws Error(input) naming an object that cannot be copied.
   void copy_from(const InputBundle& input, const std::vector<std::string>& without);
 
@@ -115,14 +115,15 @@ class OutputBundle {
                        const std::vector<std::string>& labels = {}, const Shape& chunk = {});
 
   /// Creates a dataset whose elements stay in other files (HDF5's virtual datasets), of float32,
-  /// float64 or int64 numbers and at least one axis. Every element must lie in a block, except that
-  /// what no block supplies reads as NaN or the least integer. Requires HDF5 as the format.
+  /// float64 or int64 numbers and at least one axis. Every element should lie in a block; elements
+  /// outside all blocks read as NaN or the least integer. Requires HDF5 as the format.
   void create_virtual(const std::string& name, DType type, const Shape& shape,
                       const std::vector<std::string>& labels,
                       const std::vector<VirtualBlock>& blocks);
 
-  /// Copies the attributes of the dataset at `path` of `input` to the dataset `name`; those that it
-  /// has are replaced. Without `axes`, its axes are others, and their labels are not copied.
+  /// Copies the attributes of the dataset at `path` of `input` to the dataset `name`; existing
+  /// attributes of the same name are replaced. Without `axes`, the axes are others, and their
+  /// labels are not copied.
   void copy_dataset_attributes(const std::string& name, const InputBundle& input,
                                const std::string& path, bool axes);
 
@@ -145,10 +146,10 @@ class OutputBundle {
   /// ISO 8601; SOURCE_DATE_EPOCH if set, so that outputs are byte-identical).
   void add_history(const std::string& command_line, const std::string& version);
 
-  /// Makes the file of arrays, if that is the format, so that commit() has only to move it: nothing
-  /// can be written afterwards. Returns what the format cannot hold, "NAME" or "PATH: NAME" for
-  /// attributes (array_export.hpp). Throws Error(output), and Error(input) for names that it cannot
-  /// hold.
+  /// Makes the file of arrays, if that is the format, so that commit() only has to move it; nothing
+  /// can be written afterwards. Returns the objects that the format cannot hold, "NAME" or "PATH:
+  /// NAME" for attributes (array_export.hpp). Throws Error(output), and Error(input) for names that
+  /// the format cannot hold.
   std::vector<std::string> finish();
 
   /// Flushes, fsyncs and renames the file, or copies its bytes to the stream. Throws Error(output).

@@ -6,8 +6,8 @@
 
 namespace attn::io {
 
-/// A block of a virtual dataset: its elements are those of a block of a dataset in another file.
-/// Both have as many elements, which follow each other in row-major order.
+/// A block of a virtual dataset, whose elements are a block of a dataset in another file. Both
+/// blocks have the same number of elements, in row-major order.
 struct VirtualBlock {
   std::string file;  ///< relative to the folder of the virtual dataset's file
   std::string path;  ///< of the dataset in it

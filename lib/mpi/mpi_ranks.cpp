@@ -1,5 +1,5 @@
-// Ranks over MPI: attn-mpi.so. All waiting for messages is by polling, so that it ends for sure,
-// and a rank that waits leaves its core to others.
+// Ranks over MPI: attn-mpi.so. All waiting for messages is by polling, so that it always ends and
+// leaves the core to others.
 
 #include <mpi.h>
 #include <sched.h>
@@ -86,9 +86,9 @@ class Watchdog {
   std::thread thread_;  // last, since it uses the others
 };
 
-// MPI is promised one call at a time (MPI_THREAD_SERIALIZED), so each holds a lock. Besides the
-// threads that compute, a helper calls it: it moves messages on during the computation, and sees at
-// once that another rank has failed.
+// MPI is promised one call at a time (MPI_THREAD_SERIALIZED), so each call holds a lock. Besides
+// the threads that compute, a helper thread calls MPI: it moves messages on during the computation,
+// and sees at once that another rank has failed.
 class MpiRanks final : public ProcessRanks {
  public:
   explicit MpiRanks(const Settings& settings) : settings_(settings) {
@@ -105,7 +105,7 @@ class MpiRanks final : public ProcessRanks {
   int count() const override { return count_; }
   std::int64_t sent_bytes() const override { return sent_bytes_; }
 
-  // The bytes are copied, so that the sender goes on at once.
+  // The bytes are copied, so that the sender continues at once.
   void send(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     for_pieces(bytes.size(), [&](std::size_t at, int size) {
@@ -127,14 +127,14 @@ class MpiRanks final : public ProcessRanks {
     asked_ = &asked;
   }
 
-  // All ranks come here: one that waits for another that was stopped is stopped itself. They agree
-  // by messages that those before cannot be mistaken for.
+  // All ranks come here, as a rank that waits for a stopped rank is stopped itself. They agree by
+  // messages that cannot be confused with earlier ones.
   bool end_stoppable(bool stopped) override {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      // The helper may not have looked since this rank was asked.
+      // The helper may not have run since this rank was asked to stop.
       if (stopped) tell_stop();
-      // Those who sent to a rank that was stopped wait until it has taken their messages.
+      // Senders to a stopped rank wait until it has taken their messages.
       drops_ = stopped;
       asked_ = nullptr;
       now_ = later_;
@@ -203,7 +203,7 @@ class MpiRanks final : public ProcessRanks {
   static constexpr int notice_tag = 2;
   static constexpr int stop_tag = 3;
 
-  // A copy of what is under way.
+  // A copy of the message under way.
   struct Message {
     int to = 0;
     std::vector<std::byte> bytes;
@@ -235,7 +235,7 @@ class MpiRanks final : public ProcessRanks {
     MPI_Irecv(bytes, size, MPI_BYTE, from, message_tag, now_, &request);
   }
 
-  // Piece by piece, of which either side may have none left.
+  // Piece by piece; either side may have none left.
   void exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) {
     const std::size_t size = std::max(out.size(), in.size());
     const auto piece = [&](std::size_t whole, std::size_t at) {
@@ -315,7 +315,7 @@ class MpiRanks final : public ProcessRanks {
     try {
       wait_until(rank, [&] { return is_complete(request); });
     } catch (const kernel::Stopped&) {
-      // Its memory is about to go.
+      // The memory of the message is about to be freed.
       const std::lock_guard<std::mutex> lock(mutex_);
       if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -323,8 +323,8 @@ class MpiRanks final : public ProcessRanks {
     }
   }
 
-  // Called by all ranks, of which those that were stopped take what was sent to them and is not
-  // wanted any more: until all is taken.
+  // Called by all ranks. Stopped ranks take the messages that were sent to them and are no longer
+  // needed, until all are taken.
   void drop_messages() {
     complete_sends();
     kernel::gathered(*this, std::uint8_t{0});
@@ -332,7 +332,7 @@ class MpiRanks final : public ProcessRanks {
     drops_ = false;
   }
 
-  // For a moment, or until the rank counts as lost.
+  // Waits for a moment, or until the rank counts as lost.
   void go_on_waiting(Clock::time_point start, int rank) {
     const double waited = seconds_since(start);
     if (waited > settings_.timeout_s) settings_.on_lost(*this, rank, settings_.timeout_s);
@@ -357,8 +357,8 @@ class MpiRanks final : public ProcessRanks {
     }
   }
 
-  // With the lock held: tells the others once this rank is asked to stop, and hears of it from
-  // them.
+  // With the lock held: tells the other ranks once this rank is asked to stop, and learns when they
+  // are.
   void spread_stop() {
     int arrived = 0;
     MPI_Status status;
@@ -376,7 +376,7 @@ class MpiRanks final : public ProcessRanks {
   void tell_stop() {
     if (std::exchange(told_stop_, true)) return;
     for (int rank = 0; rank < count_; ++rank) {
-      // Of no bytes: it is sent at once.
+      // The message has no bytes, and is sent at once.
       if (rank != own_) MPI_Send(nullptr, 0, MPI_BYTE, rank, stop_tag, notices_);
     }
   }
@@ -413,8 +413,8 @@ class MpiRanks final : public ProcessRanks {
   Settings settings_;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm notices_ = MPI_COMM_NULL;
-  MPI_Comm later_ = MPI_COMM_NULL;  // of messages after a computation that could be stopped
-  MPI_Comm now_ = MPI_COMM_NULL;    // of messages that are sent now
+  MPI_Comm later_ = MPI_COMM_NULL;  // for messages after a stoppable computation
+  MPI_Comm now_ = MPI_COMM_NULL;    // for messages that are sent now
   int own_ = 0;
   int count_ = 1;
   std::int64_t sent_bytes_ = 0;
@@ -427,7 +427,7 @@ class MpiRanks final : public ProcessRanks {
   bool hears_stop_ = false;
   bool told_stop_ = false;
   bool drops_ = false;
-  Clock::time_point last_sent_;  // when one of them was complete, or began while there was none
+  Clock::time_point last_sent_;  // when a message was complete, or began while there was none
   std::condition_variable sending_;
   bool ending_ = false;
   std::string notice_;

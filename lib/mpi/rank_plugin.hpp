@@ -13,15 +13,15 @@ namespace attn::mpi {
 class ProcessRanks;
 
 struct Settings {
-  /// A rank waits for a message for at most so long.
+  /// The longest time that a rank waits for a message.
   double timeout_s = 3600;
 
-  /// MPI starts, and ends, within so long.
+  /// The longest time in which MPI starts, or ends.
   double start_timeout_s = 3600;
 
-  /// Longer messages are sent in pieces, of less than 2 GiB. As these arrive a rank sees that a
-  /// message is on its way, and asks for more without a pause: where processes cannot read each
-  /// other's memory, MPI moves only some 100 kB whenever it is called.
+  /// Longer messages are sent in pieces, of less than 2 GiB. As pieces arrive, a rank sees that a
+  /// message is on its way, and polls without a pause: if processes cannot read each other's
+  /// memory, MPI moves only some 100 kB per call.
   std::size_t piece_bytes = std::size_t{256} << 10;
 
   /// Called, on the thread that waits, when rank `rank` has sent or taken nothing for timeout_s.
@@ -40,19 +40,19 @@ struct Settings {
 /// The processes that MPI has started together.
 class ProcessRanks : public kernel::Ranks {
  public:
-  /// The bytes of messages that this rank has sent so far: what `send` and `gather` were given to
-  /// send, where `gather` passes each part on to the next rank around the ring.
+  /// The bytes of messages that this rank has sent so far: the arguments of `send`, and the parts
+  /// that `gather` passes on to the next rank around the ring.
   virtual std::int64_t sent_bytes() const = 0;
 
-  /// Of a rank other than 0: tells rank 0 that it has failed, and waits to be ended by it, for some
-  /// timeout_s. `lines` are its messages.
+  /// Called by a rank other than 0: tells rank 0 that this rank has failed, with its messages
+  /// `lines`, and waits for about timeout_s to be ended by rank 0.
   virtual void fail(int status, const char* lines) = 0;
 
   /// Ends all ranks at once; the status is that of mpirun, too.
   [[noreturn]] virtual void abort(int status) = 0;
 
-  /// Called by all ranks at the end: nothing can be sent afterwards. Each goes on as a process of
-  /// its own.
+  /// Called by all ranks at the end; nothing can be sent afterwards. Each continues as a separate
+  /// process.
   virtual void finish() = 0;
 };
 

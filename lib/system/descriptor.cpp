@@ -36,8 +36,8 @@ bool again(int descriptor, short events) {
 
 constexpr int copied_at_once = 1 << 20;
 
-/// Lets a pipe hold more at once, so that its two processes wait for each other less often. What is
-/// not a pipe, or may not grow, stays as it is.
+/// Lets a pipe hold more at once, so that its two processes wait for each other less often. Other
+/// files, and pipes that may not grow, stay as they are.
 void widen_pipe(int descriptor) {
   if (fcntl(descriptor, F_GETPIPE_SZ) < copied_at_once) {
     fcntl(descriptor, F_SETPIPE_SZ, copied_at_once);

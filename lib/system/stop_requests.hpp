@@ -5,8 +5,8 @@
 
 namespace attn {
 
-/// While it exists, the first SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU only asks for a stop, so that
-/// work can be kept, and the second one ends the process as usual. A limit of CPU time sends
+/// While a StopRequests exists, the first SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU only asks for a
+/// stop, so that work can be kept; the second ends the process as usual. A limit of CPU time sends
 /// SIGXCPU every second: further ones are ignored. A signal that the process ignores stays ignored.
 /// At most one object at a time.
 class StopRequests {
@@ -22,12 +22,12 @@ class StopRequests {
   /// From now on, the first signal asks for a stop.
   static void work_begins() noexcept;
 
-  /// The run is about to end. A first signal that comes later, after this object too, only asks,
-  /// which changes nothing: so a rank that another's signal has stopped does not die of its own. No
-  /// other object may follow in this process.
+  /// The run is about to end. From now on, also after this object, a first signal only asks and
+  /// changes nothing; a rank stopped by another rank's signal does not die of its own. No other
+  /// object may follow in this process.
   void outlast() noexcept;
 
-  /// Set by the first signal, or by whoever else asks. It may be read at any time.
+  /// Set by the first signal or another caller; may be read at any time.
   static std::atomic<bool>& asked() noexcept;
 
   /// "SIGTERM": the signal that asked; "" if none did.

@@ -16,8 +16,8 @@ struct AlignmentTerms {
 };
 
 /// One direction of a model from source to target: a BiLSTM or BiGRU over the source's vectors, a
-/// network of the same cell over the target's, whose state before word j attends to the source with
-/// biases of alignment, and the softmax of a linear function of that state and its context.
+/// network with the same cell over the target's, whose state before word j attends to the source
+/// with biases of alignment, and the softmax of a linear function of that state and its context.
 class AlignmentDirection {
  public:
   /// All names begin with `prefix`. Words of the target are below `vocabulary`. Dropout has the

@@ -19,10 +19,10 @@ struct ArrayPlan {
   std::string name;  ///< not used in an .npy
   DType dtype = DType::f32;
   Shape shape;
-  Index width = 0;  ///< of strings: characters of the longest one, at least 1
+  Index width = 0;  ///< for strings: characters of the longest, at least 1
 };
 
-/// The bytes of one element: of a string, four per character (NumPy's U).
+/// The bytes of one element; a string has four per character (NumPy's U).
 std::size_t element_bytes(const ArrayPlan& array);
 
 /// Whether the format can store this type: numbers and bool; bfloat16 only in .safetensors, strings

@@ -10,7 +10,7 @@ namespace attn::io {
 
 /// Does what OutputBundle::copy_from promises: copies the objects of INPUT's group, its attributes,
 /// and the named datasets, in this order, each sorted by name. Anything already in the output
-/// stays; a group that is there gets what it lacks. `without` holds paths from the root. Called
+/// stays; existing groups get only missing objects. `without` holds paths from the root. Called
 /// under h5::Lock.
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
                  const std::vector<std::string>& without);

@@ -46,7 +46,7 @@ class OpenDataset {
   /// chunks are not compressed.
   std::int64_t bytes_at_once() const;
 
-  /// No fewer bytes than those of its elements that were ever written, unpacked. All others have
+  /// An upper bound on the unpacked bytes of the elements that were ever written. All others have
   /// the fill value and take no room.
   double most_written() const noexcept { return most_written_; }
 

@@ -11,8 +11,8 @@ namespace attn::io::h5 {
 namespace {
 
 // A value of variable length is stored as its length and the place of its bytes in the file: four
-// bytes, an address, and four bytes, in little-endian order. HDF5 shows the values only, so that
-// what is stored is read as if a conversion to opaque bytes had been asked for.
+// bytes, an address, and four bytes, in little-endian order. HDF5 shows the values only, so the
+// stored bytes are read through a conversion to opaque bytes.
 herr_t keep_as_stored(hid_t from, hid_t to, H5T_cdata_t* conversion, size_t, size_t, size_t, void*,
                       void*, hid_t) {
   if (conversion->command != H5T_CONV_INIT) return 0;
@@ -34,12 +34,12 @@ std::uint64_t little_endian(const unsigned char* bytes, std::size_t count) {
   return value;
 }
 
-// The elements as they are stored; empty if they cannot be read so.
+// The elements as stored; empty if they cannot be read in this way.
 std::vector<unsigned char> stored_elements(hid_t type, std::size_t count, std::size_t size,
                                            const std::function<bool(hid_t, void*)>& read) {
   const Handle opaque = made(H5Tcreate(H5T_OPAQUE, size), H5Tclose, "datatype");
   constexpr const char* name = "attnkit: as stored";
-  // Of all types of variable length, and only while it is needed.
+  // The conversion applies to all types of variable length, and exists only while it is needed.
   if (H5Tregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored) < 0) return {};
   std::vector<unsigned char> elements(count * size);
   const bool was_read = read(opaque.get(), elements.data());

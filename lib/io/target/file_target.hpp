@@ -13,7 +13,7 @@ namespace attn::io {
 /// renames, and which one process at a time holds (system/held_temporary.hpp).
 class FileTarget : public Target {
  public:
-  /// `path` is neither a link nor a folder; `mode` is that of the file to be replaced. Without
+  /// `path` is neither a link nor a folder; `mode` is the mode of the file to be replaced. Without
   /// `replace`, a file that appears there before finish() is kept, and finish() refuses. Throws
   /// Error(output), also while another process is making the same file.
   FileTarget(std::string description, std::string path, std::optional<unsigned> mode, bool replace);

@@ -43,7 +43,7 @@ void ScratchTarget::discard() noexcept {
   name_.remove();
   // Frees the space even if HDF5 still has the file open.
   if (descriptor_ && ftruncate(descriptor_.get(), 0) != 0) {
-    // It is freed when the process ends.
+    // The space is freed when the process ends.
   }
   descriptor_.reset();
 }

@@ -6,9 +6,9 @@
 
 namespace attn::io {
 
-/// While it exists, no other process makes a SoleWriter of the same `file`, which is written
-/// several times and read in between: its OutputBundle keeps others out only until it is committed.
-/// To be made before the file is read. It holds `.FILE.lock.tmp` beside it as hold_temporary() does
+/// While a SoleWriter exists, no other process can make one of the same `file`, which is written
+/// several times and read in between; an OutputBundle keeps others out only until its commit. Make
+/// it before the file is read. It holds `.FILE.lock.tmp` beside the file like hold_temporary()
 /// (system/held_temporary.hpp), with the same limits. Symbolic links are followed.
 class SoleWriter {
  public:
