@@ -13,15 +13,15 @@
 
 namespace attn {
 
-/// q, k or v of a head, or the gradient of its output: rows × cols, read as they are, or made as
-/// input · weights + bias or as input · weightsᵀ.
+/// q, k or v of a head, or the gradient of its output: rows × cols, read as they are, or computed
+/// as input · weights + bias or as input · weightsᵀ.
 struct Vectors {
   Operand input;                   ///< q, k, v, grad_out themselves, or x, y, grad_joined
   std::optional<Operand> weights;  ///< wq, wk, wv (D, d), or wo (dv, D)
   std::optional<Operand> bias;     ///< bq, bk, bv (d)
   Index rows = 0;
   Index cols = 0;
-  bool transposed = false;  ///< of weights
+  bool transposed = false;  ///< whether weights are transposed
 
   /// The length D of the input's rows.
   Index inner() const { return input.cols; }
@@ -99,7 +99,7 @@ struct AttentionSources {
     return description_of(scheme).has_preference() ? preferring : plain;
   }
 
-  /// The energy whose operands are read: that of plain scores, if any scheme uses them.
+  /// The energy whose operands are read: the energy of plain scores, if a scheme uses these.
   const EnergyDescription& energy() const { return *(with_plain ? plain : preferring).energy; }
 
   /// The sizes from which the energies of a head are computed.
@@ -114,7 +114,7 @@ struct AttentionSources {
     return sinks[static_cast<std::size_t>(problem)];
   }
 
-  /// Whether queries have gates of their own.
+  /// Whether each query has its own gate.
   bool has_gate_by_query() const { return gate && gate->rows > 1; }
 
   /// All pairs of a problem, padding included.
@@ -123,7 +123,7 @@ struct AttentionSources {
   /// The number of heads: the length of the last leading axis, or 1 without leading axes.
   Index heads() const { return leading.empty() ? 1 : leading.back(); }
 
-  /// The shape of the joined heads of that many queries: (…, count, joined_width), without the axis
+  /// The shape of the joined heads of `count` queries: (…, count, joined_width), without the axis
   /// of heads.
   Shape joined_shape(Index count) const;
 
@@ -143,8 +143,8 @@ struct AttentionSources {
                             std::optional<Index> matrix_rows = std::nullopt) const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
-  /// bytes are held in memory, larger ones are read by tiles. `part`: the number of its queries
-  /// that are in memory; absent: all.
+  /// bytes are held in memory, larger ones are read by tiles. `part`: the number of queries in
+  /// memory; absent: all.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit,
                           std::optional<Index> part = std::nullopt,
                           std::optional<Index> matrix_rows = std::nullopt) const;

@@ -33,7 +33,7 @@ class Head {
   Index problem = 0;
   OwnPart part;
 
-  /// The scores for `scheme`. Those of a scheme with a preference include it, and α.
+  /// The scores for `scheme`. Scores of a scheme with a preference include the preference, and α.
   const Scores<T>& scores(Scheme scheme) const {
     return (description_of(scheme).has_preference() ? preferring_ : plain_)->scores();
   }
@@ -48,7 +48,7 @@ class Head {
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
   MatrixView<const T> grad_out() const { return grad_out_block_->view(); }
-  /// The gradient of the joined heads, and this head's wo; without data if heads are not joined.
+  /// The gradient of the joined heads, and this head's wo; without data unless heads are joined.
   ProjectedFrom<T> made_of_grad_out() const { return factors(grad_out_block_); }
   ProjectedFrom<T> made_of_q() const { return factors(q_block_); }
   ProjectedFrom<T> made_of_k() const { return factors(k_block_); }
@@ -81,15 +81,15 @@ template <class T>
 class HeadReader {
  public:
   /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
-  /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
-  /// projections.
+  /// `dense_limit` bytes a head are held in memory; larger ones are read by tiles. `threads` work
+  /// on projections.
   HeadReader(const AttentionSources& input, std::int64_t dense_limit, int threads);
 
   /// Throws Error(input) that names the dataset and the index of a number that is not finite,
   /// Error(numerical) for a projection beyond the format.
   std::shared_ptr<Head<T>> read(Index problem);
 
-  /// The same for some queries of the own part of a head, as a head of its own.
+  /// The same for some queries of the own part of a head, as a separate head.
   std::shared_ptr<Head<T>> read(Index problem, RowRange queries);
 
  private:
@@ -111,7 +111,7 @@ class HeadReader {
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
   Last last_table_, last_grad_out_, last_grad_joined_;
   std::vector<Last> last_energy_;
-  // The last source made, and of which part of which block.
+  // The last source made, and its block and part.
   template <class U>
   struct Matrix {
     Index index = -1;

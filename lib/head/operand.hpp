@@ -21,7 +21,7 @@ enum class HeadAxis {
   in_columns,  ///< (…, rows, H·cols): head h has the columns from h·cols on
 };
 
-/// An array of which each problem uses one block.
+/// An array; each problem uses one block of it.
 struct Operand {
   ArraySource dataset;
   Shape leading;   ///< its leading axes, heads first
@@ -74,15 +74,16 @@ Operand matrix_operand(const ArraySource& dataset, const Shape& leading, Index r
                        const char* axes = "queries, keys");
 
 /// One number in [low, high] per problem, from a dataset that is a scalar or aligned with the last
-/// leading axes; used for `hybrid` and `sink`. Throws Error(input) naming it if one is not.
+/// leading axes; used for `hybrid` and `sink`. Throws Error(input) naming the dataset if it does
+/// not match.
 std::vector<double> numbers_per_problem(const ArraySource& dataset, const Shape& leading,
                                         double low, double high);
 
 /// "a.h5:/weights, head [0, 3]"; without the head if there are no leading axes.
 std::string problem_place(const std::string& what, const Shape& leading, Index problem);
 
-/// Runs `body`, and puts `place()` in front of the message of an Error that it throws, unless that
-/// is of an output, which names the file.
+/// Runs `body`, and puts `place()` in front of the message of any Error that it throws, except an
+/// error of an output, which names the file.
 template <class Place, class Body>
 auto naming(const Place& place, const Body& body) {
   try {
@@ -93,7 +94,7 @@ auto naming(const Place& place, const Body& body) {
   }
 }
 
-/// Throws Error(input) unless the dataset has such a type.
+/// Throws Error(input) unless the dataset has one of these types.
 void require_numbers(const ArraySource& dataset, NumberTypes types);
 void require_floating(const ArraySource& dataset);
 
@@ -110,7 +111,7 @@ template <class T>
 [[noreturn]] void refuse_element(const ArraySource& dataset, const Shape& start, const Shape& count,
                                  Index flat, T value, const char* expected);
 
-/// Refuses the first element of such a block that is not finite.
+/// Refuses the first element of a block that is not finite.
 template <class T>
 void require_finite(const ArraySource& dataset, const Shape& start, const Shape& count,
                     const T* values);

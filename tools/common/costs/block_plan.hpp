@@ -22,8 +22,8 @@ struct BlockPlan {
   std::int64_t bytes = 0;
 };
 
-/// As many of `rows` rows of `row_bytes` each as fit into `memory` besides the `kept` bytes, but no
-/// more than `useful` bytes at a time, since more would not be faster. Throws Error(memory) naming
+/// As many of `rows` rows of `row_bytes` each as fit into `memory` besides the `kept` bytes, but at
+/// most `useful` bytes at a time, since more would not be faster. Throws Error(memory) naming
 /// `what` if not even one row fits.
 BlockPlan plan_blocks(const std::string& what, std::int64_t kept, std::int64_t row_bytes,
                       Index rows, std::int64_t memory,

@@ -14,8 +14,8 @@
 
 namespace attn::tools {
 
-/// Options for opening inputs: applies --tmpdir and --allow-external, and lists the files that
-/// inputs refer to in the report, which must outlive the inputs.
+/// Options for opening inputs: applies --tmpdir and --allow-external, and lists files that inputs
+/// refer to in the report. The report must outlive the inputs.
 io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report);
 
 /// Opens INPUT and the datasets of -i; `renamed` as in io::InputBundle::Options. Throws what
@@ -33,12 +33,12 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
 io::OutputBundle open_output(const cli::Arguments& arguments,
                              io::OutputBundle::Options options = {});
 
-/// The options that name a dataset which was never requested from `input`, "-i k" or "--map k": a
-/// mistyped name would otherwise only be copied. `tokens` is exempt, since later tools may use it.
+/// The options that name a dataset which was never requested from `input`, "-i k" or "--map k". A
+/// mistyped name would otherwise go unnoticed. `tokens` is exempt, since later tools may use it.
 std::vector<std::string> unused_options(const cli::Arguments& arguments,
                                         const io::InputBundle& input);
 
-/// Warns of such options; `copies`: the run copies what -i names to its output.
+/// Warns of such options; `copies`: the run copies the datasets of -i to its output.
 void warn_of_unused(const std::vector<std::string>& options, bool copies, cli::Report& report);
 
 /// The same for the options of a run.
@@ -52,7 +52,8 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
                                   const std::vector<std::string>& results,
                                   const io::OutputBundle::Options& options = {});
 
-/// The cli::Outcome::commit of a complete output. Warns of what its format cannot hold.
+/// The cli::Outcome::commit of a complete output. Warns of objects that the output's format cannot
+/// hold.
 std::function<void()> commit_of(io::OutputBundle output, cli::Report& report);
 
 /// Lists `dataset` under the inputs of the JSON report.
@@ -70,7 +71,7 @@ std::string bytes_text(double bytes);
 /// The main function of every tool: cli::run_tool plus the handling of inputs and outputs
 /// (temporaries are removed on a signal or a failure; HDF5's own messages are shown only with -v;
 /// after a failure the process ends by _exit, so that HDF5 does not retry a failed write).
-/// `libraries` are shown by --version besides HDF5 and libzip: "OpenBLAS 0.3.21".
+/// --version shows `libraries` besides HDF5 and libzip: "OpenBLAS 0.3.21".
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               const cli::Libraries& libraries = {});

@@ -12,13 +12,13 @@ namespace attn::tools {
 /// ".csv", ".gz" and the like. Empty for all other names.
 std::optional<std::string> foreign_ending(const std::string& output);
 
-/// The format that the ending of an output promises, if tools write it in place of HDF5.
+/// The format of the output's ending, if tools write it in place of HDF5.
 std::optional<io::ArrayFormat> array_format_of(const std::string& output);
 
 /// Throws Error(usage), with a hint, if --output has an ending of a format that is not written, or
-/// links to a file whose ending belongs to another format than its own: such a name would mislead
-/// its readers. Also if --compress is given for a format without it. Tools with an option --to
-/// check this themselves.
+/// is a link to a file with the ending of another format: such a name would mislead its readers.
+/// Also if --compress is given for a format without it. Tools with an option --to check this
+/// themselves.
 void require_output_name(const cli::Arguments& arguments);
 
 /// Throws Error(usage), with a hint, if `output` is a symbolic link to a file whose ending belongs

@@ -4,7 +4,7 @@
 
 namespace attn::tools {
 
-/// Which part of the INPUTs a section is.
+/// The part of the INPUTs that a section is.
 struct SectionName {
   std::string file;   ///< INPUT as given; "" if all datasets come from -i
   std::string group;  ///< "text/wiki/layer0"; "" for INPUT itself

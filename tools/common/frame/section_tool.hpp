@@ -23,7 +23,7 @@ namespace attn::tools {
 
 /// The frame of a tool that runs over sections: INPUT itself or the groups of --each. Every section
 /// is checked before the first is computed, --dry-run reports only costs, and the results and
-/// reports of all sections are combined. A tool derives a class that implements the steps.
+/// reports of all sections are combined. A tool implements the steps in a derived class.
 ///
 /// A Task is the work of one section. Its constructor, Task(arguments, bundle), checks everything
 /// except the numbers. It has datasets(), effect(arguments) and report_params(report), the
@@ -31,8 +31,8 @@ namespace attn::tools {
 /// suffices(arguments, bundle) says whether `bundle` has datasets from which it can compute.
 ///
 /// With --shard the tool checks all sections and computes those of its shard. If there is only one
-/// section, and the Task has units(), which of its problems can be computed apart, the shard
-/// computes some of its problems: `input.share` says which.
+/// section, and the Task has units() of problems that can be computed separately, the shard
+/// computes some of its problems; `input.share` says which.
 template <class Task>
 class SectionTool {
  public:
@@ -64,9 +64,10 @@ class SectionTool {
   const Sections& sections() const { return sections_; }
   Index problems() const { return problems_; }  ///< of all sections
 
-  const SectionName& section() const { return name_; }  ///< the one being computed
+  const SectionName& section() const { return name_; }  ///< the section being computed
 
-  /// Whether the tool runs with --shard, and what it then keeps of its report for tensor-join.
+  /// Whether the tool runs with --shard; and the notes on its report that it then keeps for
+  /// tensor-join.
   bool is_shard() const { return share_.has_value(); }
   bool divides_problems() const { return share_ && share_->problems() != nullptr; }
   void keep_for_join(ReportNotes notes) {
@@ -75,8 +76,8 @@ class SectionTool {
     share_->keep(std::move(notes));
   }
 
-  /// The outcome of such a shard, of which tensor-join makes the report: "3 heads of a shard",
-  /// followed by `failure` and with the status 1 if some did not converge.
+  /// The outcome of a shard whose report tensor-join makes: "3 heads of a shard", followed by
+  /// `failure` and with the status 1 if some did not converge.
   cli::Outcome shard_outcome(bool converged, const char* failure) const {
     cli::Outcome outcome;
     outcome.summary = cli::counted(problems_, "head") + " of a shard";
@@ -87,7 +88,7 @@ class SectionTool {
     return outcome;
   }
 
-  /// That of the run; null without --checkpoint.
+  /// The checkpoint of the run; null without --checkpoint.
   Checkpoint* checkpoint() const { return checkpoint_; }
 
   /// With several sections, prints the name of one above its report, with a blank line between.
@@ -128,7 +129,7 @@ class SectionTool {
     return outcome;
   }
 
-  /// What a checkpoint keeps one by one, as messages call it.
+  /// The unit of work of a checkpoint, as messages call it.
   virtual std::string unit() const { return "head"; }
 
   /// Throws Error(usage) if a task and the sections contradict each other.
@@ -211,7 +212,7 @@ class SectionTool {
     return plan_results(arguments, task.bundle, task.effect(arguments), sections_.renamed());
   }
 
-  /// The pairs of queries and keys, if it has such; else the problems.
+  /// The number of pairs of queries and keys, if the task has such; else of problems.
   static double work_of(const Task& task) {
     if constexpr (requires { task.input.pairs(); }) return task.input.pairs();
     return static_cast<double>(task.input.problems);
@@ -235,7 +236,7 @@ class SectionTool {
       require_no_table_of_heads(arguments_);
       share_->divide(units, work_by_problem(*task));
       kept_.clear();
-      kept_.resize(1);  // those made from now on have the share
+      kept_.resize(1);  // tasks made from now on have the share
       counts_.assign(1, share_->problems()->size());
       if (share_->problems()->size() == 0) sections_.keep(0, 0);
       return true;

@@ -26,7 +26,7 @@ using Suffices = std::function<bool(const io::InputBundle&)>;
 class Sections {
  public:
   /// Opens every INPUT, and notes which groups stand in for one. Throws what io::InputBundle
-  /// throws; Error(usage) for a malformed --map or one that names a dataset of -i; Error(input) if
+  /// throws; Error(usage) for a --map that is malformed or names a dataset of -i; Error(input) if
   /// no group matches.
   Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices);
 
@@ -38,7 +38,7 @@ class Sections {
   /// Drops all but the sections [first, last), which are then numbered from 0. There may be none.
   void keep(std::size_t first, std::size_t last);
 
-  /// All of the first INPUT, which is the only one of a tool that writes a bundle.
+  /// All of the first INPUT, the only one for a tool that writes a bundle.
   const io::InputBundle& whole() const { return inputs_.front(); }
 
   /// "dump.h5", "2 files".
@@ -70,7 +70,7 @@ class Sections {
 class SectionOutput {
  public:
   /// Makes the output by open_output with `options` and copies every section n except the objects
-  /// that `plans[n]` leaves out. The arguments must outlive it.
+  /// that `plans[n]` leaves out. The arguments must outlive the object.
   SectionOutput(const cli::Arguments& arguments, const Sections& sections,
                 std::vector<ResultPlan> plans, const io::OutputBundle::Options& options = {});
 

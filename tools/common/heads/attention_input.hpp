@@ -14,8 +14,8 @@
 namespace attn::tools {
 
 /// The attention problems of a bundle (one per position of the leading axes, a *head* for short).
-/// All shapes and types are checked; the only numbers that are read are those that bound sequences:
-/// lengths, starts and offsets.
+/// All shapes and types are checked. The only numbers read are the bounds of sequences: lengths,
+/// starts and offsets.
 struct AttentionInput : AttentionSources {
   /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
   /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
@@ -26,11 +26,11 @@ struct AttentionInput : AttentionSources {
 
   ScoreOptions options;
   Causal causal = Causal::none;
-  bool any_float64 = false;             ///< among the datasets that are used
+  bool any_float64 = false;             ///< whether a dataset in use is float64
   std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all problems
 
-  /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
-  /// is not that of out.
+  /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) unless it
+  /// has the shape of out.
   void take_grad_out(const io::InputBundle& bundle);
 
   /// Adds wo and bo, as far as the bundle has them, with which heads are joined. Requires v. Throws
@@ -49,10 +49,10 @@ struct AttentionInput : AttentionSources {
   Index own_problems() const { return share ? share->size() : problems; }
   Index own_problem(Index n) const { return share ? share->problem(n) : n; }
 
-  /// Of the problems to compute.
+  /// The padding of the problems to compute.
   Padding padding() const;
 
-  /// The sequence of each problem: those that differ in their head belong to one.
+  /// The sequence of each problem; problems that differ only in their head share one.
   std::vector<Index> sequences() const;
 
   /// Floating-point operations of `passes` passes over the energies of the own heads for `scheme`,

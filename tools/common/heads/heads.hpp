@@ -21,8 +21,8 @@
 
 namespace attn::tools {
 
-/// How that number of ranks shares the rows of passes by rows. If ready-made scores, a mask, a bias
-/// or a preference has a row for each query, a rank gets neighbouring rows and reads only these.
+/// How `ranks` ranks share the rows of passes by rows. If ready-made scores, a mask, a bias or a
+/// preference has a row for each query, a rank gets neighbouring rows and reads only these.
 RankRows rank_rows(const AttentionInput& input, Index ranks);
 
 /// The memory that a tool needs for each head besides its inputs.
@@ -30,19 +30,19 @@ struct HeadNeeds {
   std::int64_t result_bytes = 0;  ///< kept until the head is written
   std::int64_t kept_bytes = 0;    ///< for all heads together, kept until the end
   /// Needed while `threads` threads compute one head; matrices of up to `dense_limit` bytes are
-  /// held. Threads that take a head each need as much as one thread does, for each of them.
+  /// held. Threads that take a head each need the memory of one thread, for each thread.
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
-  /// Further bytes that save time while a head is computed. A head gets only memory that is left.
+  /// Further bytes that save time while a head is computed, if memory is left.
   std::int64_t useful_bytes = 0;
-  /// Queries of a head that are in memory at a time; the other members count for that many. Absent:
-  /// all. Only for q and k that are read as they are.
+  /// Queries of a head that are in memory at a time; the other members count for this many queries.
+  /// Absent: all. Only for q and k that are read without a projection.
   std::optional<Index> queries = std::nullopt;
-  /// What a checkpoint keeps of the head in progress.
+  /// The bytes that a checkpoint keeps of the head in progress.
   std::int64_t state_bytes = 0;
   /// The parts into which threads can cut a head.
   kernel::ItemParts parts = {};
-  /// How ranks share the rows of passes. Those with neighbouring rows hold theirs of a mask, bias
-  /// or ready-made scores only.
+  /// How ranks share the rows of passes. Ranks with neighbouring rows hold only their own rows of a
+  /// mask, bias or ready-made scores.
   RankRows ranks = {};
 };
 
@@ -62,8 +62,7 @@ struct MemoryPlan {
     return kernel::Ranks::current() == nullptr && kernel::take_items_each(count, parts, threads);
   }
 
-  /// The most heads that are computed at the same time: fewer than `batch` may be left for the
-  /// last.
+  /// The most heads that are computed at the same time.
   Index heads_at_once() const;
 };
 
@@ -77,9 +76,9 @@ std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
-/// Warns if a bias has finite values as low as those that many programs use for −inf (−1e4, −1e9,
-/// the lowest number of a format). In a softmax their weights are 0, but under the other `schemes`
-/// a key with such a bias for all queries gets as much attention as any other.
+/// Warns if a bias has finite values as low as many programs use for −inf (−1e4, −1e9, the lowest
+/// number of a format). In a softmax their weights are 0, but under the other `schemes` a key with
+/// such a bias for all queries gets as much attention as any other.
 void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
                           cli::Report& report);
 
@@ -97,7 +96,7 @@ auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& b
   }
 }
 
-/// What is known of a head: the number that for_each_head shows to `look`, and its result.
+/// The data of a head: the number that for_each_head shows to `look`, and the result.
 template <class Result>
 struct HeadFound {
   double least_bias = 0;
@@ -118,7 +117,7 @@ std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPl
 /// Result from each, and hands the results to `keep` in order, on the calling thread; returns the
 /// seconds spent computing. With a checkpoint, which needs a function archive(Archive&, Result&),
 /// the heads that it holds are not read and computed again. Throws kernel::Stopped if the thread's
-/// StopFlag is set; the heads that are done by then are in the checkpoint.
+/// StopFlag is set; the heads done by then are in the checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(double least_bias)>& look,
@@ -175,7 +174,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     };
     try {
       if (kernel::Ranks::current() != nullptr) {
-        // They divide each head.
+        // Ranks divide each head.
         for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
       } else {
         kernel::parallel_for(count, apart ? plan.threads : 1,

@@ -7,8 +7,8 @@
 
 namespace attn::tools {
 
-/// Makes results of a problem's own queries or keys, `width` numbers each, those of all `total` of
-/// them: the own ones begin at `first`, all others are padding and get that value.
+/// Extends results of a problem's own queries or keys, `width` numbers each, to all `total` queries
+/// or keys. The own ones begin at `first`; all others are padding and get the value `padding`.
 template <class Values, class T>
 void spread_rows(Values& values, Index first, Index total, Index width, T padding) {
   const Index size = total * width;

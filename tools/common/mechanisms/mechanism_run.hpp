@@ -9,8 +9,8 @@
 
 namespace attn::tools {
 
-/// Computes a section and writes its results; the report gets the lengths of the axes and, of
-/// results that are one number for each sequence, mean, least and largest. Sequences that
+/// Computes a section and writes its results; the report gets the lengths of the axes and, for
+/// results with one number for each sequence, the mean, least and largest. Sequences that
 /// `checkpoint` holds are taken from there. `checkpoint` and `estimate` may be null.
 template <class T>
 void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,

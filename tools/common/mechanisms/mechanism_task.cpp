@@ -316,7 +316,7 @@ std::string reading_words(const MechanismForm& form) {
     for (std::size_t n = 0; n < group->size(); ++n) {
       const TensorForm& one = (*group)[n];
       if (one.repeated) continue;
-      // Of a series only the first one may be needed.
+      // Only the first input of a series may be required.
       if (!one.optional) add(needed, one.name + " " + shape_words(one));
       if (one.optional) add(optional, series_name(*group, n) + " " + shape_words(one));
     }

@@ -13,17 +13,18 @@
 
 namespace attn::tools {
 
-/// Whether all sequences have the same tensor: a weight.
+/// Whether all sequences share the tensor, a weight.
 inline bool is_shared(const mechanisms::TensorForm& form) {
   return form.kind == mechanisms::TensorForm::Kind::shared;
 }
 
 /// The task of a tool that computes a mechanism, for one section: INPUT, or one group of it. The
-/// form of the mechanism says which datasets it reads and writes; those of sequences have the same
-/// leading axes. The gradient of an input x is the result grad_x, from the inputs grad_RESULT.
+/// form of the mechanism says which datasets it reads and writes; datasets of sequences have the
+/// same leading axes. The gradient of an input x is the result grad_x, from the inputs grad_RESULT.
 struct MechanismTask {
-  /// Checks everything but the numbers. `settings` are those of its results. Throws Error(input)
-  /// for missing and mismatched datasets, Error(usage) for results that cannot be made of them.
+  /// Checks everything but the numbers. `settings` are the settings of its results. Throws
+  /// Error(input) for missing and mismatched datasets, Error(usage) for results that cannot be
+  /// computed from them.
   MechanismTask(const cli::Arguments& arguments, io::InputBundle section,
                 const mechanisms::MechanismForm& form, Settings settings);
 
@@ -36,7 +37,7 @@ struct MechanismTask {
 
   bool wants_gradients() const;
 
-  /// Every sequence is a unit, unless a gradient adds them up.
+  /// Every sequence is a unit, unless a gradient sums over sequences.
   ProblemUnits units() const;
 
   /// The work of each sequence, which grows with its lengths.
@@ -47,7 +48,7 @@ struct MechanismTask {
     Index problems = 1;                   ///< sequences
     std::shared_ptr<ProblemShare> share;  ///< of a shard, sequences that follow each other
 
-    /// The sequences to compute: the first of them, and how many.
+    /// The sequences to compute: the first, and their number.
     Index own_first() const { return share ? share->problem(0) : 0; }
     Index own_problems() const { return share ? share->size() : problems; }
   };

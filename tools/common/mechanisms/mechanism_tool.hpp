@@ -34,7 +34,7 @@ class MechanismTool {
     ProblemUnits units() const {
       ProblemUnits units = MechanismTask::units();
       if constexpr (requires(const cli::Arguments& a) { Tool::template estimate<double>(a); }) {
-        // Its figures are of all sequences together.
+        // The figures of an estimate cover all sequences together.
         if (estimates) {
           units.sum("the figures of the estimate",
                     std::vector<Index>(static_cast<std::size_t>(input.problems), 0));

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// Declares --centres, --variance, --diagonal and --covariance for `verbs`, and --counts for those
-/// in `counted`.
+/// Declares --centres, --variance, --diagonal and --covariance for `verbs`, and --counts for the
+/// verbs in `counted`.
 void declare_clusters(cli::Declaration& d, const std::vector<std::string>& verbs,
                       const std::vector<std::string>& counted);
 

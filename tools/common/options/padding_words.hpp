@@ -8,7 +8,7 @@
 
 namespace attn::tools {
 
-/// The numbers of queries and keys outside of the sequences.
+/// The numbers of queries and keys outside the sequences.
 struct Padding {
   Index queries = 0;
   Index keys = 0;
@@ -25,7 +25,7 @@ std::string padding_words(const Padding& padding);
 /// Adds `padded_queries` and `padded_keys` to a JSON object.
 void add_padding(const Padding& padding, nlohmann::ordered_json& json);
 
-/// What the two members mean, for the manual page.
+/// The meaning of the two members, for the manual page.
 inline constexpr const char* padding_member =
     "the numbers of queries and keys outside of the sequences, which are in no other number";
 

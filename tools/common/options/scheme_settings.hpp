@@ -17,7 +17,7 @@ void declare_tolerance(cli::Declaration& declaration);
 std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
                                     const AttentionInput& input, bool recorded);
 
-/// Whether that scheme of attn-compute repeats another one on queries that move: em, mean-shift.
+/// Whether this scheme of attn-compute repeats another scheme on queries that move: em, mean-shift.
 bool is_repeated(const std::string& scheme);
 
 /// A property of schemes on which options depend, as &SchemeDescription::is_mixture.

@@ -32,7 +32,7 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   std::string energy = "scaled-dot";  ///< the name of one of lib/energy
-  /// For fenchel: given, or recorded, but not by a run of another scheme.
+  /// For fenchel: the energy was given, or recorded by a run of this scheme.
   bool energy_chosen = false;
   double scale = 1;
   double epsilon = 1;  ///< for a cost
@@ -54,7 +54,7 @@ struct ScoreOptions {
     return causal.has_value() || !window.is_open() || relative != Relative::none;
   }
 
-  /// A scheme with a preference has a usual energy of its own (SchemeDescription::usual_energy).
+  /// A scheme with a preference has its own default energy (SchemeDescription::usual_energy).
   std::string energy_of(Scheme scheme) const;
 };
 
@@ -64,16 +64,16 @@ std::string precision_name(const ScoreOptions& options, bool f64);
 /// The same in words: "float32", "float64" or "bfloat16".
 std::string precision_words(const ScoreOptions& options, bool f64);
 
-/// The purpose of the scores: attention; transport, which may have a cost; the dual, only for inner
-/// products.
+/// The purpose of the scores: attention; transport, which may have a cost; the dual, for inner
+/// products only.
 enum class ScoreUse { attention, transport, dual };
 
 /// Declares the score options. `inherited`: their defaults are the settings recorded in the bundle.
 void declare_score_options(cli::Declaration& declaration, bool inherited,
                            ScoreUse use = ScoreUse::attention);
 
-/// The options given; with `recorded`, options that are not given come from its attn_* attributes,
-/// if present. Throws Error(input) for an attribute with an invalid value.
+/// The given options; with `recorded`, other options come from its attn_* attributes, if present.
+/// Throws Error(input) for an attribute with an invalid value.
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded);
 
@@ -81,11 +81,12 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
 /// none.
 std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used);
 
-/// Warns that these settings are not used.
+/// Warns that `settings` are not used.
 void warn_of_settings_left(const std::string& settings, cli::Report& report);
 
 /// `has_offset`: the position of query 0 is given. Throws Error(usage) if the alignment is left
-/// open and Lq ≠ Lk without an offset, and for an offset beside bottom-right, which has its own.
+/// open and Lq ≠ Lk without an offset, and for an offset together with bottom-right, which has its
+/// own.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset);
 
 /// Throws Error(usage): --causal without a word does not say how these queries and keys align.

@@ -12,10 +12,10 @@ namespace attn::tools {
 struct ScoreWords {
   std::vector<std::string> energies;
   std::string energy;
-  std::string energy_default;  ///< in words, where it is not the usual one
+  std::string energy_default;  ///< in words, if it is not the usual default
   std::string scale;
   std::string relative_bias;
-  std::string softcap;  ///< empty: the option does not exist; so for alpha
+  std::string softcap;  ///< empty: the option does not exist; the same holds for alpha
   std::string alpha;
   std::vector<std::string> sources;
   std::optional<std::string> source_default;

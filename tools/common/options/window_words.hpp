@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// The window of "W" (keys fewer than W positions away, W >= 1), "LEFT:RIGHT" (either may be
-/// absent: that side is open) or "none"; nothing for another text.
+/// The window of "W" (keys fewer than W positions away, W >= 1), "LEFT:RIGHT" (an absent side is
+/// open) or "none"; nothing for another text.
 std::optional<Window> window_of(const std::string& text);
 
 /// A window as such a text, W as a number. Requires that it is not open.

@@ -19,7 +19,7 @@ struct BlockLayout {
   /// Blocks of the parts of a run may end early along their own axes; the rest is NaN.
   bool padded = false;
 
-  /// A block's own axes, ascending: those along which the blocks do not lie.
+  /// A block's own axes, ascending: all axes except those along which the blocks lie.
   std::vector<std::size_t> own_axes() const;
 
   /// Lengths of the axes of the blocks' positions, and of a block's own axes.
@@ -44,7 +44,7 @@ std::vector<std::size_t> first_axes(std::size_t count);
 /// Ascending numbers as ranges: "0:3,7:9" for 0, 1, 2, 7, 8. Empty text for none.
 std::string ranges_text(const std::vector<Index>& numbers);
 
-/// How many numbers such a text names: a short one can name more than fit into memory. Throws
+/// The number of numbers in such a text; a short text can name more than fit into memory. Throws
 /// Error(input) for any other text, and for numbers of `limit` and more.
 Index count_in_ranges(const std::string& text, Index limit);
 

@@ -15,7 +15,7 @@ namespace attn::tools {
 class BlockOutput {
  public:
   /// Creates the dataset and lists it in the report. `share` is null if the run is not divided;
-  /// else it must outlive this, and the problem n uses the block `block_of[n]` (empty: n itself;
+  /// else it must outlive the object, and problem n uses block `block_of[n]` (empty: n itself;
   /// below 0: none).
   BlockOutput(io::OutputBundle& bundle, DType type, BlockLayout layout, ProblemShare* share,
               cli::Report& report, const std::vector<Index>& block_of = {});

@@ -14,8 +14,8 @@ namespace attn::tools {
 /// Results written head by head: datasets whose leading axes are those of the problems.
 class HeadOutputs {
  public:
-  /// `bundle`, `report` and `share`, which is null unless the run is divided, must outlive it. The
-  /// last leading axis is labelled `problem`.
+  /// `bundle`, `report` and `share`, which is null unless the run is divided, must outlive the
+  /// object. The last leading axis is labelled `problem`.
   HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
               ProblemShare* share = nullptr, std::string problem = "head");
 
@@ -33,7 +33,7 @@ class HeadOutputs {
     if (found != datasets_.end()) found->second.write(problem, values);
   }
 
-  /// The same for lines [first, first + count) along its first own axis.
+  /// The same for lines [first, first + count) along the dataset's first own axis.
   template <class T>
   void write_lines(const std::string& name, Index problem, Index first, Index count,
                    const T* values) {

@@ -11,9 +11,9 @@
 
 namespace attn::tools {
 
-/// Chunk shape of a dataset (…, Lq, Lk), a number for each query and key: as wide as a pass's
-/// tiles, and of about as many rows, so that the chunk cache completes each chunk. Smaller if much
-/// of it would be padding, since the file holds whole chunks.
+/// Chunk shape of a dataset (…, Lq, Lk), with a number for each query and key: as wide and about as
+/// high as a pass's tiles, so that the chunk cache completes each chunk. Smaller if much of it
+/// would be padding, since the file holds whole chunks.
 Shape pairs_chunk(Index queries, Index keys);
 
 /// Elements that one head's pairs take in the file, including padding, without compression.
@@ -23,10 +23,10 @@ double pairs_elements(Index queries, Index keys);
 template <class T>
 class PairWriter {
  public:
-  /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes, `all` the range
-  /// of a head with its padding, for which this writes `padding` at once. Tiles lie in `own`. With
-  /// `rows`, which must outlive this, only tiles of selected rows may be written, and the dataset
-  /// holds no others.
+  /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes, and `all` the
+  /// range of a head with its padding; the constructor fills the padding with `padding`. Tiles lie
+  /// in `own`. With `rows`, which must outlive the object, only tiles of selected rows may be
+  /// written, and the dataset holds no others.
   PairWriter(io::OutputDataset dataset, Shape head, const TileRange& all, const TileRange& own,
              T padding, const RowSelection* rows = nullptr)
       : dataset_(std::move(dataset)), head_(std::move(head)), own_(own), rows_(rows) {

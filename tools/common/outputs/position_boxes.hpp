@@ -6,9 +6,9 @@
 
 namespace attn::tools {
 
-/// For a dataset (leading, own), calls use(start, count, place) for boxes that together are its
-/// row-major positions [first, first + positions) along the leading axes, in order and as few as
-/// possible. `place` is the number of elements in the boxes before.
+/// For a dataset (leading, own), calls use(start, count, place) for the fewest boxes that cover its
+/// row-major positions [first, first + positions) along the leading axes, in order. `place` is the
+/// number of elements in the boxes before.
 template <class Use>
 void for_position_boxes(const Shape& leading, const Shape& own, Index first, Index positions,
                         const Use& use) {

@@ -12,7 +12,7 @@ namespace attn::tools {
 template <class T>
 class WeightsWriter final : public Observer<T> {
  public:
-  /// As PairWriter. With `rows` it is shown only selected rows.
+  /// The arguments of PairWriter. With `rows`, the pass shows only selected rows.
   WeightsWriter(io::OutputDataset dataset, Shape head, const TileRange& all, const TileRange& own,
                 const RowSelection* rows = nullptr)
       : pairs_(std::move(dataset), std::move(head), all, own, T{0}, rows) {}

@@ -4,8 +4,8 @@
 
 namespace attn::tools {
 
-/// Whether `bundle` has a dataset scores of its own, not one that -i names, which a tool wrote as a
-/// result: it then contains scale, cap, bias and masks of that run.
+/// Whether `bundle` itself, not -i, has a dataset scores that a tool wrote as a result; the dataset
+/// then includes scale, cap, bias and masks of that run.
 bool has_written_scores(const io::InputBundle& bundle);
 
 }  // namespace attn::tools

@@ -10,9 +10,9 @@ struct ResultKind {
   std::string name;
   std::vector<std::string> axes;  ///< of "query", "key", "channel", "dimension"
   bool computed_type;             ///< has the type of the computation; else float64
-  bool by_choice;                 ///< if queries are selected, has only these
+  bool by_choice;                 ///< has only selected queries, if queries are selected
 
-  /// Whether it has a number for each query and key.
+  /// Whether the result has a number for each query and key.
   bool by_pair() const { return axes.back() == "key" && axes.size() == 2; }
 };
 

@@ -17,8 +17,8 @@ struct Held {
   Settings with;
 };
 
-/// Those of `settings` that the result `name` depends on: settings of one scheme do not affect the
-/// results of another.
+/// The part of `settings` that the result `name` depends on: settings of one scheme do not affect
+/// the results of another.
 Settings settings_for(const ResultFamily& family, const std::string& name, Settings settings);
 
 /// The text that marks dataset `name`: JSON {"name","tool","from":{"q":"Q",...},"with":{...}}.

@@ -95,7 +95,7 @@ ResultFamily columns() {
           .inputs = joined(score_inputs, {"hybrid"}),
           .attributes = joined({"attn_hybrid", "attn_alpha", "attn_iterations", "attn_tolerance"},
                                score_attributes()),
-          // It writes no attributes itself; these are from the run whose bundle it was given.
+          // The tool writes no attributes itself; these come from the run that made its input.
           .left_by_run = "attn_scheme",
           .value_left = "",
           .inputs_of = {{"stored_col_sum", of_stored},

@@ -19,14 +19,15 @@ struct ResultFamily {
   std::map<std::string, std::vector<std::string>> inputs_of = {};
   /// A run writes `attributes`, which describe out, weights and potentials of the whole bundle.
   bool describes_attention = false;
-  /// Results that have a mark whenever a tool wrote them: no version wrote them without.
+  /// Results that always have a mark: no version of a tool wrote them without one.
   std::vector<std::string> always_marked = {};
-  /// Attributes that concern only the results whose names begin so: with a scheme's name, or grad_.
+  /// Attributes that concern only the results whose names begin with a prefix: a scheme's name, or
+  /// grad_.
   std::vector<std::pair<std::string, std::string>> of_scheme = {};
 
   bool has(const std::string& name) const;
 
-  /// Whether a dataset of that name without a mark may be a result.
+  /// Whether a dataset called `name` without a mark may be a result.
   bool may_lack_mark(const std::string& name) const;
 };
 

@@ -18,8 +18,8 @@ namespace attn::tools {
 /// Datasets have the names that the tool uses.
 struct RunEffect {
   std::string tool;  ///< as in result_table(); any other name for a tool that writes no results
-  /// The results that it writes, each with the names of its inputs. Missing optional inputs count:
-  /// a mask that is added later changes the result.
+  /// The results that the run writes, each with the names of its inputs. Missing optional inputs
+  /// count: a mask that is added later changes the result.
   std::map<std::string, std::set<std::string>> results;
   std::set<std::string> replaced;   ///< inputs that it overwrites or removes
   std::set<std::string> changed;    ///< datasets that it does not write but makes outdated
@@ -46,12 +46,12 @@ struct ResultPlan {
 /// - sets or removes an attribute that it depends on, unless to the same value;
 /// - is a run of the same tool with other settings, or reads another dataset under a name that both
 /// use (q);
-/// - describes out, weights and potentials, and a run of another tool did so before.
-/// Being read by the run does not protect a result: it is used, but not copied. A dataset is a
-/// result if it carries its mark. A dataset without a mark, as older versions of the tools wrote
-/// them, is a result if result_table() has its name and the root has an attribute that only a run
-/// writes; runs that set that attribute leave it out. With --only nothing is copied, so nothing is
-/// left out. `renamed` as in Sections.
+/// - describes out, weights and potentials, and a run of another tool did so before. A result that
+/// the run reads is not protected: it is used, but not copied. A dataset is a result if it carries
+/// its mark. A dataset without a mark, as older versions of the tools wrote them, is a result if
+/// result_table() has its name and the root has an attribute that only a run writes; runs that set
+/// that attribute leave it out. With --only nothing is copied, so nothing is left out. `renamed` as
+/// in Sections.
 ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& section,
                         RunEffect effect,
                         const std::vector<std::pair<std::string, std::string>>& renamed = {});

@@ -28,8 +28,8 @@ class SavingArchive {
   Write write_;
 };
 
-/// Puts results together again. `read` fills the bytes, or passes over them if these are null;
-/// `left` is how many there are.
+/// Puts results together again. `read` fills the bytes, or skips them if null; `left` is the number
+/// of bytes left.
 class LoadingArchive {
  public:
   static constexpr bool loads = true;
@@ -40,8 +40,8 @@ class LoadingArchive {
   void bytes(void* values, std::size_t count) { read_(values, count); }
   void skip(std::size_t count) { read_(nullptr, count); }
 
-  /// Throws Error(input) unless there is room for `count` elements of that size: a damaged file
-  /// must not ask for absurd memory.
+  /// Throws Error(input) unless `count` elements of that size are left: a damaged file must not
+  /// request absurd memory.
   void require(std::uint64_t count, std::size_t size) const;
 
  private:
@@ -49,9 +49,9 @@ class LoadingArchive {
   std::function<std::size_t()> left_;
 };
 
-/// What save(archive) passes, as bytes; it is called twice.
+/// The bytes that save(archive) passes; save is called twice.
 std::vector<char> archived_bytes(const std::function<void(SavingArchive&)>& save);
-/// Calls load(archive) for such bytes. Throws Error(input) if there are fewer than it takes.
+/// Calls load(archive) for such bytes. Throws Error(input) if there are too few.
 void load_archived(const std::vector<char>& bytes,
                    const std::function<void(LoadingArchive&)>& load);
 

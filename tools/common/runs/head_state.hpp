@@ -9,21 +9,21 @@
 
 namespace attn::tools {
 
-/// The iterations of the head in progress, as the state of a checkpoint. If a head has several that
-/// follow each other, the state is that of one of them, and those before it are computed again.
+/// The iterations of the head in progress, as the state of a checkpoint. If a head has several
+/// sequences of iterations, the state belongs to one of them, and those before are computed again.
 class HeadState final : public kernel::StateKeeper {
  public:
-  /// `checkpoint` must take states, and outlive this.
+  /// `checkpoint` must take states, and outlive the object.
   explicit HeadState(Checkpoint& checkpoint);
 
-  /// The iterations that follow are the next ones.
+  /// Begins the next sequence of iterations.
   void next() { ++number_; }
 
   std::span<const std::byte> start() const override;
   bool is_due() override { return checkpoint_.is_due(); }
   void keep(std::span<const std::byte> state) override;
 
-  /// Memory that a state of so many bytes takes: as it is found, as it is kept, and as it was read.
+  /// Memory that a state of `state` bytes takes: as computed, as kept, and as read.
   static std::int64_t bytes(std::int64_t state) { return 3 * state; }
 
  private:

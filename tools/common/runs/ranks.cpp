@@ -115,7 +115,7 @@ void require_file_inputs(const cli::Arguments& arguments) {
               "name a file; or --ranks off");
 }
 
-// It has to notice mistakes, not attacks.
+// The checksum has to notice mistakes, not attacks.
 std::uint32_t digest(const std::vector<std::string>& texts) {
   boost::crc_32_type crc;
   for (const std::string& text : texts) crc.process_bytes(text.c_str(), text.size() + 1);

@@ -15,43 +15,43 @@ class ProcessRanks;
 
 namespace attn::tools {
 
-/// The exit status of a run of which a rank no longer answers (EX_OSERR of sysexits.h).
+/// The exit status of a run with a rank that no longer answers (EX_OSERR of sysexits.h).
 inline constexpr int rank_lost_status = 71;
 
-/// What the ranks of a tool divide, for its help.
+/// The work that the ranks of a tool divide, for its help.
 struct RankWords {
   std::string divided = "the time of each head";
-  /// Between two messages.
+  /// Advice on the longest time between two messages.
   std::string longest = "Set it above 1/64 of the time of one head.";
 };
 
-/// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool. A
-/// --shard is declared before.
+/// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool. Declare
+/// --shard before.
 void declare_ranks(cli::Declaration& declaration, const RankWords& words = {});
 
-/// The part of this process in a run that mpirun or srun has started several times. All of them
+/// The part of this process in a run that mpirun or srun has started several times. All processes
 /// read the same inputs, divide the loops of the library (kernel/ranks.hpp), and have the same
 /// results. Rank 0 writes them; the others are silent and write nothing. At most one per process.
 class RankedRun {
  public:
-  /// What `words`, the command line, and the environment say. It is not ranked if the tool has no
-  /// --ranks, with --ranks off and --shard, and if there is one process only.
+  /// Determined by `words`, the command line, and by the environment. The run is not ranked if the
+  /// tool has no --ranks, with --ranks off or --shard, or with one process only.
   RankedRun(const cli::Declaration& declaration, const std::vector<std::string>& words,
             const cli::Environment& environment);
 
   /// Whether another process reports this run.
   bool silent() const { return launched_ && launched_->own > 0; }
 
-  /// Runs `run` with these arguments; in ranks other than 0 without its output. Returns in rank 0
-  /// only; the others end when all have computed. Throws Error(usage) if there is no attn-mpi.so,
-  /// for standard input, and if the ranks were started with different commands; and what `run`
+  /// Runs `run` with these arguments; without its output in ranks other than 0. Returns in rank 0
+  /// only; the others end when all have computed. Throws Error(usage) without attn-mpi.so, for
+  /// standard input, and if the ranks were started with different commands; also throws what `run`
   /// throws.
   cli::Outcome run(const cli::Arguments& arguments, cli::Report& report,
                    const cli::Libraries& libraries,
                    const std::function<cli::Outcome(const cli::Arguments&)>& run);
 
-  /// To be called after a failure, when the temporaries are removed: ends all ranks. Rank 0 prints
-  /// what failed in another one. Returns if no other rank has to know.
+  /// Call after a failure, when the temporaries are removed: ends all ranks. Rank 0 prints the
+  /// failure of another rank. Returns if no other rank has to know.
   void end_failed(const cli::FailedRun& failed);
 
  private:

@@ -14,7 +14,7 @@
 
 /// Notes that a tool keeps in a file for another tool. Anybody may have changed the file: every
 /// getter here checks what it returns. Each throws Error(input), "PLACE is damaged: ...", with the
-/// file, the dataset or attribute, the member, and what was expected.
+/// file, the dataset or attribute, the member, and the expected value.
 namespace attn::tools {
 
 /// A value of JSON. Cheap to copy.
@@ -22,7 +22,7 @@ class CheckedJson {
  public:
   static constexpr int most_levels = 64;  ///< of arrays and objects within each other
 
-  /// `place` names the text in messages: "a.h5:/attn_shard/divided". Throws for text that is no
+  /// `place` names the text in messages: "a.h5:/attn_shard/divided". Throws for text that is not
   /// JSON or has more levels.
   CheckedJson(const std::string& text, std::string place);
 
@@ -31,7 +31,7 @@ class CheckedJson {
   bool is_null() const { return value_->is_null(); }
 
   std::vector<CheckedJson> list() const;
-  std::vector<CheckedJson> list(std::size_t count) const;  ///< of exactly so many values
+  std::vector<CheckedJson> list(std::size_t count) const;  ///< of exactly `count` values
   std::vector<std::string> texts() const;
   Shape shape() const;  ///< a list of at most 32 axes whose product fits an Index
 
@@ -73,7 +73,7 @@ class CheckedGroup {
   CheckedJson json(const std::string& name) const;                ///< the JSON in it
   std::vector<double> numbers(const std::string& name) const;     ///< a list of float64
 
-  /// Where something in the group is: "a.h5:/attn_shard/divided".
+  /// The place of `name` in the group: "a.h5:/attn_shard/divided".
   std::string place(const std::string& name) const;
 
   const io::InputBundle& bundle() const { return group_; }

@@ -12,8 +12,8 @@ namespace attn::tools {
 /// A run of more problems is not divided.
 inline constexpr Index most_problems = 100'000'000;
 
-/// Which problems of an input can be computed apart: those that add into one result belong to the
-/// same unit.
+/// Which problems of an input can be computed separately: problems that add into one result belong
+/// to the same unit.
 class ProblemUnits {
  public:
   /// Every problem is a unit.
@@ -27,17 +27,17 @@ class ProblemUnits {
   /// The problems of each unit, ascending; the units in the order of their first problems.
   std::vector<std::vector<Index>> units() const;
 
-  /// The first result for which problems were put together; "" if each is a unit.
+  /// The first result for which problems were merged; "" if each is a unit.
   const std::string& summed() const { return summed_; }
 
  private:
   Index root(Index problem) const;
 
-  std::vector<Index> above_;  // a problem of the same unit, or itself
+  std::vector<Index> above_;  // a problem of the same unit, or the problem itself
   std::string summed_;
 };
 
-/// The problems that a shard computes, and what it notes of its results for tensor-join.
+/// The problems that a shard computes, and its notes on results for tensor-join.
 class ProblemShare {
  public:
   /// `own` ascending, of the problems 0, ..., problems - 1.
@@ -60,9 +60,9 @@ class ProblemShare {
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// Attributes that the whole run has from one of its problems: the joined bundle takes them from
-  /// the shard with the largest key, in lexicographic order, and if several have it, from the one
-  /// with the first problem.
+  /// Attributes of the whole run that come from one problem. The joined bundle takes them from the
+  /// shard with the lexicographically largest key; of several such shards, from the one with the
+  /// first problem.
   struct Ranked {
     std::vector<std::string> attributes;  ///< of the results' group, or GROUP/NAME below it
     std::vector<double> key;

@@ -16,22 +16,22 @@
 
 namespace attn::tools {
 
-/// The share that one shard has in the sections of a run or, if there is only one, in its problems.
+/// The share of one shard in the sections of a run or, with only one section, in its problems.
 class SectionShare {
  public:
-  /// `arguments` must outlive it.
+  /// `arguments` must outlive the object.
   SectionShare(const cli::Arguments& arguments, const Shard& shard)
       : arguments_(arguments), shard_(shard) {}
 
-  /// Adds the next section, with its work. `whole` is the fate of its results in a run that copies
-  /// INPUT and is not divided. Throws Error(usage) for a group that has the name of the marks.
+  /// Adds the next section, with its work. `whole` is the fate of the section's results in an
+  /// undivided run that copies INPUT. Throws Error(usage) for a group with the name of the marks.
   void add(const SectionName& name, double work, const ResultPlan& whole = {});
 
   /// The sections [first, second) that the shard computes, of those added.
   std::pair<std::size_t, std::size_t> own() const { return share_of(work_, shard_); }
 
   /// Divides the problems of the only section, with the work of each. Throws Error(usage) if they
-  /// are one unit.
+  /// form one unit.
   void divide(const ProblemUnits& units, const std::vector<double>& work);
 
   /// The problems that the shard computes; null if they are not divided.

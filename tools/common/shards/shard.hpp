@@ -20,8 +20,8 @@ inline constexpr Index most_shards = 1'000'000;
 /// Declares --shard, which divides `parts`: "the groups".
 void declare_shard(cli::Declaration& declaration, const std::string& parts);
 
-/// The shard that `words` name: "3/64" is the third of 64. "auto" takes both numbers, and "auto/64"
-/// only the first, from the first of these that is set:
+/// The shard that `words` name: "3/64" is the third of 64. "auto" takes both numbers from the first
+/// of these that is set, and "auto/64" only the first number:
 ///
 ///     Slurm's arrays   SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP, _COUNT
 ///     PBS's, Torque's  PBS_ARRAY_INDEX, PBS_ARRAYID, which do not say how many there are
@@ -29,35 +29,34 @@ void declare_shard(cli::Declaration& declaration, const std::string& parts);
 ///     SGE's            SGE_TASK_ID, _FIRST, _LAST, _STEPSIZE
 ///     ranks            those of launched_rank (launched_rank.hpp)
 ///
-/// With "auto/64" an element of an array is the shard of its own number, so that elements that
-/// failed can run again by themselves; a rank counts from 0. Throws Error(usage) for other words,
-/// for numbers that do not fit, if nothing is set, and with "auto" for an array with gaps.
+/// With "auto/64" an element of an array is the shard with the element's number, so that failed
+/// elements can run again alone; a rank counts from 0. Throws Error(usage) for other words, for
+/// numbers that do not fit, if nothing is set, and with "auto" for an array with gaps.
 Shard parse_shard(const std::string& words, const cli::Environment& environment);
 
-/// That of --shard; empty if it is not given.
+/// The shard that --shard names; empty without --shard.
 std::optional<Shard> shard_of(const cli::Arguments& arguments);
 
-/// "out.0003-of-0064.h5" for out.h5: the numbers before the ending, with at least four digits. If
-/// `output` has %I and %N, they are replaced by the numbers as they are; the stream "-" and a
-/// device stay.
+/// "out.0003-of-0064.h5" for out.h5: the numbers before the ending, with at least four digits. %I
+/// and %N in `output` are replaced by the plain numbers; the stream "-" and a device stay.
 std::string shard_output(const std::string& output, const Shard& shard);
 
-/// The arguments of a run that writes only its shard: with --shard, the results alone, to
+/// The arguments of a run that writes only its shard: with --shard, only the results, to
 /// shard_output. Throws Error(usage) without an output, and if an input is a stream, which only one
 /// of the jobs could read. A table in place of the bundle is left to require_no_table_of_shard.
 cli::Arguments with_shard(const cli::Arguments& arguments);
 
 /// Throws Error(usage) if a shard is to write a table in place of a bundle. A tool calls it after
-/// its own checks, which may know that no bundle would help.
+/// its own checks, as these may know that no bundle would help.
 void require_no_table_of_shard(const cli::Arguments& arguments);
 
-/// Throws Error(usage) if a shard of some heads is to print a table: it has no whole group to show.
+/// Throws Error(usage) if a shard of some heads is to print a table: no group is complete.
 void require_no_table_of_heads(const cli::Arguments& arguments);
 
-/// The units, [first, second), that a shard computes of units with this much work each: those whose
-/// middle lies within its part of the sum. Every unit belongs to one shard, each shard has units
-/// that follow each other, and the work of two shards differs by no more than that of two units. If
-/// no unit has work, all have the same.
+/// The units [first, second) that a shard computes, given the work of each unit: the units whose
+/// middle lies within the shard's part of the sum. Every unit belongs to one shard, each shard has
+/// consecutive units, and the work of two shards differs by at most that of two units. If no unit
+/// has work, all count the same.
 std::pair<std::size_t, std::size_t> share_of(std::vector<double> work, const Shard& shard);
 
 }  // namespace attn::tools

@@ -16,8 +16,8 @@
 
 namespace attn::tools {
 
-/// What the bundle of a shard says of itself, in its group `attn_shard`: from this tensor-join
-/// knows whether the parts are all there, once each, and of one run.
+/// The description of a shard in its bundle's group `attn_shard`, by which tensor-join checks that
+/// all parts of one run are present, once each.
 struct ShardMarks {
   Shard shard;
   std::string run;  ///< run_of, the same for all shards
@@ -27,13 +27,13 @@ struct ShardMarks {
     ProblemShare problems;
   };
   std::optional<Divided> divided;
-  std::vector<std::string> groups;  ///< otherwise, those of all shards, in order
-  std::vector<std::string> own;     ///< those of this shard
-  /// Paths in INPUT that an undivided run would not copy, but for the datasets of -i.
+  std::vector<std::string> groups;  ///< otherwise, the groups of all shards, in order
+  std::vector<std::string> own;     ///< the groups of this shard
+  /// Paths in INPUT that an undivided run would not copy, apart from the datasets of -i.
   std::vector<std::string> left_out;
-  std::vector<std::string> removed;  ///< attributes that it would remove, GROUP/NAME
+  std::vector<std::string> removed;  ///< attributes that an undivided run would remove, GROUP/NAME
   std::vector<ReportNotes> report;   ///< by section, for tools with a report
-  /// What an undivided run would warn of, as far as the shard knows.
+  /// The warnings of an undivided run, as far as the shard knows.
   struct Warnings {
     std::vector<cli::Report::OwnWarning> own;
     std::vector<std::string> unused;                         ///< unused_options
@@ -44,7 +44,7 @@ struct ShardMarks {
 
 inline constexpr const char* shard_group = "attn_shard";
 
-/// Whether a group is that one, or in it.
+/// Whether a group is `attn_shard`, or in it.
 bool is_of_shard_marks(const std::string& group);
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
@@ -55,17 +55,17 @@ struct ListMemory {
   std::int64_t taken = 0;
 };
 
-/// Adds to `memory` what the lists of this shard take; Error(memory) if that is more than allowed:
-/// a short text names any number of problems. Throws Error(input) if the bundle is no shard, or if
-/// its marks are not those that a tool writes: its own groups are among those of the run, each
-/// once; pieces have names of their own, and blocks that lie in the whole dataset; and the report
-/// has notes of each own section. Whether the results agree with them is not checked.
+/// Adds the memory of this shard's lists to `memory`; Error(memory) beyond the limit, as a short
+/// text can name any number of problems. Throws Error(input) if the bundle is no shard, or unless
+/// its marks are consistent: its own groups are among the groups of the run, once each; pieces have
+/// distinct names, and blocks inside the whole dataset; and the report has notes on each own
+/// section. Whether the results agree with the marks is not checked.
 ShardMarks read_shard_marks(const io::InputBundle& bundle, ListMemory& memory);
 
 /// The path GROUP/NAME of a dataset or an attribute; NAME if the group is "", the root.
 std::string path_in(const std::string& group, const std::string& name);
 
-/// The inverse: the group and the name in it.
+/// The inverse of path_in: the group and the name in it.
 std::pair<std::string, std::string> group_and_name(const std::string& path);
 
 }  // namespace attn::tools

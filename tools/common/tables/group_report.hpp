@@ -31,10 +31,10 @@ class GroupReport {
   const nlohmann::ordered_json& last() const;
 
   /// Replaces the report's result by that of all groups. A parameter that differs between groups is
-  /// null in `params`, and each group gets a "params" of its own.
+  /// null in `params`, and each group gets its own "params".
   void write(cli::Report& report) const;
 
-  /// write() if `several` sections may be; otherwise sets the result of the only one.
+  /// write() if there may be `several` sections; otherwise sets the result of the only one.
   void conclude(bool several, cli::Report& report) const;
 
  private:

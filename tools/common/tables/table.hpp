@@ -41,12 +41,12 @@ class Table {
   void keep_first(Index count);
 
   /// Lines of values separated by tabs, with a header line. Numbers can be read back exactly;
-  /// unknown and non-finite ones are empty. In names, tabs, line breaks and backslashes are written
-  /// as \t, \n, \r and \\, other bytes that do not print as in \x1b.
+  /// unknown and non-finite numbers are empty. In names, tabs, line breaks and backslashes are
+  /// written as \t, \n, \r and \\, and other bytes that do not print like \x1b.
   std::string tsv() const;
 
-  /// The same separated by commas, as RFC 4180 has it: lines end in CRLF, and values with a comma
-  /// or a quote are quoted.
+  /// The same separated by commas, as in RFC 4180: lines end in CRLF, and values with a comma or a
+  /// quote are quoted.
   std::string csv() const;
 
   /// Aligned for people, numbers with three digits, without columns in which every cell is empty.

@@ -18,19 +18,19 @@ namespace attn::tools {
 /// leading axes but the last) and head.
 std::vector<TableColumn> place_columns();
 
-/// Their cells: `index` is the position of a head among the leading axes.
+/// The cells of these columns; `index` is the position of a head among the leading axes.
 std::vector<Cell> place_cells(const std::string& file, const std::string& group,
                               const Shape& index);
 
-/// Options that a tool with tables has of its own.
+/// How the options of a tool with tables differ from the usual ones.
 struct TableHabits {
-  bool own_top = false;       ///< --top has another meaning, too; --sort uses its value as well
+  bool own_top = false;       ///< --top also has another meaning; --sort uses its value, too
   bool writes_bundle = true;  ///< -o FILE is a bundle, unless FILE ends in .csv
   bool writes_file = true;    ///< -o FILE.csv writes the table to a file
 };
 
 /// Declares --tsv, --csv and --sort, --top unless the tool has it, and -o and --force for a tool
-/// that writes tables, but no bundle. `rows` says what a row is: "group, head and scheme".
+/// that writes tables, but no bundle. `rows` describes a row: "group, head and scheme".
 void declare_table_options(cli::Declaration& declaration, const std::string& rows,
                            const TableHabits& habits = {});
 
@@ -39,7 +39,7 @@ void declare_table_options(cli::Declaration& declaration, const std::string& row
 /// other output of several INPUTs, or of a tool that writes no bundle.
 cli::Arguments with_table_file(const cli::Arguments& arguments);
 
-/// The table of a run: printed as --tsv, --csv and --sort ask, and written to -o FILE.csv.
+/// The table of a run: printed as --tsv, --csv and --sort request, and written to -o FILE.csv.
 class TableOutput {
  public:
   /// Throws Error(usage) for options that contradict each other or a column that does not exist,
