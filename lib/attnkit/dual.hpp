@@ -103,20 +103,23 @@ struct DualShapes {
   std::optional<Shape> cost;        ///< M (…, n, n)
 };
 
-/// The arrays of one run. A view without data and without axes is absent.
-struct DualInputs {
-  TensorView<const double> templates;  ///< finite
-  TensorView<const double> evidence;   ///< finite
+/// The arrays of one run, float or double. A view without data and without axes is absent.
+template <class T>
+struct DualOperands {
+  TensorView<const T> templates;  ///< finite
+  TensorView<const T> evidence;   ///< finite
   /// Finite and ≥ 0; each row is divided by its sum over n. Absent: the same for all templates. A
   /// query whose preferences are all 0 has no problem to solve: it gets DualStatus::empty, and
   /// zeros for results.
-  TensorView<const double> preference;
+  TensorView<const T> preference;
   /// Numbers ≥ 0, row t, column source i; +inf forbids. Absent: the divergence is KL.
-  TensorView<const double> cost;
+  TensorView<const T> cost;
 };
+using DualInputs = DualOperands<double>;
 
 /// The shapes of arrays.
-DualShapes shapes_of(const DualInputs& inputs);
+template <class T>
+DualShapes shapes_of(const DualOperands<T>& inputs);
 
 /// Where results go. A result whose view has no data is not returned. `leading` stands for the
 /// leading axes of the results.
@@ -132,8 +135,8 @@ struct DualOutputs {
   TensorView<double> second_order_h = {};
 };
 
-/// Fenchel-dual inference of double arrays. Different plans may run at the same time in different
-/// threads; one plan must not run twice at a time.
+/// Fenchel-dual inference, computed in float64. Different plans may run at the same time in
+/// different threads; one plan must not run twice at a time.
 class DualPlan {
  public:
   /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
@@ -161,7 +164,10 @@ class DualPlan {
   /// and for numbers that are not allowed, Error(numerical) if αz, or a logit, is beyond the range
   /// of float64, or if no p is within the radius. After an error the outputs are unspecified and
   /// the plan can run again.
-  std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs);
+  std::vector<DualSummary> run(const DualOperands<double>& inputs, const DualOutputs& outputs);
+
+  /// The same for the numbers in float64, 8 bytes for each of which the run takes in addition.
+  std::vector<DualSummary> run(const DualOperands<float>& inputs, const DualOutputs& outputs);
 
  private:
   class Impl;

@@ -45,13 +45,33 @@ void require_options(const DualPlanOptions& options) {
   }
 }
 
+// An array in float64.
+class WideArray {
+ public:
+  explicit WideArray(const TensorView<const float>& from)
+      : shape_(from.shape), numbers_(from.data == nullptr ? 0 : element_count(from.shape)) {
+    std::copy_n(from.data, numbers_.size(), numbers_.data());
+  }
+  TensorView<const double> view() const {
+    return {numbers_.size() > 0 ? numbers_.data() : nullptr, shape_};
+  }
+
+ private:
+  Shape shape_;
+  Buffer<double> numbers_;
+};
+
 }  // namespace
 
-DualShapes shapes_of(const DualInputs& inputs) {
+template <class T>
+DualShapes shapes_of(const DualOperands<T>& inputs) {
   using plan::shape_of;
   return {shape_of(inputs.templates), shape_of(inputs.evidence), shape_of(inputs.preference),
           shape_of(inputs.cost)};
 }
+
+template DualShapes shapes_of(const DualOperands<float>&);
+template DualShapes shapes_of(const DualOperands<double>&);
 
 class DualPlan::Impl {
  public:
@@ -204,8 +224,15 @@ const Shape& DualPlan::leading() const { return plan::alive(impl_).leading(); }
 Shape DualPlan::lambda_shape() const { return plan::alive(impl_).lambda_shape(); }
 Shape DualPlan::p_shape() const { return plan::alive(impl_).p_shape(); }
 std::int64_t DualPlan::workspace_bytes() const { return plan::alive(impl_).workspace_bytes(); }
-std::vector<DualSummary> DualPlan::run(const DualInputs& inputs, const DualOutputs& outputs) {
+std::vector<DualSummary> DualPlan::run(const DualOperands<double>& inputs,
+                                       const DualOutputs& outputs) {
   return plan::alive(impl_).run(inputs, outputs);
+}
+std::vector<DualSummary> DualPlan::run(const DualOperands<float>& inputs,
+                                       const DualOutputs& outputs) {
+  const WideArray templates(inputs.templates), evidence(inputs.evidence);
+  const WideArray preference(inputs.preference), cost(inputs.cost);
+  return run({templates.view(), evidence.view(), preference.view(), cost.view()}, outputs);
 }
 
 }  // namespace attn

@@ -313,6 +313,39 @@ TEST_CASE("dual plans refuse shapes, numbers and options") {
   CHECK(plan.run(arrays.inputs(), {}).size() == 8);
 }
 
+TEST_CASE("arrays in float32 are solved as the same numbers in float64") {
+  Random random(915);
+  DualSetting setting;
+  setting.templates = {2, 5, 3};
+  setting.evidence = {4, 3};
+  setting.preference = {5};
+  for (const Shape& cost : {Shape(), Shape{5, 5}}) {
+    setting.cost = cost;
+    DualArrays arrays(setting, random);
+    const auto narrow = [](Array<double>& from) {
+      Array<float> made(from.shape);
+      std::transform(from.values.begin(), from.values.end(), made.values.begin(),
+                     [](double x) { return static_cast<float>(x); });
+      std::copy(made.values.begin(), made.values.end(), from.values.begin());
+      return made;
+    };
+    const Array<float> templates = narrow(arrays.templates), evidence = narrow(arrays.evidence);
+    const Array<float> preference = narrow(arrays.preference), costs = narrow(arrays.cost);
+    DualOperands<float> in{templates.view(), evidence.view(), preference.view(), {}};
+    if (!cost.empty()) in.cost = costs.view();
+    DualPlan plan(shapes_of(in), {}, 2);
+    FoundDual wide(plan), found(plan);
+    wide.summaries = plan.run(arrays.inputs(), wide.outputs());
+    found.summaries = plan.run(in, found.outputs());
+    CHECK(found.lambda.values == wide.lambda.values);
+    CHECK(found.p.values == wide.p.values);
+    CHECK(found.summaries.front().gap == wide.summaries.front().gap);
+  }
+  DualOperands<float> none{{}, {}, {}, {}};
+  DualPlan plan(shapes_of(DualArrays(setting, random).inputs()), {}, 1);
+  CHECK(contains(thrown_error([&] { plan.run(none, {}); }).what(), "templates is absent"));
+}
+
 TEST_CASE("two dual plans run at the same time, each many times") {
   Random random(915);
   DualSetting first;
