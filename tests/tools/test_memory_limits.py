@@ -114,6 +114,22 @@ class MemoryLimits(ToolTest):
                     # Freed blocks stay mapped (bundles.cpp): between blocks of other sizes, a half of all was seen.
                     self.assertLess(used, 1.5 * planned + (4 << 20))
 
+    def test_a_long_head_is_planned_once(self):
+        """Each further thread takes a lane of sums (queries, channels) at most, not another set of lanes."""
+        draw = np.random.default_rng(1)
+        rows, depth = 6000, 64
+        self.write("long.h5", **{n: draw.normal(size=(rows, depth)).astype(np.float32) for n in "qkv"})
+        self.write("masked.h5", cost=draw.uniform(size=(900, 900)), mask=draw.uniform(size=(900, 900)) < 0.9)
+        lane = 4 * rows * (depth + 16) + (4 << 20)  # and tiles, for each thread
+        for most, *command in ((lane, "attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,col_sum"),
+                               (lane, "explain-away-stats", "long.h5", "--scheme", "unas,dnas,hnas", "--hybrid", "0.5"),
+                               (8 << 20, "sinkhorn-iter", "masked.h5", "--epsilon", "0.1")):
+            with self.subTest(tool=command[0]):
+                one, many = (self.run_tool(*command, "--dry-run", "--json", "--memory", "8G", "--threads", threads)
+                             .json()["result"]["working_bytes"] for threads in (1, 16))
+                self.assertLess(one, many + 1)
+                self.assertLess(many - one, 15 * most)
+
     def test_refused_at_once(self):
         start = time.monotonic()
         status, error = self.limited(150, "attn-compute", "--help",
