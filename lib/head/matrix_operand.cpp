@@ -17,7 +17,7 @@ namespace {
 // The zeros and ones of a mask need no check.
 void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index) {}
 
-// If the conversion to float32 turned a number into −inf, or into a 0 that forbids, it would mask a
+// A conversion to float32 that turned a number into −inf, or into a 0 that forbids, would mask a
 // pair.
 void require_kept(const Operand& operand, const BlockAxes& axes) {
   const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
@@ -48,7 +48,7 @@ void require_scores(const Operand& operand, const BlockAxes& axes, const T* valu
     }
     return;
   }
-  // What forbids is also the least there may be.
+  // The forbidding value is also the least allowed one.
   const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
   bool forbidden = false;
   for (Index n = 0; n < size; ++n) {
@@ -90,7 +90,7 @@ struct Extent {
   }
 };
 
-// Scores of a cost are its negatives. Of masks there is nothing to do.
+// Scores of a cost are its negatives. Masks stay as they are.
 template <class T>
 void take_sign(const Operand& operand, T* values, Index size) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -100,8 +100,8 @@ void take_sign(const Operand& operand, T* values, Index size) {
   }
 }
 
-// The part along the axes that the operand has; the others have length 1. Of a sequence without
-// queries or keys nothing is looked at.
+// The part along the axes that the operand has; the others have length 1. Nothing is read for a
+// sequence without queries or keys.
 TileRange own_block(const Operand& operand, const TileRange& own) {
   if (own.rows == 0 || own.cols == 0) return {0, 0, 0, 0};
   TileRange block{0, 1, 0, 1};
@@ -180,7 +180,8 @@ class TiledMatrix final : public OperandMatrix<T> {
   Extent extent_;
 };
 
-// Each rank checks and may hold its rows. It reads others by tiles: passes by columns need them.
+// Each rank checks and may hold its own rows, and reads other rows by tiles, which passes by
+// columns need.
 template <class T>
 class DividedMatrix final : public OperandMatrix<T> {
  public:

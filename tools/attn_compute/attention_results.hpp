@@ -18,7 +18,7 @@ namespace attn::tools {
 /// The options of attn-compute, resolved.
 struct ComputeOptions {
   std::string name;      ///< of the scheme on the command line
-  SchemeOptions scheme;  ///< of each time, if attention is repeated
+  SchemeOptions scheme;  ///< of each step, if attention is repeated
   std::optional<Repetition> repetition;
   ScoreOptions scores;
   std::vector<double> hybrid;           ///< u per head; hnas only
@@ -30,7 +30,7 @@ struct ComputeOptions {
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   bool emits_gradients() const;
-  /// Whether out is computed, be it written or not.
+  /// Whether out is computed, whether written or not.
   bool needs_out() const { return emits("out") || join || emits_gradients(); }
 };
 
@@ -46,9 +46,9 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
                         std::size_t element_size, Index ranks);
 
-/// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
-/// they enlarge the output file (up to some KiB, before compression); the working memory is that of
-/// the plan, to which the program and its libraries add 10 to 30 MB.
+/// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the growth of the
+/// output file (up to some KiB, before compression). The working memory is that of the plan; the
+/// program and its libraries add 10 to 30 MB.
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report);
 

@@ -53,7 +53,7 @@ bool emits_scores(const ComputeOptions& options) {
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input, bool stops,
                         std::size_t element_size, Index ranks) {
   HeadNeeds needs;
-  // Passes by columns would read the rows of all.
+  // Passes by columns would read the rows of all ranks.
   needs.ranks =
       options.scheme.scheme == Scheme::sinkhorn ? rank_rows(input, ranks) : RankRows{ranks};
   Index numbers = 0;  // of the type computed in
@@ -68,7 +68,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  // What is kept are exponentials, of which each rank has a part.
+  // The kept data are exponentials, of which each rank has a part.
   needs.useful_bytes =
       std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
                kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks));

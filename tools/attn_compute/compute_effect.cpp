@@ -89,10 +89,10 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   }
   outputs.insert(options.join ? "grad_joined" : "grad_out");
   for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
-  // Gradients of one loss must not stay beside those of another.
+  // Gradients of one loss must not stay with those of another.
   if (options.emits_gradients()) effect.changed.insert(options.join ? "grad_out" : "grad_joined");
   if (options.queries) effect.results["queries"] = {"queries"};
-  // Rows of other queries, and their list, must not stay beside these.
+  // Rows of other queries, and their list, must not stay with these.
   if (!by_query || arguments.only) return effect;
   (same_queries(bundle, options.queries) ? effect.unchanged : effect.changed).insert("queries");
   return effect;

@@ -96,7 +96,7 @@ HeadTargets<T> targets_in(const ComputeOptions& options, const AttentionInput& i
   return targets;
 }
 
-// Writes the results of a head that are its scores rather than what is made of them.
+// Writes the results of a head that are scores.
 template <class T>
 void emit_scores(const ComputeOptions& options, const AttentionInput& input, const Head<T>& head,
                  const Scores<T>& scores, const HeadOutputs& outputs, int threads) {
@@ -175,7 +175,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     show_rows<T>(work.scores(), work.scheme, work.attention.potentials,
                  own_queries(*chosen, head.part.range), {&*weights}, threads);
   }
-  // It was needed for gradients alone.
+  // The output was needed for gradients only.
   if (!options.emits("out") && !options.join) result.out = Buffer<T>();
   if (chosen == nullptr) return result;
   if (result.out.size() > 0) keep_chosen(*chosen, result.out.data(), input.v_head_dim);
@@ -194,7 +194,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
   const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
-  // Without u the three potentials do not rebuild the mixture.
+  // The three potentials determine the mixture only together with u.
   const bool keep_hybrid =
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});

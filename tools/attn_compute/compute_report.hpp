@@ -13,10 +13,10 @@
 /// line.
 namespace attn::tools {
 
-/// What the heads of a run add up to.
+/// Totals over the heads of a run.
 struct ComputeTotals {
   Totals scheme;
-  /// Of all heads together, by iteration; empty where a head has none.
+  /// The sum over all heads, by iteration; empty if a head has none.
   std::vector<double> log_likelihood;
 
   void add_likelihood(const std::vector<double>& of_head) {

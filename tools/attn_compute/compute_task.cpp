@@ -25,7 +25,7 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme, bool repeate
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, {scheme});
 }
 
-// The result scores would take the place of the scores that it is made from.
+// The result scores would replace the scores that it is computed from.
 void require_scores_kept(const cli::Arguments& arguments, const ComputeOptions& options) {
   const bool reads_scores = options.scores.source == ScoreOptions::Source::scores;
   if (!options.emits("scores") || !reads_scores || arguments.only) return;
@@ -59,7 +59,7 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
     options.emitted = {"row_potential", "col_potential"};
     if (bundle.has(values)) options.emitted.insert("out");
   }
-  // The mixture cannot be rebuilt without the third vector.
+  // The mixture cannot be recomputed without the third vector.
   if (options.emits("row_potential") && description_of(options.scheme.scheme).is_mixture()) {
     options.emitted.insert("unas_row_potential");
   }

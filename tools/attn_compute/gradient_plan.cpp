@@ -27,7 +27,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
   throw Error(Failure::usage, "--emit " + name + ": " + why, hint);
 }
 
-// What else is to be said of a name that the run has nothing for.
+// Further advice on a name that the run has no gradient for.
 [[noreturn]] void refuse_missing(const std::string& name, const AttentionInput& input) {
   const bool projects = input.options.source == Source::projection;
   const bool of_projection = name == "grad_x" || name == "grad_y" || name == "grad_wq" ||
@@ -66,7 +66,7 @@ class Planner {
   }
 
  private:
-  // The gradient of an operand that is there.
+  // The gradient of an operand that is present.
   static std::optional<GradientKind> of(const std::string& name,
                                         const std::optional<Operand>& operand,
                                         const std::vector<std::string>& labels = {}) {

@@ -9,7 +9,7 @@
 namespace attn::tools {
 namespace {
 
-// As of results by head: the last leading axis is that of the heads.
+// As for results by head: the last leading axis is that of the heads.
 std::vector<std::string> axis_labels(const GradientKind& kind) {
   if (!kind.of || kind.labels.empty()) return {};
   std::vector<std::string> labels(kind.of->leading.size(), "");

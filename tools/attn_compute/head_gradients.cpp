@@ -21,7 +21,7 @@ bool asks_for_scores(const ComputeOptions& options) {
                      [](const GradientKind& kind) { return needs_scores(kind.name); });
 }
 
-// Whether all gradients are those of joining, which need no weights.
+// Whether all gradients are gradients of joining, which need no weights.
 bool asks_for_join_only(const ComputeOptions& options) {
   return std::all_of(options.gradients.begin(), options.gradients.end(),
                      [](const GradientKind& kind) { return is_of_join(kind.name); });
@@ -92,7 +92,7 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileR
     if (input.has_gate_by_query()) targets.gate = by_query(targets.gate, own);
   }
   if (!input.rel_bias) return targets;
-  // Where there is no dataset bias, its gradient is that of the table.
+  // Without a dataset bias, the gradient of the bias is that of the table.
   targets.relative_bias = parts.part("grad_rel_bias", *input.rel_bias);
   if (!input.bias && targets.relative_bias.data == nullptr) {
     targets.relative_bias = parts.part("grad_bias", *input.rel_bias);
@@ -159,13 +159,13 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
   const double values = 2 * input.pairs() * static_cast<double>(input.v_head_dim);
-  // Scores are made once more, after the scheme's own passes.
+  // Scores are made again, after the scheme's own passes.
   const SchemePasses before = description_of(scheme).gradient_passes(options.scheme);
   const double passes = before.scores + 1;
   const double products =
       before.values + (options.emits("grad_v") || options.emits("grad_wv") ? 1 : 0);
   if (options.repetition) {
-    // Each time once more forward, with the means of keys and of squares as values.
+    // Each step once more forward, with the means of keys and of squares as values.
     const auto times = static_cast<double>(options.repetition->iterations);
     const double means = 2 * input.pairs() * static_cast<double>(input.depth + 1);
     const double forward = description_of(scheme).score_passes(options.scheme);

@@ -16,7 +16,7 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
                                       const Head<T>& head, const HeadWork<T>& found, int threads);
 
 /// Fills in the gradients of wo and bo, if they are requested. `out` is the head's output after the
-/// gate; the first head of a sequence brings the sequence's part of bo.
+/// gate; the first head of a sequence adds the sequence's part of bo.
 template <class T>
 void differentiate_join(const ComputeOptions& options, const AttentionInput& input,
                         const Head<T>& head, MatrixView<const T> out, int threads,

@@ -10,19 +10,19 @@
 namespace attn::tools {
 
 /// Joins the heads of each sequence and writes `joined` (…, Lq, D): row i is the concatenation of
-/// the heads' out_i, times wo and plus bo where there are. Rows of padding are 0.
+/// the heads' out_i, times wo and plus bo if present. Rows of padding are 0.
 template <class T>
 class JoinedWriter {
  public:
   /// Creates the dataset and lists it in the report. Requires AttentionInput::take_join. With
-  /// `chosen`, joined has only these queries. `input` and `chosen` must outlive this.
+  /// `chosen`, joined has only these queries. `input` and `chosen` must outlive the object.
   JoinedWriter(io::OutputBundle& output, const AttentionInput& input, const RowSelection* chosen,
                cli::Report& report);
 
-  /// Takes out (count, dv) of the next head, with its rows of padding, and without those that are
-  /// not chosen. Heads come in order. Runs on up to `threads` threads, of which the bits do not
-  /// depend. Throws Error(numerical) if a sum is beyond the range of T, Error(input) for a wo or bo
-  /// that is not finite.
+  /// Takes out (count, dv) of the next head, with rows of padding, and only with chosen rows. Heads
+  /// come in order. Runs on up to `threads` threads, on which the bits do not depend. Throws
+  /// Error(numerical) if a sum is beyond the range of T, Error(input) for a wo or bo that is not
+  /// finite.
   void add(Index problem, const T* out, int threads);
 
  private:

@@ -18,8 +18,8 @@ namespace attn::tools {
 struct RepeatedScheme {
   std::string_view name;
   Scheme each_time;
-  std::string_view help;     ///< what follows the name in the help
-  std::string_view formula;  ///< of the manual page
+  std::string_view help;     ///< the text after the name in the help
+  std::string_view formula;  ///< for the manual page
 };
 
 inline constexpr std::array<RepeatedScheme, 2> repeated_schemes = {
@@ -29,7 +29,7 @@ inline constexpr std::array<RepeatedScheme, 2> repeated_schemes = {
      {"mean-shift", Scheme::unas, "unas repeated, with queries that move to the means of keys.",
       "T times q_i = sum_j weight_ij k_j, of g_j = 0"}}};
 
-/// The scheme of that name, or of each time.
+/// The scheme called `scheme`, or the scheme of each of its steps.
 Scheme scheme_each_time(const std::string& scheme);
 
 /// Declares --estimate and --min-variance.
@@ -42,7 +42,7 @@ std::optional<Repetition> repetition_of(const cli::Arguments& arguments);
 /// Throws the errors of require_repetition.
 void require_repeatable(const ComputeOptions& options, const AttentionInput& input);
 
-/// Requires options.repetition: attn_repeated, and of em attn_estimate and attn_min_variance.
+/// attn_repeated, and for em attn_estimate and attn_min_variance. Requires options.repetition.
 std::vector<std::pair<std::string, Setting>> repetition_settings(const ComputeOptions& options);
 
 }  // namespace attn::tools

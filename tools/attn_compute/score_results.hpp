@@ -8,8 +8,8 @@
 /// The results `scores` and `energies` of one head, (Lq, Lk) each, made and written tile by tile.
 namespace attn::tools {
 
-/// Writes what the softmax sees: the scores of allowed pairs, with all terms, and −inf for the
-/// others. With `chosen`, only these queries. Throws the errors of Scores::fill. The bits do not
+/// Writes the input of the softmax: the scores of allowed pairs, with all terms, and −inf for other
+/// pairs. With `chosen`, only these queries. Throws the errors of Scores::fill. The bits do not
 /// depend on the number of threads.
 template <class T>
 void write_scores(const Scores<T>& scores, PairWriter<T>& writer, const RowSelection* chosen,
@@ -21,8 +21,8 @@ template <class T>
 void write_energies(const Energy<T>& energy, PairWriter<T>& writer, const RowSelection* chosen,
                     int threads);
 
-/// Bytes that these take with so many threads, with the parts of biases and masks that a
-/// tile needs.
+/// Bytes that these functions take with `threads` threads, including the parts of biases and masks
+/// that a tile needs.
 std::int64_t score_results_bytes(std::size_t element_size, int threads);
 
 }  // namespace attn::tools

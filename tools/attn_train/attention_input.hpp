@@ -7,7 +7,7 @@
 
 namespace attn::tools {
 
-/// What the projections of an attention read, for all sequences of a batch: the datasets x and, of
+/// The inputs of an attention's projections, for all sequences of a batch: the datasets x and, for
 /// cross-attention, y (sequences, positions, width), padded with 0 to the longest, and query_length
 /// and key_length (sequences) where these differ.
 template <class T>

@@ -14,22 +14,22 @@ namespace attn::tools {
 /// The sizes of the batches of all splits.
 struct BatchSizes {
   Index most = 0;             ///< items of a batch
-  std::set<Index> trained;    ///< the numbers of items of a slot, in training
-  std::set<Index> evaluated;  ///< those in evaluation
+  std::set<Index> trained;    ///< the sizes of slots, in items, in training
+  std::set<Index> evaluated;  ///< the sizes of slots in evaluation
 
   Index largest_slot() const {
     return std::max(trained.empty() ? 0 : *trained.rbegin(),
                     evaluated.empty() ? 0 : *evaluated.rbegin());
   }
 
-  /// Where all items have one length.
+  /// The shapes of slots if all items have one length.
   train::SlotShapes shapes() const {
     const auto is_new = [&](Index size) { return trained.count(size) == 0; };
     return {std::ssize(trained), std::count_if(evaluated.begin(), evaluated.end(), is_new)};
   }
 };
 
-/// `batches` by split; null for a split that is empty.
+/// `batches` by split; null for an empty split.
 template <class Batches>
 BatchSizes batch_sizes(const std::array<std::unique_ptr<Batches>, 3>& batches) {
   BatchSizes sizes;

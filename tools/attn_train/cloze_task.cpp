@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 
 const std::string blank_symbol = "[BLANK]";
 
-// Answers without a model: the most frequent word of the document that may be asked for, the last
-// of equally frequent ones, and the last such word.
+// Answers without a model: the most frequent candidate word of the document, the last of equally
+// frequent ones; and the last candidate.
 struct SimpleAnswers {
   Index most_frequent = -1;
   Index last = -1;
@@ -97,7 +97,7 @@ class ClozeTask : public ExampleTask<T> {
     }
   }
 
-  // How often the simple answers are right.
+  // The accuracy of the simple answers.
   Json simple_metrics(const train::Batches& batches) const {
     double frequent = 0;
     double last = 0;

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// What objectives share whose examples are sequences of many lengths with one question each: loss
-/// and accuracy are their metrics. A derived class adds its splits.
+/// The common part of objectives whose examples are sequences of many lengths with one question
+/// each. Their metrics are loss and accuracy. A derived class adds its splits.
 template <class T>
 class ExampleTask : public MechanismModelTask<T> {
  public:
@@ -24,8 +24,8 @@ class ExampleTask : public MechanismModelTask<T> {
   bool has_many_lengths() const override { return true; }
   std::pair<Index, Index> longest() const override { return longest_; }
 
-  /// The batches of a split, whose sources and inputs have at most these tokens, and of which `cut`
-  /// were cut.
+  /// The batches of a split, whose sources and inputs have at most these tokens; `cut` of them were
+  /// cut.
   void add_batches(Split split, std::unique_ptr<train::Batches> batches,
                    std::pair<Index, Index> longest, Index cut = 0) {
     longest_ = {std::max(longest_.first, longest.first), std::max(longest_.second, longest.second)};

@@ -136,7 +136,7 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   std::shared_ptr<StopRequests> requests;
   if (!arguments.dry_run) {
     requests = catch_stops(arguments, false);
-    // Until the first step there is nothing to keep. But no rank may leave the others waiting.
+    // Before the first step there is nothing to keep, but no rank may leave the others waiting.
     if (kernel::Ranks::current() != nullptr) StopRequests::work_begins();
   }
   SplitTexts texts = read_split_texts(recipe, arguments.memory);

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// What the objectives of a mechanism's model share. It has no attention of which checkpoints hold
-/// a group; what its attention shows, MechanismFigures, is among the metrics.
+/// The common part of objectives with a mechanism's model. Checkpoints have no groups for its
+/// attention; the attention's MechanismFigures are among the metrics.
 template <class T>
 class MechanismModelTask : public TokenTask<T, train::MechanismModel> {
  public:
@@ -42,7 +42,7 @@ struct MechanismSizes {
   bool joint = false;
   Index classes = 0;
 
-  /// Texts and questions about them, of one vocabulary and one embedding.
+  /// The sizes for texts and questions about them, with one vocabulary and one embedding.
   static MechanismSizes of_questions(Index vocabulary) {
     return {.source_vocabulary = vocabulary, .vocabulary = vocabulary, .joint = true};
   }

@@ -48,7 +48,7 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
 
 namespace {
 
-// In a decoder, another scheme than unas normalises over its later tokens, too.
+// In a decoder, schemes other than unas also normalise over later tokens.
 void require_no_leak(const Recipe& recipe, const std::string& place) {
   const std::string scheme = recipe.text(place + ".scheme");
   if (scheme == "unas") return;

@@ -21,9 +21,9 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
 /// How the first view attends to the others; not for the scheme none.
 train::AttentionScheme view_scheme(const Recipe& recipe);
 
-/// The model of an objective, without vocabularies and lengths. Throws Recipe::refusal where values
-/// do not go together, and for a causal attention under another scheme than unas unless
-/// `allow_leak`.
+/// The model of an objective, without vocabularies and lengths. Throws Recipe::refusal for values
+/// that do not fit together, and, unless `allow_leak`, for causal attention under a scheme other
+/// than unas.
 train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_leak);
 
 train::OptimizerOptions optimizer_options(const Recipe& recipe);

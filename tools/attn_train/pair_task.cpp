@@ -69,7 +69,7 @@ class PairTask : public Base {
   std::pair<Index, Index> longest() const override { return longest_; }
 
  private:
-  // What outputs are generated from, and compared with.
+  // The sources of outputs, and the references for comparison.
   struct Examples {
     std::vector<std::vector<Index>> sources;
     std::vector<std::string> references;

@@ -17,8 +17,8 @@ struct PairVocabulary {
   void write(io::OutputBundle& bundle) const;
 };
 
-/// Learns them from the training data: <unk> comes first, in the second column followed by <s> and
-/// </s>.
+/// Learns the vocabularies from the training data: <unk> comes first, in the second column followed
+/// by <s> and </s>.
 PairVocabulary learn_pair_vocabulary(const Recipe& recipe, const SplitTexts& texts);
 
 }  // namespace attn::tools

@@ -78,7 +78,7 @@ class QuestionTask : public Task<T> {
     return metrics;
   }
 
-  // Each secondary view by itself: their keys are the boxes of different detectors.
+  // Each secondary view separately, as their keys are the boxes of different detectors.
   Json attention_figures(const T* weights) override {
     Json figures = Json::array();
     if (!model_.attention()) return figures;
@@ -100,7 +100,7 @@ class QuestionTask : public Task<T> {
     return figures;
   }
 
-  // The views of scenes are data; the histogram of their column sums is what figures need.
+  // The views of scenes are data; figures need only the histogram of their column sums.
   void write_inputs(const T* weights, io::OutputBundle& bundle) override {
     if (!model_.attention()) return;
     const std::vector<std::vector<double>> sums = column_sums(weights);
@@ -197,7 +197,7 @@ train::ViewModelOptions view_options(const Recipe& recipe) {
 
 namespace {
 
-// What decides the shapes of a model. The most boxes of a view do not.
+// The numbers that decide the shapes of a model. The most boxes of a view do not.
 std::array<Index, 4> kinds_of(const train::SceneData& scenes) {
   return {scenes.views, scenes.object_kinds, scenes.colours, scenes.objects};
 }

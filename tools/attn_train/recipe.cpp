@@ -88,7 +88,7 @@ Json json_of(const toml::node& node) {
   return nullptr;
 }
 
-// A number as JSON reads it; null for what is none.
+// A number as JSON reads it; null for other text.
 Json number_in(const std::string& text) {
   Json read = Json::parse(text, nullptr, false);
   return read.is_number() ? read : Json(nullptr);
@@ -104,7 +104,7 @@ std::vector<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-// The value that the text of a setting means.
+// The value of the text of a setting.
 Json json_of(const RecipeKey& key, const std::string& text) {
   Json list = Json::array();
   switch (key.kind) {
@@ -194,8 +194,8 @@ void Recipe::set(const std::string& setting) {
   values_[name] = normal(key, value);
 }
 
-// A setting of one of run.steps and run.epochs replaces the other one of the file. Keys whose
-// default depends on other keys get their values.
+// A setting of run.steps or run.epochs replaces the other one of the file. Keys whose default
+// depends on other keys get their values.
 void Recipe::resolve() {
   const auto keep = [&](const std::string& kept, const std::string& other) {
     if (!is_set(kept) || is_set(other)) return;

@@ -13,19 +13,19 @@
 
 namespace attn::tools {
 
-/// What a run trains, and how: values of the keys of recipe_keys(), from a file and --set.
+/// The description of a training run: values of the keys of recipe_keys(), from a file and --set.
 class Recipe {
  public:
-  /// Reads the TOML file; `settings` are "KEY=VALUE", which replace its values; one of run.steps
-  /// and run.epochs also replaces the other one. Throws Error(input) for what is wrong in the file,
-  /// with its line, and Error(usage) for a setting: an unknown key, with the nearest known one as a
-  /// hint, and a value of the wrong type or out of range.
+  /// Reads the TOML file; `settings` are "KEY=VALUE", which replace its values; run.steps and
+  /// run.epochs also replace each other. Throws Error(input), with the line, for errors in the
+  /// file, and Error(usage) for errors in a setting: an unknown key, with the nearest known one as
+  /// a hint, or a value of the wrong type or out of range.
   Recipe(const std::string& file, const std::vector<std::string>& settings);
 
   /// Whether the file or a setting has this key.
   bool given(const std::string& key) const;
 
-  /// Whether a setting has it.
+  /// Whether a setting has this key.
   bool is_set(const std::string& key) const { return set_.count(key) > 0; }
 
   // A key that is not given and has no default is a bug: std::logic_error.
@@ -40,11 +40,11 @@ class Recipe {
     return value(key).get<std::vector<std::string>>();
   }
 
-  /// The values of all keys that go with the objective and the model, by key; null where there is
-  /// none, as that of run.steps where run.epochs counts.
+  /// The values of all keys that apply to the objective and the model, by key; null without a
+  /// value, such as run.steps if run.epochs is used.
   nlohmann::ordered_json values() const;
 
-  /// The error for a value that does not go with the others: Error(input) "FILE:LINE: KEY WHAT", or
+  /// The error for a value that does not fit the others: Error(input) "FILE:LINE: KEY WHAT", or
   /// Error(usage) "--set KEY WHAT".
   Error refusal(const std::string& key, const std::string& what,
                 const std::string& hint = {}) const;

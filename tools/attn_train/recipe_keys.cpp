@@ -60,7 +60,7 @@ RecipeKey file(const std::string& name, const std::string& help) {
   return {.name = name, .kind = Kind::file, .help = help, .fallback = ""};
 }
 
-// Adds keys that apply to some objectives only; with `models` only to these.
+// Adds keys that apply to some objectives only; with `models`, only to these models.
 void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more,
              const std::vector<std::string>& models = {}) {
   for (RecipeKey& key : more) {
@@ -356,7 +356,7 @@ std::string default_text(const RecipeKey& key) {
   return key.fallback.is_string() ? key.fallback.get<std::string>() : key.fallback.dump();
 }
 
-// Begins with a capital letter and ends with a full stop.
+// Makes the text begin with a capital letter and end with a full stop.
 std::string sentence(std::string words) {
   if (words.front() >= 'a' && words.front() <= 'z') {
     words.front() = static_cast<char>(words.front() - 'a' + 'A');

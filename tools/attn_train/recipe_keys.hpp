@@ -21,17 +21,17 @@ struct RecipeKey {
   bool low_open = false;  ///< `low` itself is not allowed
   bool high_open = false;
   std::string default_words = {};            ///< describes a default that depends on other keys
-  std::vector<std::string> objectives = {};  ///< those to which it applies; empty: all
-  std::vector<std::string> models = {};      ///< the same of model.kind
+  std::vector<std::string> objectives = {};  ///< to which the key applies; empty: all
+  std::vector<std::string> models = {};      ///< the same for model.kind
 
-  /// What it accepts: "an integer in [1, 64]", "one of sgd, adam, lamb".
+  /// The accepted values: "an integer in [1, 64]", "one of sgd, adam, lamb".
   std::string expectation() const;
 };
 
 /// All keys, by table, in the order of --help=recipe.
 const std::vector<RecipeKey>& recipe_keys();
 
-/// The models of an objective, by model.kind; the first one is the default.
+/// The models of an objective, by model.kind; the first is the default.
 const std::vector<std::string>& models_of(const std::string& objective);
 
 /// The text of --help=recipe.

@@ -20,8 +20,8 @@ constexpr std::size_t most_text_bytes = std::size_t{8} << 30;
 
 std::string key_of(Split split) { return "data." + name_of(split); }
 
-// A text without the byte order mark that some editors write in front of it. It is held twice while
-// it is divided.
+// A text without the byte order mark that some editors put first. The text is held twice while it
+// is divided.
 std::string text_of(const std::string& file, std::int64_t memory) {
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(file, unknown);
@@ -48,7 +48,7 @@ std::string print_of(const std::array<std::string, 3>& texts) {
   return print;
 }
 
-// The first division at or behind `at`: in front of a character, or behind the end of a line.
+// The first division at or after `at`: before a character, or after the end of a line.
 std::size_t division(const std::string& text, std::size_t at, bool by_lines) {
   if (by_lines && at > 0 && at < text.size()) {
     return std::min(text.find('\n', at - 1), text.size() - 1) + 1;
@@ -57,7 +57,7 @@ std::size_t division(const std::string& text, std::size_t at, bool by_lines) {
   return at;
 }
 
-// Whether examples are lines, or made of lines.
+// Whether examples are lines, or made from lines.
 bool is_in_lines(const Recipe& recipe) {
   const std::string kind = recipe.text("objective.kind");
   return kind != "causal" && kind != "masked";
@@ -84,7 +84,7 @@ void divide(const Recipe& recipe, std::int64_t memory, SplitTexts& made) {
   made.names = {file, file, file};
 }
 
-// White space alone is nothing to learn from.
+// White space alone is no training data.
 bool has_something(const std::string& text) {
   return text.find_first_not_of(" \t\r\n\v\f") != std::string::npos;
 }

@@ -17,7 +17,7 @@ inline constexpr std::array<Split, 3> all_splits = {Split::train, Split::valid, 
 /// The name of a split in recipes and logs.
 std::string name_of(Split split);
 
-/// The text of each split, and what identifies them.
+/// The text of each split, and their identification.
 struct SplitTexts {
   std::array<std::string, 3> texts;
   std::array<std::string, 3> names;  ///< of the files, for messages
@@ -29,11 +29,10 @@ struct SplitTexts {
 };
 
 /// Reads data.text, divided by data.split, or data.train, data.valid and data.test. A division lies
-/// between two characters, or where tokens are not characters or examples are lines, at the end of
-/// a line. Throws the errors of
-/// read_text, and those of Recipe::refusal for files that are missing or too many, shares that are
-/// no division, and splits that are empty. Throws Error(memory) for a text that takes more than
-/// `memory` bytes while it is read and divided.
+/// between two characters or, if tokens are not characters or examples are lines, at the end of a
+/// line. Throws the errors of read_text, and of Recipe::refusal for missing or too many files,
+/// shares that are no division, and empty splits. Throws Error(memory) for a text that takes more
+/// than `memory` bytes while it is read and divided.
 SplitTexts read_split_texts(const Recipe& recipe, std::int64_t memory);
 
 /// The lines of a split as `count` columns, with tabs between. Throws Error(input) "FILE:LINE: …"
@@ -45,7 +44,7 @@ std::vector<std::vector<std::string>> columns_in(const SplitTexts& texts, Split 
 using TextPairs = std::vector<std::pair<std::string, std::string>>;
 TextPairs pairs_in(const SplitTexts& texts, Split split);
 
-/// What data.tokens, data.vocabulary and data.line-ends say (not the last for pairs), with some
+/// The vocabulary by data.tokens, data.vocabulary and, except for pairs, data.line-ends, with some
 /// special tokens in front. `text` is the training data, `file` its name for messages.
 train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
                                    const std::string& file, std::vector<std::string> specials);

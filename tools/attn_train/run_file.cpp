@@ -60,7 +60,7 @@ std::vector<StateArray<T>> arrays_of(const train::Parameters& parameters,
   return arrays;
 }
 
-// The numbers of RunProgress that are no counts of the root's attributes.
+// The numbers of RunProgress that are not counts among the root's attributes.
 std::array<double, 4> sums_of(const RunProgress& progress) {
   return {progress.loss, progress.targets, progress.least_ratio, progress.largest_ratio};
 }

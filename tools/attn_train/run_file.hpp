@@ -14,14 +14,14 @@
 
 namespace attn::tools {
 
-/// What tells runs apart. Runs that agree in it produce the same bytes.
+/// The identity of a run. Runs with the same identity produce the same bytes.
 struct RunIdentity {
   nlohmann::ordered_json recipe;  ///< by key, without the names of files
   std::string data;               ///< SplitTexts::print
   std::string version;
 };
 
-/// Where a run stands between two steps, besides its weights and the state of its optimiser.
+/// The state of a run between two steps, besides its weights and the state of its optimiser.
 struct RunProgress {
   Index step = 0;  ///< steps done
   // Since the last line of the log.
@@ -31,9 +31,9 @@ struct RunProgress {
   double largest_ratio = -std::numeric_limits<double>::infinity();
 };
 
-/// The file RUN.h5: a bundle with the model and all that the run needs to go on. It appears whole
-/// or not at all; the one before is kept as RUN.previous.h5. One process at a time has it, from its
-/// first look at the file to its end; among ranks that is rank 0.
+/// The file RUN.h5: a bundle with the model and all data that the run needs to resume. The file
+/// appears whole or not at all; the previous file is kept as RUN.previous.h5. One process at a time
+/// holds the file, from its first look at it to its end; among ranks, rank 0.
 class RunFile {
  public:
   /// Looks at an existing file. Throws Error(usage) unless -o names an HDF5 file; Error(output) for
@@ -48,7 +48,7 @@ class RunFile {
   template <class T>
   RunProgress load(const Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer) const;
 
-  /// Writes a checkpoint. Throws Error(output); the checkpoint before is then still there.
+  /// Writes a checkpoint. Throws Error(output); the previous checkpoint then still exists.
   template <class T>
   void save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer,
             const RunProgress& progress, bool with_inputs);

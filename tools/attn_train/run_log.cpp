@@ -24,7 +24,7 @@ constexpr std::size_t most_log_bytes = std::size_t{4} << 30;
   throw Error(Failure::output, file + ": " + system_reason(errno));
 }
 
-// A header without what may differ when a run goes on: the names of its files.
+// A header without the names of files, which may differ when a run resumes.
 Json essence(Json header) {
   if (!header.is_object() || !header.contains("recipe")) return nullptr;
   for (const RecipeKey& key : recipe_keys()) {

@@ -14,10 +14,10 @@ namespace attn::tools {
 /// header, which says which run it is; the others have a member `step`.
 class RunLog {
  public:
-  /// An empty `file`: none. `steps` are those that a run which goes on has done: of its log, the
-  /// lines up to that step are kept, and the rest is cut off. For a new run, an existing file is
-  /// refused unless `force`. Throws Error(output) for that, for a file that is no log of the run of
-  /// `header`, and for what cannot be opened.
+  /// An empty `file` means no log. `steps` is the number of steps done by a resumed run; its log
+  /// keeps the lines up to that step, and the rest is cut off. For a new run, an existing file is
+  /// refused unless `force`. Throws Error(output) for a refused file, a file that is not the log of
+  /// the run of `header`, and a file that cannot be opened.
   RunLog(const std::string& file, const nlohmann::ordered_json& header, std::optional<Index> steps,
          bool force);
 

@@ -13,7 +13,7 @@ using train::Parameter;
 
 enum class Stored { plain, projection, joining };
 
-// How a checkpoint holds a tensor, and of which attention it is.
+// The form of a tensor in a checkpoint, and its attention.
 struct Form {
   Stored stored = Stored::plain;
   Index heads = 1;

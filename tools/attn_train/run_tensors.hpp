@@ -9,7 +9,7 @@
 
 // The tensors of a model as a checkpoint holds them: W_Q, W_K and W_V of an attention are wq, wk,
 // wv (heads, width, d), W_O is wo (heads·d, width), as attn-compute --from projection reads them;
-// all others are as lib/train has them.
+// all others are as in lib/train.
 
 namespace attn::tools {
 
@@ -17,7 +17,7 @@ namespace attn::tools {
 template <class T>
 void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle);
 
-/// Reads what write_tensors wrote. Throws Error(input).
+/// Reads the result of write_tensors. Throws Error(input).
 template <class T>
 void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights);
 

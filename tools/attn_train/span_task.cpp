@@ -13,7 +13,7 @@
 namespace attn::tools {
 namespace {
 
-// "3-5" as {3, 5}, or {1, 0} if it is nothing of the kind.
+// "3-5" as {3, 5}; {1, 0} for any other text.
 std::pair<Index, Index> span_of(const std::string& text) {
   const char* const end = text.data() + text.size();
   std::pair<Index, Index> span;

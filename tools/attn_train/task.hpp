@@ -15,11 +15,11 @@
 
 namespace attn::tools {
 
-/// An attention of a model, as a checkpoint holds it: a group with attributes, projections such
-/// as wq (heads, width, d), and wo (heads·d, width) if the attention has an output projection.
+/// An attention of a model, as stored in a checkpoint: a group with attributes, projections such as
+/// wq (heads, width, d), and wo (heads·d, width) if the attention has an output projection.
 struct AttentionGroup {
   std::string name;   ///< "layer0", "decoder/layer0/cross"
-  std::string place;  ///< its name in a recipe: "decoder.self"
+  std::string place;  ///< the attention's name in a recipe: "decoder.self"
   const train::HeadAttention* heads = nullptr;
   std::vector<train::MatrixPlace> projections = {};  ///< W_Q, W_K, …: (heads·d, width)
   std::optional<train::MatrixPlace> joining = {};    ///< W_O: (width, heads·d)
@@ -32,16 +32,16 @@ struct StepNumber {
   Index batch = 0;
 };
 
-/// What a pass over a batch found.
+/// The results of a pass over a batch.
 template <class T>
 struct StepFound {
   double loss = 0;     ///< the loss whose gradient was taken, times the number of targets
-  double targets = 0;  ///< how many there are
-  double tokens = 0;   ///< that were read
+  double targets = 0;  ///< the number of targets
+  double tokens = 0;   ///< the number of tokens read
   T* gradients = nullptr;
 };
 
-/// What a run trains: a model and the data of an objective.
+/// The task of a run: a model and the data of an objective.
 template <class T>
 class Task {
  public:
@@ -53,24 +53,26 @@ class Task {
   /// Batches of an epoch.
   virtual Index batches() const = 0;
 
-  /// Pairs of all splits that were cut, because they are longer than the recipe says.
+  /// The number of pairs of all splits that were cut because they exceed the recipe's lengths.
   virtual Index cut_pairs() const { return 0; }
 
   /// The gradients of the mean loss of a batch, valid until the next call.
   virtual StepFound<T> differentiate(const T* weights, const StepNumber& number) = 0;
 
-  /// Metrics over a whole split, by name; with `outputs`, also those of generated outputs, which
+  /// Metrics over a whole split, by name; with `outputs`, also metrics of generated outputs, which
   /// take longer. Absent if the split is empty.
   virtual std::optional<nlohmann::ordered_json> evaluate(const T* weights, Split split,
                                                          bool outputs) = 0;
 
-  /// By attention, for the first batch of validation: group, u, least_column_sum, explained_away.
+  /// Figures by attention, for the first batch of validation: group, u, least_column_sum,
+  /// explained_away.
   virtual nlohmann::ordered_json attention_figures(const T* weights) = 0;
 
-  /// Adds x, and y where it differs, to the groups of the attentions, for the same batch.
+  /// Adds x, and y if it differs, to the groups of the attentions, for the same batch.
   virtual void write_inputs(const T* weights, io::OutputBundle& bundle) = 0;
 
-  /// The most memory that it takes besides the data, `write_inputs` only where asked for.
+  /// The most memory that the task takes besides the data; with `with_inputs`, including
+  /// write_inputs.
   virtual std::int64_t working_bytes(bool with_inputs) const = 0;
 
   /// Makes room for the passes of a run. Throws std::bad_alloc.

@@ -68,7 +68,7 @@ std::optional<Json> TokenTask<T, Model>::evaluate(const T* weights, Split split,
 template <class T, class Model>
 std::int64_t TokenTask<T, Model>::working_bytes(bool with_inputs) const {
   const BatchSizes sizes = batch_sizes(batches_);
-  // The last sequence of each split may be shorter, in training in a slot of any size.
+  // The last sequence of each split may be shorter; in training, it may be in a slot of any size.
   train::SlotShapes shapes = sizes.shapes();
   shapes.trained *= 2;
   for (const Split split : {Split::valid, Split::test}) {

@@ -12,7 +12,7 @@
 
 namespace attn::tools {
 
-/// What tasks over batches of tokens share: passes of a Model, train::Transformer or
+/// The common part of tasks over batches of tokens: passes of a Model, train::Transformer or
 /// train::MechanismModel, over the batches of an objective.
 template <class T, class Model>
 class TokenTask : public Task<T> {
@@ -43,19 +43,19 @@ class TokenTask : public Task<T> {
   /// The memory of add_output_metrics: none here.
   virtual std::int64_t output_bytes() const { return 0; }
 
-  /// Whether sequences have many lengths; here all but the last of a split have one.
+  /// Whether sequences have many lengths; here all but the last of a split have the same.
   virtual bool has_many_lengths() const { return false; }
 
   /// The most positions of a source and of a sequence.
   virtual std::pair<Index, Index> longest() const { return longest_; }
 
-  /// Of the model, for its largest slots.
+  /// The bytes of the model for its largest slots.
   virtual train::SlotBytes slot_bytes(const BatchSizes& sizes) const = 0;
 
-  /// What figures of attention and, where asked for, its inputs take besides.
+  /// The additional bytes of attention figures and, with `with_inputs`, of attention inputs.
   virtual std::int64_t figure_bytes(const BatchSizes& sizes, bool with_inputs) const = 0;
 
-  /// Null for a split that is empty.
+  /// Null for an empty split.
   void set_batches(Split split, std::unique_ptr<train::Batches> batches);
 
   const Model& model() const { return *model_; }
@@ -72,10 +72,10 @@ class TokenTask : public Task<T> {
   int threads_;
 };
 
-/// The metrics that all objectives have: loss, the mean over the targets, and accuracy.
+/// The metrics of all objectives: loss, the mean over the targets, and accuracy.
 nlohmann::ordered_json common_metrics(const train::Prediction& found);
 
-/// Writes the symbols of a vocabulary, and its merges where it has some, as NAME and NAME_merges.
+/// Writes the symbols of a vocabulary, and its merges, if any, as NAME and NAME_merges.
 void write_symbols(const train::Vocabulary& vocabulary, const std::string& name,
                    io::OutputBundle& bundle);
 

@@ -83,13 +83,13 @@ Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, cons
   }
 }
 
-// The memory of the run besides the data. Throws Error(memory) if it is too much.
+// The memory of the run besides the data. Throws Error(memory) if this exceeds the limit.
 template <class T>
 std::int64_t Training<T>::planned_bytes() const {
   const train::Parameters& parameters = task_.parameters();
   Index largest = 0;
   for (const train::Parameter& one : parameters.all()) largest = std::max(largest, one.size());
-  // A tensor is drawn in float64 before there is anything else, and copied into a checkpoint.
+  // A tensor is first drawn in float64, and is copied into a checkpoint.
   const std::int64_t at_start = largest * static_cast<Index>(sizeof(double));
   const std::int64_t in_steps = largest * static_cast<Index>(sizeof(T)) +
                                 task_.working_bytes(recipe_.flag("run.keep-inputs"));
@@ -237,7 +237,7 @@ void Training<T>::require_finite() const {
   if (!finite) throw diverged(progress_.step, "a weight is not finite");
 }
 
-// All ranks have looked at the file when this returns, so that rank 0 can replace it.
+// When this returns, all ranks have looked at the file, and rank 0 can replace it.
 template <class T>
 void Training<T>::require_same_start() const {
   const Index steps = file_.steps_done().value_or(-1);
@@ -271,7 +271,7 @@ bool Training<T>::run() {
     report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
   }
   StopRequests::work_begins();
-  // Before the first line of the log, so that a run that is killed at once can go on.
+  // Before the first line of the log, so that a run that is killed at once can resume.
   if (!resumes) save();
   log.begin();
   cli::Progress shown(arguments_, "training", static_cast<double>(steps_ - progress_.step),

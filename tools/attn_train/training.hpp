@@ -14,7 +14,7 @@ namespace attn::tools {
 template <class T>
 class Training {
  public:
-  /// All arguments must outlive it. Throws Error for options that do not go together, and
+  /// All arguments must outlive the object. Throws Error for options that do not fit together, and
   /// Error(memory) if the run needs more than --memory.
   Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
            Task<T>& task, RunFile& file);
@@ -23,9 +23,9 @@ class Training {
   std::int64_t working_bytes() const { return working_bytes_; }  ///< the most, as planned
   Index step() const { return progress_.step; }                  ///< steps done
 
-  /// Returns whether all steps are done: false after a signal, with a checkpoint written.
-  /// On ranks, all stop after the same step when one of them got a signal; rank 0 alone writes.
-  /// Throws Error(numerical) if the loss is not finite or a step in paths is singular.
+  /// Returns whether all steps are done; false after a signal, with a checkpoint written. If a rank
+  /// gets a signal, all ranks stop after the same step; only rank 0 writes. Throws Error(numerical)
+  /// if the loss is not finite or a step in paths is singular.
   bool run();
 
   /// The last metrics, by split.

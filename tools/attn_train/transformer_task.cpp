@@ -103,7 +103,7 @@ std::int64_t TransformerTask<T>::figure_bytes(const BatchSizes& sizes, bool with
       slots * slot.returned + std::min<Index>(this->threads(), slots) * (slot.predict + of_plans);
   if (!with_inputs) return of_figures;
   const auto [source_length, length] = this->longest();
-  // x and y of each attention, and one of them as it is written.
+  // x and y of each attention, and a copy of one while it is written.
   const Index arrays = 2 * std::ssize(attentions()) + 1;
   const std::int64_t of_inputs = train::row_bytes<T>(sizes.most * std::max(length, source_length),
                                                      this->model().options().layer.width);

@@ -6,7 +6,7 @@
 
 namespace attn::tools {
 
-/// What the objectives of a Transformer share: its attentions, and its outputs.
+/// The common part of objectives with a Transformer: its attentions and outputs.
 template <class T>
 class TransformerTask : public TokenTask<T, train::Transformer> {
  public:
@@ -20,8 +20,8 @@ class TransformerTask : public TokenTask<T, train::Transformer> {
   train::SlotBytes slot_bytes(const BatchSizes& sizes) const override;
   std::int64_t figure_bytes(const BatchSizes& sizes, bool with_inputs) const override;
 
-  /// Whether outputs can be generated token by token: not where later tokens change the weights of
-  /// earlier ones.
+  /// Whether outputs can be generated token by token: not if later tokens change the weights of
+  /// earlier tokens.
   bool can_generate() const;
   std::vector<std::vector<Index>> generate(const T* weights,
                                            const std::vector<std::vector<Index>>& sources,

@@ -9,7 +9,7 @@
 
 namespace attn::tools {
 
-/// What check finds about the paths of one head or network, or of several.
+/// The findings of check about the paths of one or several heads or networks.
 struct BasisFound {
   Index paths = 0;
   Index rank = 0;
@@ -33,7 +33,7 @@ struct BasisFound {
   std::string text() const;
 };
 
-/// Counts that may not fit 64 bits: null, and "beyond 64 bits".
+/// Counts that may exceed 64 bits: then null, and "beyond 64 bits".
 nlohmann::ordered_json json_or_null(const std::optional<Index>& count);
 std::string count_text(const std::optional<Index>& count);
 

@@ -162,7 +162,7 @@ cli::Declaration declare() {
   return d;
 }
 
-// The numbers of --shape: two, or of a network as many as it has layers of nodes.
+// The numbers of --shape: two, or for a network, one for each layer of nodes.
 std::vector<Index> axes_of_shape(const cli::Arguments& arguments, bool of_network) {
   std::vector<Index> axes;
   for (const std::string& part : cli::split(arguments.text("shape"), 'x')) {

@@ -57,7 +57,7 @@ Buffer<T> weights_into_nodes(const ReluLayers& layers, const ReluSkeleton& skele
   return into;
 }
 
-// Whether the path's own weight is 0; those of the skeleton are not.
+// Whether the path's own weight is 0; weights of the skeleton are not.
 template <class T>
 bool has_zero(const ReluBasis& basis, const ReluMatrices<const T>& weights, Index number) {
   std::vector<Index> nodes(basis.layers().sizes().size());

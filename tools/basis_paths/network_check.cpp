@@ -37,7 +37,7 @@ class BoundedRank {
     if (++added_ % paths_at_once != 0) return;
     kernel::stop_if_asked();
     if (rank_->bytes() <= memory_) return;
-    // How much it takes in the end is not known.
+    // The total memory is unknown in advance.
     throw Error(Failure::memory,
                 fmt::format("the rank of paths of {} needs more than the {} of working memory that "
                             "--memory allows",
@@ -64,7 +64,7 @@ class BoundedRank {
   Index added_ = 0;
 };
 
-// The list whose paths are judged; null for those of the skeleton.
+// The list whose paths are judged; null for the paths of the skeleton.
 const Operand* judged_network_list(const NetworkTask& task) {
   const Operand* const asked = task.operand("path");
   return asked != nullptr ? asked : task.operand("basis_path");
@@ -97,8 +97,8 @@ void add_listed(const NetworkReader& reader, const Operand& list, Index problem,
 
 bool report_structure(const cli::Arguments& arguments, const ReluLayers& layers,
                       Checkpoint* checkpoint, cli::Report& report) {
-  // All paths: no more than weights less hidden nodes are independent, since rescalings of nodes
-  // change none.
+  // All paths: at most weights less hidden nodes are independent, since rescalings of nodes change
+  // no path.
   const auto rank = find_or_take<Index>(checkpoint, [&] {
     BoundedRank all(arguments, layers);
     all.add_basis(cyclic_skeleton(layers));

@@ -68,7 +68,7 @@ std::int64_t plan_network(const cli::Arguments& arguments, const NetworkTask& ta
     require_readable(dataset, arguments.memory);
   }
   const ReluLayers& layers = task.layers();
-  // Products, rests and ratios by node; the skeleton, and its copy as int64 where it is read.
+  // Products, rests and ratios by node; the skeleton, and its copy as int64 if it is read.
   const std::int64_t bytes = numbers_in_memory(task) * number_bytes(task) +
                              5 * layers.nodes() * double_bytes + 4 * layers.hidden() * index_bytes;
   require_memory("one network of " + cli::counted(layers.weights(), "weight"), bytes,

@@ -12,7 +12,7 @@ namespace attn::tools {
 /// Reads one section, one network at a time.
 class NetworkReader {
  public:
-  /// The arguments and the task must outlive it.
+  /// The arguments and the task must outlive the object.
   NetworkReader(const cli::Arguments& given, const NetworkTask& what)
       : arguments(given), task(what) {}
 
@@ -24,11 +24,11 @@ class NetworkReader {
   template <class T>
   Buffer<T> read(const std::string& name, Index problem) const;
 
-  /// The skeleton of a network: the stored one, or that of its weights, which only `largest` needs.
+  /// The skeleton of a network, stored or by rule; only `largest` needs the weights.
   template <class T>
   ReluSkeleton skeleton(Index problem, const ReluMatrices<const T>& weights) const;
 
-  /// The same, with the weights read if they are needed.
+  /// The same, with the weights read if needed.
   ReluSkeleton read_skeleton(Index problem) const;
 
   /// Throws Error(numerical) naming a weight of the skeleton that is 0.
@@ -46,7 +46,7 @@ struct NetworkMatrices {
   std::vector<Buffer<T>> numbers;
   ReluMatrices<T> matrices;
 
-  /// Of unspecified numbers.
+  /// Makes matrices of unspecified numbers.
   explicit NetworkMatrices(const ReluLayers& layers) {
     for (Index l = 1; l <= layers.count(); ++l) {
       add(Buffer<T>(layers.size(l - 1) * layers.size(l)), layers, l);
@@ -72,7 +72,7 @@ struct NetworkMatrices {
 /// A NetworkReader with an output.
 class NetworkRun : public NetworkReader, public PathWork {
  public:
-  /// Checkpoint, progress and report must outlive it, too.
+  /// Checkpoint, progress and report must outlive the object, too.
   NetworkRun(const cli::Arguments& given, const NetworkTask& what, io::OutputBundle output,
              Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to);
 

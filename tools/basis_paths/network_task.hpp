@@ -16,9 +16,9 @@ namespace attn::tools {
 /// The task of basis-paths --network relu for one section: INPUT, or one group of it. The weights
 /// are the datasets w1, w2, … (…, n0, n1), (…, n1, n2), …, with the same leading axes.
 struct NetworkTask {
-  /// Checks everything but the numbers, of which it reads only those of layer_sizes. Throws
-  /// Error(input) for missing or mismatched datasets, Error(usage) for options that are missing or
-  /// are not those of networks.
+  /// Checks everything but the numbers; reads only the numbers of layer_sizes. Throws Error(input)
+  /// for missing or mismatched datasets, Error(usage) for missing options and options that do not
+  /// apply to networks.
   NetworkTask(const cli::Arguments& arguments, io::InputBundle section);
 
   /// Whether `bundle` has datasets from which the task can be computed.
@@ -40,7 +40,7 @@ struct NetworkTask {
   /// Axes of a dataset after those of the networks.
   Shape own_shape(const std::string& name) const;
 
-  /// "w2" or, with another prefix, "grad_w2"; of all layers in order.
+  /// "w2" or, with another prefix, "grad_w2"; for all layers in order.
   static std::string weights_name(Index layer, const std::string& prefix = "w");
   std::vector<std::string> weights_names(const std::string& prefix = "w") const;
 
@@ -77,8 +77,7 @@ struct NetworkTask {
 /// more weights than can be addressed.
 ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what, Failure failure);
 
-/// Throws Error(usage) for options that are only for attention weights, or that --network relu does
-/// not have.
+/// Throws Error(usage) for options that only attention weights have, or that --network relu lacks.
 void require_network_options(const cli::Arguments& arguments);
 
 }  // namespace attn::tools

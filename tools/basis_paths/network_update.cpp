@@ -95,7 +95,7 @@ void rescale_matrices(NetworkRun& run, Index problem, const std::string& prefix,
   run.put_matrices(part, prefix, problem, std::move(matrices));
 }
 
-// The moments of all weights, of which the first change as gradients do, and their squares.
+// The moments of all weights: the first change like gradients, the second like their squares.
 template <class T>
 void rescale_moments(NetworkRun& run, Index problem, const std::string& name, int power,
                      PathPart& part) {

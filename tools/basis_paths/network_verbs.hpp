@@ -20,13 +20,13 @@ std::string step_weights(NetworkRun& run);
 void report_network_shape(const NetworkTask& task, cli::Report& report);
 
 /// Reports the weights, hidden nodes and paths of a network and the rank of its paths, found by
-/// elimination or taken from the checkpoint, which may be null. Returns whether it is weights less
-/// hidden nodes. Throws Error(memory).
+/// elimination or taken from the checkpoint, which may be null. Returns whether the rank is weights
+/// less hidden nodes. Throws Error(memory).
 bool report_structure(const cli::Arguments& arguments, const ReluLayers& layers,
                       Checkpoint* checkpoint, cli::Report& report);
 
-/// Whether the paths of every network are independent and complete: those of the dataset path, of
-/// basis_path, or of the skeleton. Reports this and the structure.
+/// Whether the paths of every network (the dataset path, basis_path, or the paths of the skeleton)
+/// are independent and complete. Reports this and the structure.
 bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, Checkpoint* checkpoint,
                  cli::Report& report);
 

@@ -27,7 +27,7 @@ void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
   }
 }
 
-// The list whose paths are judged; null for those of ABPI.
+// The list whose paths are judged; null for the paths of ABPI.
 const Operand* judged_list(const PathTask& task) {
   const Operand* const asked = task.operand("path");
   return asked != nullptr ? asked : task.operand("basis_path");

@@ -11,8 +11,8 @@ const Names skeleton = {"skeleton_q", "skeleton_k"};
 
 void add(Names& names, const Names& more) { names.insert(more.begin(), more.end()); }
 
-// Weights and the datasets that scale with them, as far as they were read, are rewritten. Values of
-// paths stay: no scale changes them.
+// Weights, and datasets that scale with them, are rewritten as far as they were read. Values of
+// paths stay: rescaling does not change them.
 void rescale(const std::vector<ArraySource>& read, RunEffect& effect) {
   for (const ArraySource& dataset : read) {
     if (dataset.name() == "wk_skeleton") {

@@ -18,7 +18,7 @@ Index paths_in_row(const Operand& list);
 std::vector<Path> read_paths(const PathTask& task, const Operand& list, Index problem, Index first,
                              Index rows);
 
-/// Those of the paths asked for: of --paths, or of the dataset path.
+/// The requested paths, from --paths or from the dataset path.
 std::vector<Path> asked_paths(const PathTask& task, Index problem, Index first, Index count);
 
 }  // namespace attn::tools

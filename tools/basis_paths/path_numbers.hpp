@@ -10,7 +10,8 @@
 
 namespace attn::tools {
 
-// What basis-paths reads is finite, and what it writes is within the range of its type.
+// Numbers that basis-paths reads are finite, and numbers that it writes are within the range of
+// their type.
 
 /// Start and count of a block along the axes of a dataset.
 struct PathBlock {
@@ -32,11 +33,12 @@ template <class T>
 [[noreturn]] void refuse_number(const std::string& name, const PathBlock& block, Index flat,
                                 const char* where);
 
-/// Throws it for the first number of a block that is not finite.
+/// Throws that error for the first number of a block that is not finite.
 template <class T>
 void require_within_range(const std::string& name, const PathBlock& block, const T* values);
 
-/// Throws it for the first number for which T has no full significand, unless `is_exact(flat)`.
+/// Throws that error for the first number with less than a full significand in T, unless
+/// `is_exact(flat)`.
 template <class T, class IsExact>
 void require_normal(const std::string& name, const PathBlock& block, const Buffer<T>& values,
                     const IsExact& is_exact) {

@@ -11,12 +11,12 @@
 namespace attn::tools {
 namespace {
 
-// More memory for panels would not be faster, as the system clears it first. With a checkpoint the
-// panel in progress is lost, or must be finished within seconds, if the run is stopped.
+// More memory for panels would not be faster, as the system clears it first. With a checkpoint, a
+// stop loses the panel in progress, or must finish it within seconds.
 constexpr std::int64_t panel_bytes = std::int64_t{320} << 20;
 constexpr std::int64_t kept_panel_bytes = std::int64_t{64} << 20;
 
-// Parts of rows that are whole pages of a file are written at least cost.
+// Parts of rows that are whole pages of a file are cheapest to write.
 constexpr Index page_bytes = 4096;
 
 // Approximate number of elements in a chunk.

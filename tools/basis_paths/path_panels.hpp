@@ -21,7 +21,7 @@ struct PathPanel {
 
 /// The number of columns of a panel, as rows of the plan, and the memory of all panels at a time.
 struct PanelPlan : BlockPlan {
-  bool beside = false;  ///< whether a panel is made while the one before is written
+  bool beside = false;  ///< whether a panel is made while the previous one is written
 };
 
 /// Throws Error(memory) if not even one column, or one chunk of a dataset, fits.
@@ -31,7 +31,7 @@ PanelPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 /// not depend on the number of columns in memory.
 class PathReader {
  public:
-  /// The arguments and the task must outlive it.
+  /// The arguments and the task must outlive the object.
   PathReader(const cli::Arguments& given, const PathTask& what) : arguments(given), task(what) {}
 
   const cli::Arguments& arguments;
@@ -45,7 +45,7 @@ class PathReader {
   template <class T>
   Buffer<T> read(const std::string& name, const PathPanel& panel) const;
 
-  /// The skeleton of the panel: the stored one, or that of its weights, which only `largest` needs.
+  /// The skeleton of the panel, stored or by rule; only `largest` needs the weights.
   template <class T>
   Skeleton skeleton(const PathPanel& panel, MatrixView<const T> wq, MatrixView<const T> wk) const;
 
@@ -76,7 +76,7 @@ struct PanelWeights {
 /// A PathReader with an output.
 class PathRun : public PathReader, public PathWork {
  public:
-  /// Checkpoint, progress and report must outlive it, too.
+  /// Checkpoint, progress and report must outlive the object, too.
   PathRun(const cli::Arguments& arguments, const PathTask& task, io::OutputBundle output,
           Checkpoint* checkpoint, cli::Progress& progress, cli::Report& report);
 
@@ -88,7 +88,7 @@ class PathRun : public PathReader, public PathWork {
   /// The place of a panel in a whole result, also in a shard.
   PathBlock place(const std::string& name, const PathPanel& panel) const;
 
-  /// Makes the columns of a head in parts, as wide as --memory allows; `found` as of in_parts.
+  /// Makes the columns of a head in parts, as wide as --memory allows; `found` as in in_parts.
   template <class Found>
   void in_panels(Index problem, Found& found,
                  const std::function<void(const PathPanel& panel, PathPart& part)>& make) {

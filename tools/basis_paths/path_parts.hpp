@@ -24,7 +24,7 @@
 
 namespace attn::tools {
 
-/// What a part of the work writes: blocks of results, held until the part is done.
+/// The results of a part of the work: blocks held until the part is done.
 class PathPart {
  public:
   /// Adds a block of result `name`, of the type with which it was created.
@@ -35,8 +35,8 @@ class PathPart {
 
   void write(const HeadOutputs& outputs) const;
 
-  /// For a checkpoint. Throws Error(memory) for a part larger than `memory`, which that of an
-  /// earlier run may be.
+  /// For a checkpoint. Throws Error(memory) for a part larger than `memory`; parts of an earlier
+  /// run may be.
   void save(SavingArchive& to);
   void load(LoadingArchive& from, std::int64_t memory);
 
@@ -54,7 +54,7 @@ class PathPart {
 /// Numbers of a skeleton or of paths as they are stored.
 Buffer<std::int32_t> stored_indices(const std::vector<Index>& indices);
 
-/// The summary of a step: of columns (StepSummary) or of nodes (ReluStepSummary).
+/// The summary of a step, for columns (StepSummary) or nodes (ReluStepSummary).
 template <class Archive, class Summary>
 requires requires(Summary& found) { found.singular, found.inconsistency; }
 void archive(Archive& with, Summary& found) {
@@ -64,8 +64,8 @@ void archive(Archive& with, Summary& found) {
   archive(with, found.inconsistency);
 }
 
-/// What `find()` finds, or what an earlier run found, which its checkpoint keeps; null: none.
-/// Throws kernel::Stopped if the run is asked to stop.
+/// The result of `find()`, or that of an earlier run in `checkpoint` (null: none). Throws
+/// kernel::Stopped if the run is asked to stop.
 template <class Found, class Find>
 Found find_or_take(Checkpoint* checkpoint, const Find& find) {
   if (checkpoint == nullptr) return find();
@@ -81,7 +81,7 @@ Found find_or_take(Checkpoint* checkpoint, const Find& find) {
   return found;
 }
 
-/// What several parts need, made when it is first asked for: not at all if an earlier run did them.
+/// Data that several parts need, made at its first use; not made if an earlier run did these parts.
 template <class T>
 class OnFirstUse {
  public:
@@ -101,7 +101,7 @@ class OnFirstUse {
 /// an earlier run made are taken from it.
 class PathWork {
  public:
-  /// All but `output` must outlive it; `checkpoint` may be null. `unit` is that of the task.
+  /// All but `output` must outlive the object; `checkpoint` may be null. `unit` is the task's unit.
   PathWork(io::OutputBundle output, const PathProblems& problems, const std::string& unit,
            std::int64_t memory, Checkpoint* checkpoint, cli::Progress& progress, cli::Report& to)
       : bundle(std::move(output)),
@@ -119,11 +119,11 @@ class PathWork {
   /// Calls `body` for every problem in turn.
   void for_each_problem(const std::function<void(Index problem)>& body);
 
-  /// Writes numbers that all problems share; among shards they are with the first problem.
+  /// Writes numbers that all problems share; the shard with the first problem writes them.
   void write_once(const std::string& name, DType type, const Shape& shape,
                   const std::int64_t* numbers);
 
-  /// Makes a part: the items [first, first + count) of some.
+  /// Makes a part: items [first, first + count).
   using Make = std::function<void(Index first, Index count, PathPart& part)>;
 
   /// Makes `items` in order, at most `most` at a time, and writes each part when it is done, or
@@ -163,11 +163,11 @@ class PathWork {
   }
 
  protected:
-  /// Room for parts, which lie one after the other in the same pages.
+  /// Room for parts, which use the same pages one after the other.
   MemoryPool pool_;
 
  private:
-  /// In a thread of its own; if there is none, when the result is asked for.
+  /// Writes in a separate thread; without one, when the result is requested.
   std::future<void> write_later(PathPart part);
 
   template <class Found>

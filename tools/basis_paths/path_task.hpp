@@ -17,7 +17,7 @@ namespace attn::tools {
 /// cyclic counts columns in each head, across_heads through all heads.
 enum class SkeletonRule { cyclic, across_heads, largest, stored };
 
-/// The heads or networks of a section, each with weights, and so with a skeleton, of its own.
+/// The heads or networks of a section, each with its own weights and skeleton.
 struct PathProblems {
   Shape leading;
   Index problems = 1;
@@ -28,7 +28,7 @@ struct PathProblems {
   Index own_problems() const { return share ? share->size() : problems; }
   Index own_problem(Index n) const { return share ? share->problem(n) : n; }
 
-  /// Each can be computed apart, with the same work.
+  /// Each can be computed separately, with the same work.
   ProblemUnits units() const { return ProblemUnits(problems); }
   std::vector<double> work() const {
     return std::vector<double>(static_cast<std::size_t>(problems), 1);
@@ -43,9 +43,9 @@ struct PathInput : PathProblems {
 
 /// The task of basis-paths for one section: INPUT, or one group of it.
 struct PathTask {
-  /// Checks everything but the numbers, of which it reads only the number of past steps. Throws
-  /// Error(input) for missing or mismatched datasets, Error(usage) for options that are missing,
-  /// contradictory or without effect.
+  /// Checks everything but the numbers; reads only the number of past steps. Throws Error(input)
+  /// for missing or mismatched datasets, Error(usage) for missing or contradictory options and
+  /// options without effect.
   PathTask(const cli::Arguments& arguments, io::InputBundle section);
 
   /// Whether `bundle` has datasets from which the task can be computed.
@@ -119,18 +119,18 @@ struct PathTask {
 const std::vector<std::string>& optimizer_names();
 std::string optimizer_name(Optimizer optimizer);
 
-/// The options of step. Throws Error(usage) for options that are missing or without effect.
+/// The options of step. Throws Error(usage) for missing options and options without effect.
 StepOptions read_step_options(const cli::Arguments& arguments);
 
 /// Whether a singular column or node is an error.
 bool stops_at_singular(const cli::Arguments& arguments);
 
-/// The moments of the optimiser that `bundle` holds, if it keeps such; `step` then gets the number
-/// of the step that comes next. Throws Error(input) if its state is not whole.
+/// The moments of the optimiser in `bundle`, if any; `step` then gets the number of the next step.
+/// Throws Error(input) if the stored state is incomplete.
 std::vector<std::string> stored_moments(const io::InputBundle& bundle, StepOptions& step);
 
 /// Throws Error(input) if `bundle` has moments of si-adam: they belong to a skeleton that is
-/// missing or, `stored`, that would be replaced.
+/// missing or, with `stored`, would be replaced.
 void refuse_moments(const io::InputBundle& bundle, bool stored, const cli::Arguments& arguments);
 
 /// The name of a part ("m", "v", "step") of an optimiser's state: "si_adam_m".

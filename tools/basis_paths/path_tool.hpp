@@ -23,8 +23,8 @@ namespace attn::tools {
 std::string run_verb(PathRun& run);
 std::string run_verb(NetworkRun& run);
 
-/// A verb that updates a dataset writes it under its own name: a loop would read the old numbers.
-/// Throws Error(usage) for a --map that has another name.
+/// Throws Error(usage) if --map renames a dataset that the verb updates: the verb writes it under
+/// its own name, and a loop would read the old numbers.
 template <class Task>
 void require_own_names(const Task& task, const cli::Arguments& arguments,
                        const Sections& sections) {

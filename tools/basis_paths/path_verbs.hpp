@@ -17,8 +17,8 @@ BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task);
 std::string rescale_weights(PathRun& run);
 std::string start_weights(PathRun& run);
 
-/// A relative difference of the sums of gradient times weight, which no rescaling changes, beyond
-/// which rounding of the gradients cannot be the reason.
+/// The largest relative difference of the sums of gradient times weight, which no rescaling
+/// changes, that rounding of the gradients can explain.
 template <class T>
 constexpr double inconsistent = sizeof(T) == sizeof(float) ? 1e-2 : 1e-6;
 
@@ -34,8 +34,8 @@ void report_path_shape(const PathTask& task, cli::Report& report);
 bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
                       std::optional<Index> length, cli::Report& report);
 
-/// Whether the paths of every head are independent and complete: those of the dataset path, of
-/// basis_path, or of ABPI. Reports this and the structure.
+/// Whether the paths of every head (the dataset path, basis_path, or the paths of ABPI) are
+/// independent and complete. Reports this and the structure.
 bool check_paths(const cli::Arguments& arguments, const PathTask& task, Checkpoint* checkpoint,
                  cli::Report& report);
 

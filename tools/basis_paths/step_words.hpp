@@ -11,14 +11,14 @@
 
 namespace attn::tools {
 
-// What step says of columns (StepSummary) and of nodes (ReluStepSummary).
+// The words of step for columns (StepSummary) and nodes (ReluStepSummary).
 
 template <class Summary>
 nlohmann::ordered_json ratios_json(const Summary& found) {
   return {{"min", found.least_ratio}, {"max", found.largest_ratio}};
 }
 
-/// "1 clipped, 2 left as before": those without a finite ratio cannot be clipped.
+/// "1 clipped, 2 left as before": columns or nodes without a finite ratio cannot be clipped.
 template <class Summary>
 std::string fate_text(const StepOptions& step, const Summary& found) {
   const auto is_clipped = [&](const auto& one) { return step.clips && one.ratio < step.min_ratio; };
@@ -44,7 +44,7 @@ std::string step_text(const StepOptions& step, const Summary& found, const char*
   return text;
 }
 
-/// What helps against singular columns and nodes.
+/// A hint against singular columns and nodes.
 inline std::string singular_hint(SkeletonRule rule) {
   return rule == SkeletonRule::cyclic || rule == SkeletonRule::across_heads
              ? "a smaller --rate, --skeleton largest, or --on-singular skip or clip"

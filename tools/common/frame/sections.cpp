@@ -40,7 +40,7 @@ NamePairs parse_map(const cli::Arguments& arguments) {
     }
     const std::string stored = item.substr(equals + 1);
     if (names_dataset(arguments, stored)) {
-      // INPUT's dataset would be read, and the other one written beside the results.
+      // INPUT's dataset would be read, and the dataset of -i written beside the results.
       throw Error(Failure::usage,
                   fmt::format("both --map {0}={1} and -i define {1}, expected one", name, stored),
                   fmt::format("-i {}=ADDRESS in place of both", name));

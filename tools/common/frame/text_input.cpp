@@ -34,7 +34,7 @@ const char* other_kind(const std::string& file, mode_t mode) {
 }
 
 Descriptor open_text(const std::string& file, const std::string& expected) {
-  // To open a pipe, a socket or a device can wait for ever, or have an effect.
+  // Opening a pipe, a socket or a device can wait forever or have side effects.
   struct stat status {};
   if (stat(file.c_str(), &status) == 0) {
     if (const char* const kind = other_kind(file, status.st_mode)) {

@@ -1,4 +1,4 @@
-// What the scores of an input cost, for --dry-run.
+// The cost of the scores of an input, for --dry-run.
 
 #include "common/heads/attention_input.hpp"
 

@@ -1,5 +1,5 @@
-// What the output of attention needs besides scores and values: gates, the joining of heads, and
-// the gradients from which others start.
+// The inputs for the output of attention besides scores and values: gates, the joining of heads,
+// and upstream gradients.
 
 #include <utility>
 

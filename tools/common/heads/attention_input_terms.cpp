@@ -1,5 +1,5 @@
-// What the scores of attention are made of besides vectors: the weights of the energy, masks,
-// biases, sinks, and the part of a problem that is not padding.
+// The terms of attention scores besides vectors: the weights of the energy, masks, biases, sinks,
+// and the part of a problem that is not padding.
 
 #include <limits>
 #include <utility>
@@ -14,8 +14,8 @@
 namespace attn::tools {
 namespace {
 
-// Scores that attn-compute wrote contain the terms of the bundle in which they stand. Datasets that
-// -i names are the user's own choice.
+// Scores that attn-compute wrote contain the terms of their bundle. Datasets of -i are the user's
+// own choice.
 void require_added_once(const io::InputBundle& bundle, const Operand& scores, const char* term) {
   const io::InputBundle own = bundle.without_named();
   if (!has_written_scores(bundle) || !own.has(term)) return;

@@ -14,7 +14,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Datasets of other programs that say the same.
+/// Datasets of other programs with the same meaning.
 struct Meaning {
   std::string what;
   Names names;
@@ -74,7 +74,7 @@ const Meaning& sinks() {
   return meaning;
 }
 
-/// What an option says here.
+/// The names of one option in other programs.
 struct OptionName {
   std::string option;
   Names names;
@@ -138,7 +138,7 @@ bool begins_anew(const ArraySource& positions) {
 }
 
 void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) {
-  // Datasets that -i names and nothing reads are warned of anyway.
+  // There is a separate warning about datasets of -i that nothing reads.
   const io::InputBundle own = bundle.without_named();
   const Names attributes = own.attribute_names();
   for (const OptionName& meaning : option_names()) {

@@ -172,8 +172,8 @@ class MechanismRun {
     }
   }
 
-  // The numbers of a sequence, at place `n` of the arrays; with the last sequence also those of all
-  // together.
+  // Archives the numbers of a sequence, at place `n` of the arrays; with the last sequence, also
+  // the numbers of all together.
   template <class Archive>
   void archive_sequence(Archive& with, Index n, bool last) {
     const auto pass = [&](Arrays<T>& arrays, std::size_t which, Index place) {
@@ -211,7 +211,7 @@ class MechanismRun {
     return taken;
   }
 
-  // Adds the sequences of a block, and what the rest of the section needs of them.
+  // Adds the sequences of a block, and the data that the rest of the section needs from them.
   void keep(mechanisms::BatchGradients<T>& sums, Index count, Index left) {
     if (checkpoint_ == nullptr) return;
     for (Index n = 0; n < count; ++n) {
@@ -226,7 +226,7 @@ class MechanismRun {
     checkpoint_->write_if_due();
   }
 
-  // Once all sequences of an earlier run are taken.
+  // Called once all sequences of an earlier run are taken.
   void load_sums(mechanisms::BatchGradients<T>& sums) {
     const bool goes_on = !std::exchange(computes_, true);
     if (checkpoint_ == nullptr || !goes_on || !checkpoint_->has_state()) return;
@@ -290,7 +290,7 @@ class MechanismRun {
     }
   }
 
-  // Tokens outside of their range are refused, but for those in the padding.
+  // Tokens outside their range are refused, except in padding.
   void require_below(std::size_t n, Index first, Index count) const {
     const TensorForm& form = task_.form.tokens[n];
     if (form.below.empty()) return;
@@ -350,7 +350,7 @@ class MechanismRun {
                        [&](const Shape& start, const Shape& block, Index place) {
                          dataset.read(start, block, arrays.buffers[n].data() + place);
                        });
-    // Padding may hold anything.
+    // Padding may hold any numbers.
     const Index size = element_count(own);
     for (Index i = 0; i < count * size; ++i) {
       const T value = arrays.buffers[n][i];

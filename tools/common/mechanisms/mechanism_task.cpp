@@ -34,7 +34,7 @@ std::string shape_words(const TensorForm& form) {
   return "(" + words + ")";
 }
 
-// Whether an optional input that is absent is needed, as another one is there.
+// Whether an absent optional input is required because another one is present.
 bool is_needed(const TensorForm& input, const io::InputBundle& bundle) {
   return !input.needed_with.empty() && bundle.has(input.needed_with) &&
          (input.or_else.empty() || !bundle.has(input.or_else));
@@ -97,7 +97,7 @@ void MechanismTask::find() {
   const auto may_lack = [&](const TensorForm& one) {
     return one.optional && !(one.or_else.empty() && is_needed(one, bundle));
   };
-  // They are looked at by address: the vectors must not grow.
+  // They are referred to by address, so the vectors must not grow.
   for (const TensorForm& one : form.inputs) inputs.push_back(found(one.name, may_lack(one)));
   for (const TensorForm& one : form.tokens) tokens.push_back(found(one.name, one.optional));
   for (std::size_t n = 0; n < form.inputs.size(); ++n) {
@@ -259,7 +259,7 @@ RunEffect MechanismTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
   effect.settings = settings_;
-  // A missing optional input counts, too.
+  // Missing optional inputs count, too.
   std::set<std::string> read;
   for (const auto* group : {&form.inputs, &form.tokens}) {
     for (const TensorForm& one : *group) read.insert(one.name);

@@ -166,7 +166,8 @@ std::optional<Index> resolve_offset(const cli::Arguments& arguments,
 
 void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
   const ScoreWords words = score_words(use);
-  // The default is what the bundle records if it is `inherited`, then that of this use.
+  // The default is the value recorded in the bundle if it is `inherited`, else the default of this
+  // use.
   const auto usual = [&](const std::string& own) {
     if (!inherited) return own;
     return "as recorded in the bundle" + (own.empty() ? "" : ", else " + own);

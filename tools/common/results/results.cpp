@@ -117,8 +117,8 @@ class Planner {
     return out != held_.end() && out->second.family->tool == "lambda-solve";
   }
 
-  // out, weights and potentials of a bundle come from one run: no tool rebuilds weights that do not
-  // belong to out.
+  // out, weights and potentials of a bundle come from one run: no tool recomputes weights that do
+  // not belong to out.
   void take_over_attention(ResultPlan& plan) {
     if (!says_what_attention_is()) return;
     const bool dual = holds_dual_out();

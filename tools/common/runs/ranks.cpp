@@ -35,8 +35,8 @@ std::string of_rank(int rank, std::string lines) {
   return lines.insert(at + mark.size(), fmt::format("rank {}: ", rank));
 }
 
-// One thread ends all: the helper that hears of another rank's failure, or the one that fails
-// itself.
+// One thread ends all ranks: the helper that learns of another rank's failure, or the thread that
+// fails.
 [[noreturn]] void end_all(mpi::ProcessRanks& ranks, int status, const std::string& lines) {
   static std::atomic_flag ending = ATOMIC_FLAG_INIT;
   while (ending.test_and_set()) pause();
@@ -97,7 +97,7 @@ mpi::ProcessRanks* load_ranks(const LaunchedRank& launched, double timeout_s) {
   std::memcpy(&start, &symbol, sizeof(start));
   mpi::Settings settings;
   settings.timeout_s = timeout_s;
-  // Rank 0 speaks first, and the others only if it does not.
+  // Rank 0 reports first; the others report only if rank 0 does not.
   settings.start_timeout_s = timeout_s + (launched.own == 0 ? 0 : 2);
   settings.on_stuck = end_stuck;
   settings.on_lost = lose_rank;
@@ -194,7 +194,7 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
 void RankedRun::start(const cli::Arguments& arguments) {
   starting_ = true;
   mpi::ProcessRanks* const ranks = load_ranks(*launched_, arguments.number("rank-timeout").value());
-  // PMIX_RANK alone does not say how many there are.
+  // PMIX_RANK alone does not tell the number of ranks.
   if (!launched_->count && launched_->own != ranks->own()) {
     throw Error(Failure::usage,
                 fmt::format("{} says rank {}, but MPI says rank {}", launched_->variable,
@@ -211,7 +211,7 @@ void RankedRun::start(const cli::Arguments& arguments) {
   }
 }
 
-// The number of threads of the rank that has the fewest: how a head is computed follows from it.
+// The smallest number of threads of a rank, which decides how a head is computed.
 int RankedRun::agree(const cli::Arguments& arguments, const cli::Libraries& libraries) {
   struct Settings {
     std::uint32_t command;
@@ -253,8 +253,8 @@ void RankedRun::end_failed(const cli::FailedRun& failed) {
     end_all(*ranks_, failed.status, silent() ? of_rank(ranks_->own(), failed.lines) : "");
   }
   if (!silent()) return;
-  // Rank 0 has failed in the same way and reports it; its end is that of all. Only if this process
-  // alone cannot start, it says so.
+  // Rank 0 has failed in the same way, reports this, and ends all ranks. A process reports its
+  // failure only if it alone cannot start.
   if (!starting_) _exit(0);
   std::this_thread::sleep_for(std::chrono::seconds(2));
   write_raw({of_rank(static_cast<int>(launched_->own), failed.lines).c_str()});

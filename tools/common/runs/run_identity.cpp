@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Options of which no result depends.
+// Options on which no result depends.
 constexpr std::array without_effect = {"output",
                                        "shard",
                                        "only",
@@ -73,7 +73,8 @@ bool can_have_sources(const std::string& address) {
   return io::array_format(start.data(), count).empty();
 }
 
-// Calls `look` for its effect. What cannot be opened is no part of the run, or the run refuses it.
+// Calls `look` for its effect. An object that cannot be opened is no part of the run, or the run
+// refuses it.
 void if_possible(const std::function<void()>& look) {
   try {
     look();
@@ -104,7 +105,7 @@ Json sources_of(const cli::Arguments& arguments) {
     }
   };
   for (const std::string& input : arguments.inputs) {
-    // Opens all datasets: those that the run reads are among them, wherever it finds them.
+    // Opens all datasets, which include those that the run reads.
     add(input, {.input = input, .named = {}, .tmpdir = arguments.tmpdir},
         [](const io::InputBundle& bundle) { static_cast<void>(io::contents(bundle, 0)); });
   }
@@ -161,7 +162,7 @@ std::string input_difference(const RunInput& input, const std::string& address) 
     return fmt::format("it names {}, not {}", text(inside), text(input.inside));
   }
   const Json found = file_of(address, file);
-  if (!found.contains("size")) return "";  // it is refused when it is opened
+  if (!found.contains("size")) return "";  // refused when it is opened
   const auto size = found["size"].get<std::int64_t>();
   if (size != input.size) {
     return fmt::format("its size is {}, not {}", size, input.size.value_or(0));
