@@ -65,14 +65,14 @@ Values values_of(const Json& json) {
   return values;
 }
 
-// By path, those that the command opened and those that it did not.
+// Paths by whether the command opened them.
 Json json_of(const CommandReads& reads) {
   Json json = {{"opened", Json::array()}, {"seen", Json::array()}};
   for (const auto& [path, look] : reads.looks) json[look.opened ? "opened" : "seen"] += path;
   return json;
 }
 
-// What was seen of them at another time does not count.
+// Earlier observations of these do not count.
 CommandReads reads_of(const Json& json) {
   CommandReads reads;
   reads.start = std::numeric_limits<std::int64_t>::max();
@@ -102,14 +102,14 @@ std::string program_digest(PathStates& states) {
   return sha256(all);
 }
 
-// It can only be asked for by setting it.
+// The umask can only be read by setting it.
 mode_t umask_here() {
   const mode_t found = umask(0);
   umask(found);
   return found;
 }
 
-// Its value differs from run to run, unless the command sets it.
+// The value of ATTN_NUM_THREADS differs from run to run, unless the command sets it.
 bool reads_threads(const Claim& claim) {
   static const RE2 reading(R"(\bATTN_NUM_THREADS(?:[^=\w]|$))");
   return RE2::PartialMatch(claim.command, reading);
@@ -117,7 +117,7 @@ bool reads_threads(const Claim& claim) {
 
 struct Survey {
   std::string digest;   // of the states of all paths
-  std::string problem;  // why these may not be what the command saw; "" if they are
+  std::string problem;  // why these may differ from what the command saw; else ""
 };
 
 Survey survey_of(const CommandReads& reads, PathStates& states) {

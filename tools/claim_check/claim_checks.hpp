@@ -11,23 +11,23 @@
 
 namespace attn::tools {
 
-/// The folder of this program, in which the other tools are. Throws Error(input).
+/// The folder of this program and the other tools. Throws Error(input).
 std::string tool_folder();
 
-/// Runs claims, as many side by side as --jobs says, and those that measure time alone. With
-/// --cache, only those whose numbers are not known. Must be created before other threads start.
+/// Runs claims, --jobs at a time, but claims that measure time one by one. With --cache, runs only
+/// claims without known numbers. Must be created before other threads start.
 class ClaimChecks {
  public:
   explicit ClaimChecks(const cli::Arguments& arguments);
 
-  /// Results in the order of the claims. Warns if --cache cannot keep any. Throws as run_claim and
-  /// ClaimCache.
+  /// Results in the order of the claims. Warns if --cache cannot keep any. Throws like run_claim
+  /// and ClaimCache.
   std::vector<ClaimResult> run(std::span<const Claim> claims, cli::Report& report);
 
   /// A folder for temporaries, which is removed at the end.
   std::string work_folder() const;
 
-  /// Removes all temporaries; returns false if some cannot be.
+  /// Removes all temporaries; returns false if this fails for some.
   bool remove_temporaries() { return scratch_.remove(); }
   const std::string& scratch() const { return scratch_.path(); }
 

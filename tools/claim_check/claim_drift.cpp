@@ -13,7 +13,7 @@
 namespace attn::tools {
 namespace {
 
-// Of the text of `history`; --tsv has all.
+// Records in the text of `history`; --tsv has all.
 constexpr std::size_t most_columns = 8;
 
 using Number = std::optional<double> RecordedClaim::*;

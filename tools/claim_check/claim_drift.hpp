@@ -12,7 +12,8 @@
 
 namespace attn::tools {
 
-/// How a claim differs between two records. One side is absent for a claim that only the other has.
+/// How a claim differs between two records. One side is absent for a claim that only the other
+/// record has.
 struct ClaimDrift {
   std::string id;
   std::optional<RecordedClaim> before;
@@ -25,10 +26,10 @@ struct ClaimDrift {
   bool matters() const;                        ///< turned, or moved by the tolerance or more
 };
 
-/// All claims of both records, those that turned first, then by the share of the tolerance.
+/// All claims of both records: first those that turned, then by the share of the tolerance.
 std::vector<ClaimDrift> drifts(const ClaimRecord& before, const ClaimRecord& after);
 
-/// The table of `diff`: claims that differ, and how many do not.
+/// The table of `diff`: claims that differ, and the number of those that do not.
 std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
                        std::span<const ClaimDrift> all);
 std::vector<TableColumn> drift_columns();
@@ -36,7 +37,7 @@ std::vector<std::vector<Cell>> drift_rows(std::span<const ClaimDrift> all);
 nlohmann::ordered_json drift_json(const ClaimRecord& before, const ClaimRecord& after,
                                   std::span<const ClaimDrift> all);
 
-/// The table of `history`: the headroom of each claim by record, of the last few of them.
+/// The table of `history`: the headroom of each claim in each of the last few records.
 std::string history_text(std::span<const ClaimRecord> records);
 /// A row for each claim of each record.
 std::vector<TableColumn> history_columns();

@@ -40,7 +40,7 @@ std::string latex_number(double value) {
   return fmt::format("{}\\times10^{{{}}}", text.substr(0, e), std::stoi(text.substr(e + 1)));
 }
 
-// RFC 3986: what is not plain is written by its bytes.
+// RFC 3986: other characters are written by their bytes.
 std::string uri_of(const std::string& file) {
   std::string uri;
   for (const char c : file) {
@@ -108,7 +108,7 @@ std::string claims_sarif(const ClaimResults& all, const std::string& version, do
       {"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
       {"version", "2.1.0"},
       {"runs", Json::array({{{"tool", {{"driver", driver}}}, {"results", std::move(results)}}})}};
-  // Bytes that are no UTF-8 come from outputs of commands.
+  // Outputs of commands may have bytes that are not UTF-8.
   return cli::printing_json(sarif.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 

@@ -10,21 +10,21 @@
 
 namespace attn::tools {
 
-/// The claim with its perturbation made: another command, in a directory named after it and "~".
-/// Requires a perturbation.
+/// The claim with its perturbation applied: another command, in a directory with the claim's name
+/// and "~". Requires a perturbation.
 Claim perturbed(const Claim& claim);
 
-/// Whether it was shown that a claim can come out the other way.
+/// Whether a claim was shown to be able to come out the other way.
 struct Falsification {
   bool can_fail = false;
-  /// If not: what was tried; of a claim that says why it cannot be perturbed, that reason.
+  /// If not: what was tried, or the claim's own reason why it cannot be perturbed.
   std::string reason = {};
   std::optional<ClaimResult> perturbed = {};  ///< of the perturbed command, if there is one
 };
 
-/// A computed claim can fail if its perturbed command has a verdict and that is the other one, and
-/// if a moved expectation (judge_moved), where that has a meaning, turns it as well. A printed
-/// claim can fail if what there is of the two does. A claim that could not run cannot.
+/// A computed claim can fail if its perturbed command has the opposite verdict, and if a moved
+/// expectation (judge_moved), where defined, also turns it. A printed claim can fail if each of the
+/// two that exists does so. A claim that could not run or has not the expected verdict cannot fail.
 Falsification falsification_of(const Claim& claim, const ClaimResult& result,
                                std::optional<ClaimResult> perturbed);
 
@@ -32,7 +32,7 @@ Falsification falsification_of(const Claim& claim, const ClaimResult& result,
 struct FalsificationCounts {
   Index computed = 0;
   Index computed_can_fail = 0;
-  Index excused = 0;  ///< computed ones that say why they cannot be perturbed
+  Index excused = 0;  ///< computed claims that say why they cannot be perturbed
   Index printed = 0;
   Index printed_can_fail = 0;
 

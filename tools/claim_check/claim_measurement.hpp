@@ -8,7 +8,7 @@
 
 namespace attn::tools {
 
-/// What a claim compares.
+/// The numbers that a claim compares.
 struct Measurement {
   Values measured;  ///< reduced, if the claim says so
   Values expected;  ///< none for increasing and decreasing
@@ -16,17 +16,17 @@ struct Measurement {
   Values against;   ///< for p<
 };
 
-/// Throws Error(input) as judge of Criterion does, and if datasets of several numbers have
-/// different shapes.
+/// Throws Error(input) like judge of Criterion, and if datasets of several numbers have different
+/// shapes.
 Verdict judge(const Claim& claim, const Measurement& found);
 
-/// What the test of a claim found; absent for other relations. Throws as run_test.
+/// The outcome of a claim's test; absent for other relations. Throws like run_test.
 std::optional<TestOutcome> test_outcome(const Claim& claim, const Measurement& found);
 
 /// The verdict with another expectation, under which it must come out the other way: for =, within
 /// and slope, if the claim is expected to hold, each expected number farther from the measured one
 /// by twice its tolerance (by 1 for =); if it is refuted, the measured numbers themselves. Absent
-/// for other relations and for `any`, of which a moved expectation says nothing.
+/// for other relations and for `any`, where a moved expectation proves nothing.
 std::optional<Verdict> judge_moved(const Claim& claim, const Measurement& found);
 
 }  // namespace attn::tools

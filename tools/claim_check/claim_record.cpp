@@ -92,7 +92,7 @@ std::string record_text(const ClaimResults& all, const RunStamp& stamp) {
                  {"expected", known(result.verdict.expected)},
                  {"unit", unit > 0 ? known(unit) : Json()},
                  {"headroom", json_number(headroom(claim, result))}};
-    // A commit may be named by bytes that are no UTF-8.
+    // The name of a commit may have bytes that are not UTF-8.
     text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   return text;

@@ -9,7 +9,7 @@
 
 namespace attn::tools {
 
-/// What a record keeps of one claim.
+/// The entry of one claim in a record.
 struct RecordedClaim {
   std::string id;
   std::string verdict;  ///< holds, refuted or error
@@ -26,7 +26,7 @@ struct ClaimRecord {
   std::vector<RecordedClaim> claims;
 };
 
-/// The lines of --record: each has commit, version, cpu, date, and what RecordedClaim has.
+/// The lines of --record: each has commit, version, cpu, date, and the members of RecordedClaim.
 std::string record_text(const ClaimResults& all, const RunStamp& stamp);
 
 inline constexpr const char* record_ending = ".jsonl";
@@ -34,11 +34,11 @@ inline constexpr const char* record_ending = ".jsonl";
 /// "20260131T120000.000Z-4c07d15a1b2c", without the ending: names of records sort by date.
 std::string record_name(const RunStamp& stamp);
 
-/// Reads a record. Of a folder, that of the last name. Throws Error(input), naming file and line,
-/// for what is no record.
+/// Reads a record; from a folder, the record with the last name. Throws Error(input), naming file
+/// and line, for a file that is not a record.
 ClaimRecord read_record(const std::string& place);
 
-/// All records of a folder, in the order of their names. Throws as read_record.
+/// All records of a folder, in the order of their names. Throws like read_record.
 std::vector<ClaimRecord> read_records(const std::string& folder);
 
 }  // namespace attn::tools

@@ -86,7 +86,8 @@ void for_each(const ClaimResults& all, const Body& body) {
   for (std::size_t n = 0; n < all.claims.size(); ++n) body(all.claims[n], all.results[n]);
 }
 
-// A bar would end the cell. Markdown passes HTML on, and makes links, pictures and code of others.
+// A bar would end the cell. Markdown passes HTML on, and turns other characters into links,
+// pictures and code.
 std::string markdown_cell(const std::string& text) {
   std::string cell;
   for (const char c : cli::one_line(text)) {

@@ -16,7 +16,7 @@ namespace attn::tools {
 struct ClaimResults {
   std::span<const Claim> claims;
   std::span<const ClaimResult> results;
-  std::string tools = {};  ///< their folder, for commands that are to be run again
+  std::string tools = {};  ///< the folder of the tools, for running commands again
 
   struct Counts {
     Index as_expected = 0;
@@ -35,22 +35,22 @@ std::string verdict_word(const ClaimResult& result);
 /// What is expected: "<= 0.5", "1 ± 1e-12", "increasing".
 std::string expected_text(const Claim& claim, const ClaimResult& result);
 
-/// Why a verdict is not the expected one: the error, or what was measured and expected.
+/// Why a verdict is not the expected one: the error, or the measured and expected numbers.
 std::string explanation(const Claim& claim, const ClaimResult& result);
 
 /// Whether the claim came out as expected, and its headroom is below `least`. Printed constants do
 /// not drift.
 bool is_near_its_bound(const Claim& claim, const ClaimResult& result, double least);
 
-/// The table: id, source, expected, measured, margin, headroom, verdict, seconds. Below it, for
-/// each failure, the statement, the reason and the last output of the command.
+/// The table: id, source, expected, measured, margin, headroom, verdict, seconds. Below the table,
+/// for each failure, the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);
 
 /// The columns of --tsv, and a row for each claim.
 std::vector<TableColumn> claim_columns();
 std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all);
 
-/// The same table in Markdown, with statements besides the ids.
+/// The same table in Markdown, with statements beside the ids.
 std::string claims_markdown(const ClaimResults& all);
 
 /// The results as JUnit XML, which CI systems read: a suite per file of claims and a case per

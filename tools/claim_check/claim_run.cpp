@@ -138,7 +138,7 @@ std::vector<std::string> files_left(const Folder& folder) {
   return files;
 }
 
-// PATH, $CLAIMS, and that Python leaves no files beside those that it reads.
+// PATH, $CLAIMS, and a variable that keeps Python from leaving files beside those that it reads.
 std::map<std::string, std::string> environment_of(const Claim& claim, const ClaimPlace& place) {
   const char* path = std::getenv("PATH");
   return {{"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
@@ -146,7 +146,7 @@ std::map<std::string, std::string> environment_of(const Claim& claim, const Clai
           {"PYTHONDONTWRITEBYTECODE", "1"}};
 }
 
-// What strace writes of one command, removed when it was read.
+// The trace of one command, removed after reading.
 class Trace {
  public:
   Trace(const Claim& claim, const ClaimPlace& place) {
@@ -214,7 +214,7 @@ std::optional<double> headroom(const Claim& claim, const ClaimResult& result) {
 }
 
 std::string again_text(const Claim& claim, const std::string& tools) {
-  // A line of the command may be the word that ends it.
+  // A line of the command may equal the word that ends the document.
   std::string end = "CLAIM";
   while (("\n" + claim.command + "\n").find("\n" + end + "\n") != std::string::npos) end += "_";
   std::string command = claim.command;

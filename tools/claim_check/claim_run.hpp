@@ -22,12 +22,12 @@ struct ClaimResult {
   double seconds = 0;                    ///< elapsed time of the command
   std::vector<std::string> files =
       {};               ///< that the command left, if the claim fails: "a.h5 (12 KB)"
-  bool cached = false;  ///< the command did not run: its numbers were known
-  /// What was compared, for a cache; absent without a verdict, and of many numbers.
+  bool cached = false;  ///< the command did not run, as its numbers were known
+  /// The compared numbers, for a cache; absent without a verdict, or with many numbers.
   std::optional<Measurement> found = {};
-  /// What the command looked at, if it was traced.
+  /// The paths that the command looked at, if it was traced.
   std::optional<CommandReads> reads = {};
-  std::string not_kept = {};  ///< why a cache does not keep the numbers; "" if it does
+  std::string not_kept = {};  ///< why a cache does not keep the numbers; else ""
 
   bool ran() const { return error.empty(); }
 };
@@ -36,8 +36,8 @@ struct ClaimResult {
 bool as_expected(const Claim& claim, const ClaimResult& result);
 
 /// The margin of the verdict in units of headroom_unit, with the other sign for a claim that is
-/// expected to be refuted: below 0 if the claim fails, and the nearer to 0 the sooner it will.
-/// Absent without a verdict or a unit.
+/// expected to be refuted: below 0 if the claim fails; close to 0 if it nearly does. Absent without
+/// a verdict or a unit.
 std::optional<double> headroom(const Claim& claim, const ClaimResult& result);
 
 /// The result of a claim whose numbers are known, with cached set.
@@ -54,7 +54,7 @@ struct ClaimPlace {
   std::string traces = {};  ///< a scratch folder for traces of the commands; empty: not traced
 };
 
-/// The environment of a claim's command but for HOME and TMPDIR, which are a new folder each time,
+/// The environment of a claim's command, without HOME and TMPDIR, which are new folders each time,
 /// and ATTN_NUM_THREADS, on which no result of a tool depends.
 std::vector<std::string> known_environment(const Claim& claim, const ClaimPlace& place);
 

@@ -10,8 +10,8 @@
 
 namespace attn::tools {
 
-/// One table of a file of claims, which it refers to. All members but has and is_... throw
-/// Error(input), "claims.toml:12: expected: …", for a value of another type than asked for.
+/// One table of a file of claims, which must outlive the object. All members but has and is_...
+/// throw Error(input), "claims.toml:12: expected: …", for a value of another type than requested.
 class ClaimTable {
  public:
   ClaimTable(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
@@ -23,15 +23,15 @@ class ClaimTable {
   [[noreturn]] void refuse(const std::string& key, const std::string& what,
                            const std::string& hint = {}) const;
 
-  /// Refuses a key that is not among these.
+  /// Refuses a key that is not among `keys`.
   void require_known(const std::set<std::string>& keys) const;
 
   bool has(const std::string& key) const { return table_.contains(key); }
   bool is_empty_list(const std::string& key) const;
   bool is_text(const std::string& key) const { return table_[key].is_string(); }
 
-  /// Absent without the key. An integer counts as a number; a boolean does not, nor the other way
-  /// round. `expected` is for messages: "a number".
+  /// Absent without the key. An integer counts as a number; a boolean is no number, and a number no
+  /// boolean. `expected` is for messages: "a number".
   template <class T>
   std::optional<T> get(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
@@ -40,7 +40,7 @@ class ClaimTable {
   }
 
   std::optional<std::string> text(const std::string& key) const;  ///< refuses blanks only
-  std::string needed_text(const std::string& key) const;          ///< refuses an absent one
+  std::string needed_text(const std::string& key) const;          ///< refuses an absent key
   std::optional<double> number(const std::string& key) const;     ///< refuses NaN
   double not_negative(const std::string& key) const;              ///< finite; 0 without the key
 

@@ -12,11 +12,11 @@ namespace attn::tools {
 struct Values {
   std::vector<double> numbers = {};
   std::optional<Shape> shape = {};  ///< set for a dataset
-  /// Files that the named one refers to, and that hold some of the numbers.
+  /// Further files, referred to by the named one, that hold some of the numbers.
   std::vector<std::string> sources = {};
 };
 
-/// Throws Error(input) unless the file is a regular one: a device or FIFO could be read forever.
+/// Throws Error(input) unless the file is regular: a device or FIFO could be read forever.
 void require_regular(const std::string& file, const std::string& place);
 
 /// The numbers at an address, after a command ran in `folder` and ended with `status`:

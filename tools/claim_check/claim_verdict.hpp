@@ -9,9 +9,9 @@ namespace attn::tools {
 
 /// The relation claimed between measured numbers m and expected numbers e, with the tolerance t =
 /// tolerance + relative_tolerance |e|. Each number stands for the shortest decimal that reads back
-/// as it, and the relation of these decimals is exact: 0.4 is within 0.1 of 0.3. This moves a
-/// number by less than half a unit of its last binary place, so it decides only between margins
-/// that are smaller than the rounding of a computed number.
+/// as this number, and the relation of these decimals is exact: 0.4 is within 0.1 of 0.3. This
+/// moves a number by less than half a unit of its last binary place, so it decides only between
+/// margins that are smaller than the rounding of a computed number.
 enum class Relation {
   equal,        ///< |m − e| <= t
   within,       ///< the same; requires t > 0
@@ -22,7 +22,7 @@ enum class Relation {
   increasing,   ///< each m_k+1 − m_k > −t; strictly with t = 0
   decreasing,   ///< each m_k − m_k+1 > −t
   slope,        ///< the least-squares slope of log |m| over log |x| is within t of e
-  significant,  ///< as less, m being the p of a test (significance_test.hpp)
+  significant,  ///< as less, with m the p of a test (significance_test.hpp)
 };
 
 /// "=", "within", "<", "<=", ">", ">=", "increasing", "decreasing", "slope", "p<", in that
@@ -58,7 +58,7 @@ struct Verdict {
 };
 
 /// Holds if there is a number and every number satisfies the relation, or any one if the criterion
-/// says so; margin and numbers are then those of the best one. One expected number may be
+/// says so; margin and numbers are then those of the best number. One expected number may be
 /// compared with any count of measured ones; otherwise the counts of measured, expected and (for
 /// slope) `over` must be equal. NaN never holds. Throws Error(input) for counts that do not match,
 /// and for a slope of fewer than two numbers, of a number that is 0 or not finite, or over a number
@@ -66,8 +66,8 @@ struct Verdict {
 Verdict judge(const Criterion& criterion, std::span<const double> measured,
               std::span<const double> expected, std::span<const double> over);
 
-/// What the margin of a verdict is measured in: its tolerance t; for an inequality without one the
-/// scale, else |e|. 0 if there is none of these, as for = without tolerance.
+/// The unit of a verdict's margin: the tolerance t; for an inequality without tolerance, the scale,
+/// else |e|. 0 if there is none, as for = without tolerance.
 double headroom_unit(const Criterion& criterion, const Verdict& verdict);
 
 }  // namespace attn::tools

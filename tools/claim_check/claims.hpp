@@ -12,8 +12,8 @@
 
 namespace attn::tools {
 
-/// The file of a claim's directory that has the standard output of its command, if the claim has
-/// its numbers from there.
+/// The file in a claim's directory with the standard output of its command, if the claim reads
+/// numbers from it.
 inline constexpr const char* stdout_file = "stdout";
 
 /// A change of a claim's command, under which the claim must come out the other way.
@@ -43,18 +43,18 @@ struct Claim {
   Criterion criterion;
   std::string why;  ///< reason for the tolerance
 
-  bool printed = false;  ///< it compares printed constants, and nothing is computed
+  bool printed = false;  ///< compares printed constants; nothing is computed
   std::optional<Perturbation> perturbation;
-  std::string unperturbed;  ///< why there is none, although the claim is computed
+  std::string unperturbed;  ///< why there is no perturbation, although the claim is computed
 
   bool refuted = false;  ///< printed but wrong: it must fail
   std::string right;     ///< if refuted: the id of the corrected claim
 
-  std::string file;  ///< file that contains it
+  std::string file;  ///< file that contains the claim
   std::size_t line = 0;
 };
 
-/// The absolute path of the folder of its file, $CLAIMS.
+/// The absolute path of the folder of the claim's file, $CLAIMS.
 std::string folder_of(const Claim& claim);
 
 /// Reads the claims of TOML files, in order: an array of tables `claim`. Keys `source` and `tags`
@@ -63,8 +63,8 @@ std::string folder_of(const Claim& claim);
 /// or contradictory; repeated ids; and ids in `right` that do not exist.
 std::vector<Claim> read_claims(const std::vector<std::string>& files);
 
-/// Throws Error(input), naming file and line of the first one, if claims are computed and neither
-/// name a perturbation nor say why there is none.
+/// Throws Error(input), naming file and line of the first computed claim with neither a
+/// perturbation nor a reason why there is none.
 void require_perturbations(std::span<const Claim> claims);
 
 }  // namespace attn::tools

@@ -5,16 +5,16 @@
 
 namespace attn::tools {
 
-/// Tells where paths lie, seen from a command that runs in a folder of its own, beside those of
+/// Tells where paths lie, from the viewpoint of a command in its own folder, beside the folders of
 /// other commands.
 class CommandPlace {
  public:
   enum class Where {
     inside,  ///< in the command's folder
     above,   ///< the folder around those of all commands
-    beside,  ///< in it, but not in the command's folder
+    beside,  ///< in the folder around, but not in the command's folder
     system,  ///< below /proc, /sys or /dev, but no file in /dev, and not in /dev/shm
-    behind,  ///< a path through a folder or descriptor of a process, as /proc/self/cwd/x
+    behind,  ///< a path through a folder or descriptor of a process, such as /proc/self/cwd/x
     elsewhere,
   };
 
@@ -24,7 +24,7 @@ class CommandPlace {
   /// The path is absolute; below `around` it has no "..".
   Where where(const std::string& path) const;
 
-  /// Resolves ".." in paths below `around`. Text alone suffices there, as links to folders are not
+  /// Resolves ".." in paths below `around`. The text suffices there, as links to folders are not
   /// allowed.
   std::string plain(const std::string& path) const;
 

@@ -24,7 +24,7 @@ using Outcome = TracedCall::Outcome;
 using Where = CommandPlace::Where;
 using Names = std::set<std::string>;
 
-// Calls that only look. Every other call that names a path may change what is there.
+// Calls that only look. Any other call that names a path may change the object there.
 const Names looking = {"access",   "faccessat",  "faccessat2", "stat",  "stat64",
                        "lstat",    "lstat64",    "fstatat64",  "statx", "newfstatat",
                        "readlink", "readlinkat", "chdir"};
@@ -33,7 +33,7 @@ const Names linking = {"symlink", "symlinkat"};
 const Names starting = {"execve", "execveat"};
 const Names forking = {"clone", "clone3", "fork", "vfork"};
 
-// Calls by which a command may learn what no path of it shows.
+// Calls by which a command may learn more than its paths show.
 const Names hidden = {"listen",
                       "io_uring_setup",
                       "open_by_handle_at",
@@ -54,7 +54,7 @@ const Names hidden = {"listen",
                       "unshare",
                       "mount"};
 
-// A trace of more is not read.
+// Longer traces are not read.
 constexpr std::uintmax_t most_trace = std::uintmax_t{1} << 28;
 
 // read_trace keeps the reason.
@@ -68,13 +68,13 @@ bool has(const TracedCall& call, std::string_view word) {
 
 bool is_done(const TracedCall& call) { return call.outcome == Outcome::done; }
 
-// A file without a name is given one through /proc/self/fd, and /sys/fs/selinux tells whether there
-// is SELinux.
+// A file without a name gets one through /proc/self/fd, and /sys/fs/selinux tells whether there is
+// SELinux.
 bool passes_system(const TracedCall& call) {
   return call.name == "link" || call.name == "linkat" || call.name == "statfs";
 }
 
-// Whether a call that failed did so only because something is there, or is not.
+// Whether a call failed only because the object exists, or does not.
 bool shows_presence(const TracedCall& call) {
   const bool makes = call.name == "mkdir" || call.name == "mkdirat";
   return (makes && call.outcome == Outcome::exists) ||
@@ -192,7 +192,7 @@ class TraceReader {
 
   void take_look(const TracedCall& call) {
     if (call.paths.empty() && is_done(call)) give_up("it calls " + call.name + " without a path");
-    // Else it looks at a descriptor, which was opened.
+    // Otherwise the call looks at a descriptor, which was opened.
     if (call.paths.empty() || call.paths[0].path.empty()) return;
     const std::string path = path_of(call.paths[0]);
     look(path, false, call.outcome);
@@ -205,7 +205,7 @@ class TraceReader {
       return;
     }
     std::vector<std::string> paths = {path_of(call.paths[0])};
-    // What is no file has a name such as pipe:[1].
+    // An object that is not a file has a name such as pipe:[1].
     if (call.opened.starts_with('/')) paths.push_back(call.opened);
     const bool changes = has(call, "O_WRONLY") || has(call, "O_RDWR") || has(call, "O_CREAT") ||
                          has(call, "O_TRUNC");
@@ -255,7 +255,7 @@ class TraceReader {
     }
   }
 
-  // The kernel reads them by itself: an interpreter may have one, too.
+  // The kernel itself reads the loaders; an interpreter may have one, too.
   void take_loaders(const std::string& program) {
     std::string path = program;
     for (int depth = 0; !path.empty(); ++depth) {
@@ -319,11 +319,11 @@ class TraceReader {
 
 std::vector<std::string> tracing_words(const std::string& prefix) {
   std::string calls = "%file,fchdir,socket,connect";
-  // Not every architecture has each.
+  // Some architectures lack some of these.
   for (const Names* names : {&forking, &hidden}) {
     for (const std::string& name : *names) calls += ",?" + name;
   }
-  // -D: the command stays a child of this process, and ends although others of it do not.
+  // -D: the command stays a child of this process, and may end before its own children.
   return {"strace",
           "-ff",
           "-D",

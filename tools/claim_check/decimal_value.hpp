@@ -7,8 +7,8 @@ namespace attn::tools {
 /// A rational number, with exact arithmetic.
 using Decimal = boost::multiprecision::cpp_rational;
 
-/// The shortest decimal that reads back as a finite number: 1/10 for 0.1, which lies beside it by
-/// less than half a unit of the number's last binary place.
+/// The shortest decimal that reads back as a finite number: 1/10 for 0.1. It differs from the
+/// number by less than half a unit of the number's last binary place.
 Decimal shortest_decimal(double value);
 
 }  // namespace attn::tools

@@ -13,7 +13,8 @@
 namespace attn::tools {
 
 /// The table of --falsify: id, kind, expected, measured, measured when perturbed, and whether the
-/// claim can fail. Below it the claims that cannot, with reasons, and the numbers of both.
+/// claim can fail. Below the table, the claims that cannot fail, with reasons, and the numbers of
+/// both kinds.
 std::string falsification_text(const ClaimResults& all, std::span<const Falsification> found);
 
 /// The columns of --tsv with --falsify, and a row for each claim.
@@ -22,7 +23,7 @@ std::vector<std::vector<Cell>> falsification_rows(const ClaimResults& all,
                                                   std::span<const Falsification> found);
 
 /// {"computed", "computed_can_fail", "excused", "printed", "printed_can_fail", "share", "list":
-/// [{"id", "kind", "can_fail", "reason", "perturbed"}]}; share is that of the computed claims.
+/// [{"id", "kind", "can_fail", "reason", "perturbed"}]}; share is over the computed claims.
 nlohmann::ordered_json falsification_json(const ClaimResults& all,
                                           std::span<const Falsification> found);
 

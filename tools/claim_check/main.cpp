@@ -32,7 +32,7 @@ namespace {
 // Below it a claim is about to fail.
 constexpr double least_headroom = 0.2;
 
-// Perturbed claims stand behind the others, in the order of those that have a perturbation.
+// Perturbed claims follow the others, in the order of the claims with a perturbation.
 std::vector<Claim> with_perturbed(const cli::Arguments& arguments,
                                   const std::vector<Claim>& claims) {
   std::vector<Claim> all = claims;

@@ -25,7 +25,7 @@ std::int64_t nanoseconds(const std::timespec& time) {
   return std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
 }
 
-// Names and kinds of what is in a folder, in order; absent if it cannot be read.
+// Names and kinds of the entries of a folder, in order; absent if the folder cannot be read.
 std::optional<std::string> entries_of(const std::string& folder) {
   std::error_code failed;
   std::vector<std::string> names;
@@ -94,7 +94,7 @@ std::optional<PathState> PathStates::of(const std::string& path, bool opened) {
   if (!content || stat(path.c_str(), &status) != 0 || version_of(status) != version) return {};
   if (!is_folder) {
     state.text += fmt::format("{} ", status.st_nlink);
-    // A copy of a file that was opened is as good, although it is of another time.
+    // For an opened file, a copy with a different time is equivalent.
     if (!opened) state.text += fmt::format("{} ", nanoseconds(status.st_mtim));
   }
   state.text += *content;

@@ -14,9 +14,9 @@ namespace attn::tools {
 /// Nanoseconds of the clock by which the kernel dates changes of files.
 std::int64_t file_time_now();
 
-/// What a path leads to.
+/// The object that a path leads to.
 struct PathState {
-  /// Two texts are equal if the same is there:
+  /// Two texts are equal if the paths lead to equal objects:
   ///
   /// - nothing, for the same reason,
   /// - a file with the same permissions, owner, number of links and content, and, if it was not
@@ -25,20 +25,20 @@ struct PathState {
   /// - the same device,
   /// - a link with the same text that leads to the same.
   std::string text;
-  /// Device and number of the file or folder: two paths that have the same lead to one.
+  /// Device and number of the file or folder: paths to the same object have the same.
   std::pair<std::uint64_t, std::uint64_t> file = {};
   bool is_there = false;         ///< also a link that leads nowhere
-  bool leads_somewhere = false;  ///< not to nothing, after all links
-  /// When what the text says may have changed last, by file_time_now; 0 if nothing is there, and
+  bool leads_somewhere = false;  ///< to an existing object, after all links
+  /// The last possible change of the state in `text`, by file_time_now; 0 for a missing object and
   /// for a folder that was not opened.
   std::int64_t changed = 0;
 };
 
-/// Finds states, and reads each version of a file once. Not for several threads at once.
+/// Finds states, and reads each version of a file once. Not thread-safe.
 class PathStates {
  public:
-  /// `opened`: the path was not only looked at. Absent if the state cannot be known: a file or
-  /// folder that cannot be read or changes meanwhile, a FIFO, a socket.
+  /// `opened`: the path was opened, not only looked at. Absent if the state cannot be known: a file
+  /// or folder that cannot be read or changes meanwhile, a FIFO, a socket.
   std::optional<PathState> of(const std::string& path, bool opened);
 
  private:

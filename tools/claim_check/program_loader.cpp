@@ -53,7 +53,7 @@ std::optional<std::string> loader_of(const std::string& program) {
     const std::size_t begin = start.find_first_not_of(" \t", 2);
     if (begin == std::string::npos) return {};
     const std::size_t end = start.find_first_of(std::string(" \t\n\0", 4), begin);
-    // The kernel takes no path of which it does not see the end.
+    // The kernel refuses a path whose end it does not see.
     return end == std::string::npos ? std::nullopt : absolute(start.substr(begin, end - begin));
   }
   std::ifstream self("/proc/self/exe", std::ios::binary);

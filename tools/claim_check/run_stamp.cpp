@@ -14,7 +14,7 @@
 namespace attn::tools {
 namespace {
 
-// To milliseconds, by which records are told apart.
+// With milliseconds, which distinguish records.
 std::string utc_now() {
   std::timespec now = {};
   std::timespec_get(&now, TIME_UTC);

@@ -27,10 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// $1 is the command, behind it are words of a program that runs it. It runs beside the shell that
-// waits for it, which can therefore handle a signal at once: it signals the group, whose members
-// have no other handler. Orphaned processes of any group become this shell's children; children
-// that remain at the end are killed, from the N-th hundredth of a second on.
+// $1 is the command; the words after it are a program that runs it. The command runs in the
+// background of the waiting shell, which can therefore handle a signal at once: it signals the
+// group, whose members have no other handler. Orphaned processes of any group become this shell's
+// children; children that remain at the end are killed, from the N-th hundredth of a second on.
 constexpr const char* wrapper = R"(
 left() {
   children=()
@@ -52,11 +52,11 @@ end_after $(($# > 1 ? 100 : 0))
 exit $status
 )";
 
-// The time that the shell has to end all processes when asked to.
+// The time in which the shell must end all processes after a request.
 constexpr auto grace = std::chrono::seconds(10);
 
 // Whether the variable would change the behaviour of bash, define a function that hides a tool, or
-// tell the terminal or the run.
+// identify the terminal or the run.
 bool is_hidden(const std::string& name) {
   static const RE2 hidden(
       "BASH_FUNC_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|POSIXLY_CORRECT|PWD|OLDPWD|SHLVL|_|"
@@ -95,7 +95,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
       dup2(errors, 2) < 0 || chdir(command.directory.c_str()) != 0) {
     _exit(127);
   }
-  // The command has no other files of this process: a cache would not know what they hold.
+  // The command gets no other open files of this process, whose contents a cache would not know.
   close_range(3, ~0U, 0);
   execve("/bin/bash", words, environment);
   _exit(127);

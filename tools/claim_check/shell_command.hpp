@@ -22,19 +22,19 @@ struct ShellOutcome {
   double seconds = 0;      ///< elapsed time
 };
 
-/// The environment of this process, as "NAME=VALUE", without what tells a terminal or a run from
-/// another (PWD, OLDPWD, SHLVL, _, TERM, LINES, COLUMNS, MAKEFLAGS, MFLAGS, MAKELEVEL, and SLURM_*,
-/// GITHUB_*, RUNNER_*, SSH_*, XDG_SESSION_*), what changes bash, and the variables `added`, which
-/// come behind.
+/// The environment of this process, as "NAME=VALUE", without variables that differ between
+/// terminals or runs (PWD, OLDPWD, SHLVL, _, TERM, LINES, COLUMNS, MAKEFLAGS, MFLAGS, MAKELEVEL,
+/// and SLURM_*, GITHUB_*, RUNNER_*, SSH_*, XDG_SESSION_*), without variables that change bash, and
+/// with the variables `added` at the end.
 std::vector<std::string> shell_environment(const std::map<std::string, std::string>& added);
 
 /// Runs the command to its end with an empty stdin. Processes that it leaves running are then
-/// killed, even in another process group or session;
-/// with `before`, after a second, so that a program that watches them ends by itself. At the limit,
-/// or if this process ends first, its processes are sent SIGTERM, and SIGKILL after a second; only
-/// a command that kills (SIGKILL) its own process group may leave others. Functions and options of
-/// a shell around this process are not visible. SIGCHLD must not be ignored. May be called by
-/// several threads. Throws Error(output) if no process can be created.
+/// killed, even in another process group or session; with `before`, after a second, so that a
+/// watching program ends by itself. At the limit, or if this process ends first, the command's
+/// processes are sent SIGTERM, and SIGKILL after a second. Only a command that kills (SIGKILL) its
+/// own process group may leave processes behind. Functions and options of a shell around this
+/// process are not visible. SIGCHLD must not be ignored. May be called by several threads. Throws
+/// Error(output) if no process can be created.
 ShellOutcome run_shell(const ShellCommand& command);
 
 }  // namespace attn::tools

@@ -17,7 +17,8 @@ constexpr double confidence = 0.95;
 
 [[noreturn]] void refuse_numbers(const std::string& what) { throw Error(Failure::input, what); }
 
-// Of the probability that the values are less, which is `less`, and that they are greater.
+// The p of an alternative, from the probabilities that the values are less, `less`, and that they
+// are greater.
 double p_of(Alternative alternative, double less, double greater) {
   if (alternative == Alternative::less) return less;
   if (alternative == Alternative::greater) return greater;
@@ -62,7 +63,7 @@ TestOutcome of_mean(Alternative alternative, std::span<const double> values, dou
   const Sample sample = sample_of_two(values, "value");
   Sample negated = sample;
   negated.mean = -sample.mean;
-  // Not one less the other, of which nothing would be left where it is small.
+  // Not 1 minus the other tail, which would cancel for small results.
   const double less = train::one_sample_one_sided(negated, -reference).p;
   const double greater = train::one_sample_one_sided(sample, reference).p;
   return {sample.count, 0, sample.mean, train::mean_interval(sample, confidence),

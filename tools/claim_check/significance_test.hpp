@@ -15,14 +15,14 @@ enum class TestKind {
   welch,       ///< the means of two samples, with a variance each
   one_sample,  ///< the mean of a sample and a number (Student)
   paired,      ///< the mean of the differences of pairs, and 0
-  sign,        ///< how many of a sample lie above a number, or above their partners; equal ones are
+  sign,        ///< how many of a sample lie above a number, or above their partners; ties are
                ///< left out
   proportion,  ///< a share of successes, given as 1 and 0, and a number (exact binomial test)
 };
 /// "welch", "one-sample", "paired", "sign", "proportion".
 const std::vector<std::string>& test_names();
 
-/// What is asked for: that the measured side is less than the other, greater, or different.
+/// The alternative: the measured side is less than the other, greater, or different.
 enum class Alternative { less, greater, two_sided };
 /// "less", "greater", "two-sided".
 const std::vector<std::string>& alternative_names();
@@ -33,7 +33,7 @@ struct SignificanceTest {
   std::variant<std::vector<double>, std::string> against;  ///< numbers, or their address
 };
 
-/// What a test found.
+/// The outcome of a test.
 struct TestOutcome {
   Index count = 0;                ///< of the values that were tested
   Index other_count = 0;          ///< of the second sample of welch, else 0
@@ -42,10 +42,10 @@ struct TestOutcome {
   double p = 0;
 };
 
-/// p of the test: the probability of at least as much in the direction asked for if there were
-/// nothing in truth; for two-sided twice the lesser one, at most 1. Throws Error(input) for numbers
-/// of which the test has no meaning: too few, without deviation, without partners, or no successes
-/// and failures.
+/// p of the test: the probability, under the null hypothesis, of at least this outcome in the
+/// tested direction; for two-sided, twice the lesser one, at most 1. Throws Error(input) for
+/// numbers that the test does not apply to: too few, without deviation, without partners, or other
+/// than successes and failures.
 TestOutcome run_test(const SignificanceTest& test, std::span<const double> values,
                      std::span<const double> against);
 

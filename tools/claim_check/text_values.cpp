@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t most_text = std::size_t{1} << 26;
 
-// To find all matches in a line may take the square of its length.
+// Finding all matches in a line may take time quadratic in its length.
 constexpr std::size_t longest_line = 4096;
 
 const char* const any_number = R"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)";

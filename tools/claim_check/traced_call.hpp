@@ -9,30 +9,30 @@ namespace attn::tools {
 
 /// A path that a system call names.
 struct TracedPath {
-  std::string folder;  ///< what the descriptor before it leads to; "" if there is none before it
-  std::string path;    ///< as the call has it
+  std::string folder;  ///< path of the descriptor argument before it; "" without one
+  std::string path;    ///< as in the call
   bool cut = false;    ///< it is not shown to its end
 };
 
-/// A system call, as a line of `strace -y -xx` has it.
+/// A system call, from a line of `strace -y -xx`.
 struct TracedCall {
   enum class Outcome {
     done,
     absent,   ///< ENOENT or ENOTDIR
     exists,   ///< EEXIST
     failed,   ///< for another reason
-    unknown,  ///< the process ended, or the call begins again
+    unknown,  ///< the process ended, or the call restarts
   };
   std::string name;       ///< "openat"
-  std::string arguments;  ///< as the line has them; none of its words occurs in a path
+  std::string arguments;  ///< as in the line; its words never occur in a path
   std::vector<TracedPath> paths;
-  std::string descriptor;  ///< what the first argument leads to, if it is a descriptor
+  std::string descriptor;  ///< path of the first argument, if it is a descriptor
   Outcome outcome = Outcome::unknown;
-  long value = 0;           ///< what the call returned, if it is done
-  std::string opened = {};  ///< what it leads to, if it is a descriptor
+  long value = 0;           ///< the return value, if the call is done
+  std::string opened = {};  ///< path of the return value, if it is a descriptor
 };
 
-/// Absent for a line that is none of a system call.
+/// Absent for a line that is not a system call.
 std::optional<TracedCall> traced_call(std::string_view line);
 
 }  // namespace attn::tools

@@ -10,11 +10,11 @@
 
 namespace attn::tools {
 
-/// Which of the values that a run logged is its result.
+/// Which of a run's logged values is its result.
 enum class Chosen { last, least, largest };
 
-/// The log of a finished run of attn-train: lines of JSON, of which the first says how the run was
-/// made and the others, from time to time, how far it is.
+/// The log of a finished run of attn-train: lines of JSON. The first describes the run; the others
+/// record its progress from time to time.
 class LoggedRun {
  public:
   /// Throws Error(input) for a file that cannot be read, for a line that is no JSON object (named
@@ -23,13 +23,12 @@ class LoggedRun {
 
   const std::string& file() const { return file_; }
 
-  /// As its recipe says; absent in a log that does not say it.
+  /// The seed of the recipe; absent if the log does not have it.
   std::optional<Index> seed() const;
 
-  /// The result of the run by `metric`, a name in a line, or several with dots between them where
-  /// objects are nested, as in "valid.perplexity". Throws Error(input) if no line has it, or if one
-  /// that is looked at has no finite number there: the last that has it, or each for the least and
-  /// the largest.
+  /// The result of the run by `metric`, a name in a line, or several with dots between them for
+  /// nested objects, as in "valid.perplexity". Throws Error(input) if no line has the metric, or if
+  /// a value in use (the last; for the least and largest, each) is not finite.
   double value(const std::string& metric, Chosen chosen) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace attn::tools {
 namespace {
 
-// Two runs of one seed are one run, which is no evidence twice.
+// Two runs with one seed are the same run, and count as evidence only once.
 void require_different_seeds(const std::vector<LoggedRun>& logs) {
   for (std::size_t n = 0; n < logs.size(); ++n) {
     for (std::size_t m = 0; m < n; ++m) {

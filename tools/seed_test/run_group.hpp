@@ -10,27 +10,28 @@
 
 namespace attn::tools {
 
-/// The results of the runs of one kind. A table prints `mean` ± `deviation`, and does not say which
-/// deviation that is.
+/// The results of the runs of one kind. A table prints `mean` ± `deviation` without saying which
+/// deviation this is.
 struct RunGroup {
   std::vector<std::string> runs = {};  ///< a log or a number each; empty for a printed mean
-  std::vector<Index> seeds = {};       ///< of the runs, if all of them say theirs; else empty
+  std::vector<Index> seeds = {};       ///< of the runs, if all logs have them; else empty
   std::vector<double> values = {};     ///< of the runs; empty for a printed mean
   train::Sample sample = {};           ///< of the runs; for a printed mean, NaN as deviations
-  double deviation = 0;                ///< as printed; that of the population, if there are runs
+  double deviation = 0;                ///< as printed; of the population, if there are runs
 };
 
-/// What the words of the command line name: numbers, or logs, of which each metric is read once.
+/// The runs that the words of the command line name: numbers, or logs; each metric of a log is read
+/// once.
 class RunWords {
  public:
   /// Throws Error(input) for a log that cannot be used, if two logs have one seed, and for logs
-  /// beside numbers.
+  /// mixed with numbers.
   explicit RunWords(const std::vector<std::string>& words);
 
   bool are_logs() const { return !logs_.empty(); }
 
-  /// The results by `metric`, which numbers ignore. Throws as LoggedRun::value, and Error(input) if
-  /// their deviation is beyond float64.
+  /// The results by `metric`, which numbers ignore. Throws like LoggedRun::value, and Error(input)
+  /// if their deviation is beyond float64.
   RunGroup group(const std::string& metric, Chosen chosen) const;
 
  private:

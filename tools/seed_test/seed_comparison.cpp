@@ -20,7 +20,7 @@ void require_two(const RunGroup& group, const std::string& name) {
                                           cli::counted(group.sample.count, "run")));
 }
 
-// Which run of B has the seed of run n of A.
+// For each run n of A, the run of B with the same seed.
 std::size_t partner(const SeedComparison& comparison, std::size_t n) {
   const RunGroup& a = comparison.a;
   const RunGroup& b = *comparison.b;
@@ -55,7 +55,7 @@ Sample read_as(ReadDeviation read, const RunGroup& group) {
   return read(group.sample.mean, group.deviation, group.sample.count);
 }
 
-// The library tests whether the mean behind a sample is above a number.
+// The library tests whether the population mean of a sample is above a number.
 TTest one_sample(Sample sample, double reference, Better better) {
   if (better == Better::higher) return train::one_sample_one_sided(sample, reference);
   sample.mean = -sample.mean;

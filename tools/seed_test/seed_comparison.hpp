@@ -17,7 +17,7 @@ enum class SeedTest {
   paired,      ///< the differences of A and B, run by run, against 0
 };
 
-/// The test in both readings of ±: as the deviation of the population, and as that of the sample.
+/// The test in both readings of ±: as the deviation of the population, and of the sample.
 struct BothReadings {
   train::TTest population;
   train::TTest sample;
@@ -28,17 +28,17 @@ struct SeedComparison {
   std::string metric;  ///< empty for numbers
   RunGroup a;
   std::optional<RunGroup> b = {};
-  std::optional<double> reference = {};  ///< what one_sample compares A with
+  std::optional<double> reference = {};  ///< the number that one_sample compares A with
   SeedTest test = SeedTest::none;
   Better better = Better::lower;
   std::optional<RunGroup> differences = {};  ///< A − B of a paired test
   std::optional<BothReadings> result = {};   ///< absent without a test
 };
 
-/// Tests whether A is better. Fills in `differences` and `result`. Pairs are runs of one seed, or
-/// of one place where seeds are unknown. Throws Error(input) for fewer than two runs in a group
-/// that the test takes a deviation of, and for runs without a partner; Error(numerical) if all
-/// deviations are 0.
+/// Tests whether A is better. Fills in `differences` and `result`. Pairs are runs with the same
+/// seed or, if seeds are unknown, at the same position. Throws Error(input) for fewer than two runs
+/// in a group whose deviation the test uses, and for runs without a partner; Error(numerical) if
+/// all deviations are 0.
 void test(SeedComparison& comparison);
 
 /// The mean of A less that of B, or less the reference; absent if A stands alone.

@@ -32,7 +32,7 @@ std::string digits(double value, int count) {
 
 bool is_printed(const RunGroup& group) { return group.values.empty(); }
 
-// Of a printed mean only what stands after ± is known.
+// For a printed mean, only the number after ± is known.
 std::string header_line(const RunGroup& group) {
   if (is_printed(group)) return fmt::format("{:<7}{:>11}{:>11}{:>7}\n", "", "mean", "±", "runs");
   return fmt::format("{:<7}{:>11}{:>14}{:>11}{:>7}\n", "", "mean", "± population", "± sample",
