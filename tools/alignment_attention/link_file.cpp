@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t most_text = std::size_t{1} << 30;
 constexpr std::size_t shown_characters = 40;
 
-// The text, links of four characters or more in vectors that may have doubled, and a vector for
-// each line.
+// The text; links of at least four characters each, in vectors that may have doubled; and a vector
+// for each line.
 std::int64_t bytes_for(const std::string& text) {
   constexpr std::int64_t character = 1 + 2 * sizeof(WordLink) / 4;
   constexpr std::int64_t line = 2 * sizeof(std::vector<WordLink>);

@@ -12,15 +12,15 @@ namespace attn::tools {
 /// i-j of source word i and target word j, and a possible link ipj.
 class LinkFile {
  public:
-  /// `base` is the number of the first word of a sentence, 0 or 1, as --`base_option` says it.
-  /// Throws Error(input) naming file, line and link for anything that is no link, and for a word 0
-  /// where the first one is 1; Error(memory).
+  /// `base` is the number of the first word of a sentence, 0 or 1, by --`base_option`. Throws
+  /// Error(input) naming file, line and link for anything that is not a link, and for a word 0 if
+  /// the first is 1; Error(memory).
   LinkFile(const std::string& file, Index base, const std::string& base_option,
            std::int64_t memory);
 
   const std::string& file() const { return file_; }
   Index pairs() const { return static_cast<Index>(pairs_.size()); }
-  std::int64_t bytes() const { return bytes_; }  ///< of memory, at most
+  std::int64_t bytes() const { return bytes_; }  ///< an upper bound on the memory
 
   /// The links of one pair as a set (stats/word_alignment.hpp), with words counted from 0.
   const std::vector<WordLink>& links(Index pair) const {
@@ -28,7 +28,7 @@ class LinkFile {
   }
 
   /// Throws Error(input) naming file, line and link if a word of a pair is beyond its sentence;
-  /// `weights` is what these lengths are of, for the message.
+  /// `weights` names the source of these lengths, for the message.
   void require_within(Index pair, Index source_words, Index target_words,
                       const std::string& weights) const;
 

@@ -56,7 +56,7 @@ std::optional<LinkFile> read_links(const cli::Arguments& arguments, const std::s
   return LinkFile(arguments.text(option), arguments.integer(base).value(), base, arguments.memory);
 }
 
-// None, then up to `most` places along each axis.
+// No shift, then shifts by up to `most` places along each axis.
 std::vector<WordShift> shifts_up_to(Index most) {
   std::vector<WordShift> shifts = {{}};
   for (Index places = -most; places <= most; ++places) {

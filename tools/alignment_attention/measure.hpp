@@ -7,7 +7,7 @@ namespace attn::tools {
 /// The verb that compares any weights, or links, with links set by hand.
 inline constexpr const char* measure_verb = "measure";
 
-/// Declares its options, datasets and columns.
+/// Declares the options, datasets and columns of this verb.
 void declare_measure(cli::Declaration& declaration);
 
 cli::Outcome measure(const cli::Arguments& arguments, cli::Report& report);

@@ -33,12 +33,12 @@ std::vector<Cell> measure_cells(const AlignmentCounts& counts) {
 const std::vector<std::string> measure_names = {"links",  "aer",   "precision",
                                                 "recall", "match", "mass"};
 
-// The shifts of a head that have something to show.
+// The shifts of a head to show.
 std::size_t rows_of(const MeasuredHead& head) {
   return std::max<std::size_t>(1, head.counts.size());
 }
 
-// Links, measures and agreement; the agreement belongs to words that are not moved.
+// Links, measures and agreement; the agreement belongs to unmoved words.
 void append_figures(const MeasuredHead& head, std::size_t shift, std::vector<Cell>& row) {
   if (head.counts.empty()) {
     row.resize(row.size() + measure_names.size());
@@ -66,7 +66,7 @@ std::string table_text(const Measured& measured) {
   return table.text();
 }
 
-// Names the shift that makes the error rate less than no shift does, if there is one.
+// Names the shift, if any, whose error rate is below that without a shift.
 std::string best_shift(const Measured& measured) {
   const std::vector<AlignmentCounts>& counts = measured.heads.front().counts;
   std::size_t best = 0;

@@ -14,17 +14,17 @@ namespace attn::tools {
 
 /// The measures of one head of some weights, or of an answer of links.
 struct MeasuredHead {
-  Shape index = {};                          ///< its place among the leading axes after the first
+  Shape index = {};  ///< the head's place among the leading axes after the first
   std::vector<AlignmentCounts> counts = {};  ///< for each shift; none without gold links
   std::optional<double> agreement = {};      ///< B of two directions
 };
 
-/// What the verb measure finds of one answer.
+/// The results of the verb measure for one answer.
 struct Measured {
   std::string what = {};  ///< for people: "w.h5:/weights"
   Index pairs = 0;
-  std::optional<Index> words = {};     ///< target words of weights, of the first head
-  std::vector<WordShift> shifts = {};  ///< first that of 0 places; words move along one axis
+  std::optional<Index> words = {};     ///< for weights: target words of the first head
+  std::vector<WordShift> shifts = {};  ///< the first is by 0 places; words move along one axis
   std::vector<MeasuredHead> heads = {};
 };
 

@@ -35,11 +35,11 @@ class WeightPairs {
   /// "w.h5:/weights[3, 0]": one matrix of weights.
   std::string place(Index pair, Index head) const;
 
-  /// Reads the weights of the target words from `row` on: own source words in each of `rows` rows.
+  /// Reads the weights of `rows` target words from `row` on, each a row over the own source words.
   /// Throws Error(input) naming a weight that is not a number >= 0.
   void read(Index pair, Index head, Index row, Index rows, double* weights) const;
 
-  /// The same of reverse_weights: own source words rows of `rows` columns.
+  /// The same from reverse_weights: a row for each own source word, with `rows` columns.
   void read_reverse(Index pair, Index head, Index row, Index rows, double* weights) const;
 
  private:

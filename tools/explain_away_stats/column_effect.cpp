@@ -12,7 +12,7 @@ namespace {
 Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
   const ColumnOptions& options = task.options();
   Settings settings;
-  // The energy of unas; that of fenchel follows from it.
+  // The energy of unas, from which the energy of fenchel follows.
   for (const auto& [name, value] :
        score_settings(options.scores, Scheme::unas, task.input.causal)) {
     settings[name] = value;

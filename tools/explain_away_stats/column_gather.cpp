@@ -34,8 +34,8 @@ void require_row_sums(const std::vector<double>& row_sums, const PooledVector<do
   }
 }
 
-// If no scores show what is masked, the column potentials do or, under a scheme that bounds them,
-// column sums of 0.
+// Without scores, masked keys follow from the column potentials or, under a scheme that bounds
+// them, from column sums of 0.
 void close_unattended(const std::vector<double>& column_sums,
                       const std::vector<std::uint8_t>& closed, bool bounded, PointResult& result) {
   for (std::size_t key = 0; key < column_sums.size(); ++key) {
@@ -111,8 +111,8 @@ class PointScores {
   std::optional<HeadScores<T>> made_;
 };
 
-// The result that an earlier point of the sweep has for `name`, if it is the same: only mixtures
-// depend on their share.
+// The result of an earlier point of the sweep for `name`, if it is the same: only mixtures depend
+// on their share.
 const SchemeResult* found_before(const ColumnTask& task, std::size_t point, std::size_t scheme,
                                  const HeadResult& result) {
   const ColumnOptions& options = task.points[point].options;
@@ -195,7 +195,7 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   return statistics;
 }
 
-// Adds one head; its entropies are kept by nobody but the sink.
+// Adds one head; only the sink keeps its entropies.
 void add_head(const PointResult& head, const OwnPart& part,
               const std::vector<Index>& queries_of_key, ColumnStatistics& statistics) {
   append(queries_of_key, statistics.queries_of_key);

@@ -19,11 +19,11 @@ using ColumnSink =
 
 /// Computes the column sums of every head under every scheme, and the means of its row entropies,
 /// at every point of the sweep. Each head is read once, with its masks and projections; the points
-/// share what does not depend on them: the counts of allowed pairs, and with equal scales the
-/// schemes other than mixtures. Every point has the results of a run of its own, to the last bit.
-/// Heads that `checkpoint`, which may be null, holds are taken from there.
-/// The entropies go to `sink` and are not kept. `progress` counts the heads. Throws what reading
-/// and the schemes throw, and Error(input) if stored weights or potentials do not match the scores.
+/// share the counts of allowed pairs and, with equal scales, the schemes other than mixtures. Every
+/// point has the results of a separate run, to the last bit. Heads that `checkpoint`, which may be
+/// null, holds are taken from there. The entropies go to `sink` and are not kept. `progress` counts
+/// the heads. Throws what reading and the schemes throw, and Error(input) if stored weights or
+/// potentials do not match the scores.
 std::vector<ColumnStatistics> gather_columns(const cli::Arguments& arguments,
                                              const ColumnTask& task, const ColumnSink& sink,
                                              Checkpoint* checkpoint, cli::Progress& progress,

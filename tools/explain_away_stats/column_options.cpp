@@ -15,8 +15,8 @@ namespace {
 
 constexpr double most_iterations = 0x1p40;  // of --iterations
 
-// A number that a tool recorded, which must be in the range that the tools allow; none if it is not
-// and nothing needs it.
+// A number that a tool recorded, which must be in the range that the tools allow; none if it is out
+// of range and not needed.
 std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
                                       double low, double high, bool needed) {
   const auto value = bundle.number_attribute(name);
@@ -99,7 +99,7 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   const bool computable = has_scores(bundle, options.scores.source);
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
-  // Stored weights are sufficient by themselves; potentials need the scores.
+  // Stored weights are sufficient alone; potentials need the scores.
   if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {
     options.scores.source = ScoreOptions::Source::weights;
   }

@@ -36,7 +36,7 @@ struct ColumnOptions {
 /// is a list.
 std::vector<SweepPoint> sweep_points(const cli::Arguments& arguments);
 
-/// `arguments` as if the options had been given for that point only.
+/// `arguments` as if the options had been given for `point` only.
 cli::Arguments at_point(const cli::Arguments& arguments, const SweepPoint& point);
 
 /// All options but hybrid and f64, which need the shapes. Throws Error(input) for attributes with
@@ -44,8 +44,8 @@ cli::Arguments at_point(const cli::Arguments& arguments, const SweepPoint& point
 ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle);
 
-/// Whether explain-away-stats can report on the bundle: it has scores; or weights, if no other
-/// scheme than stored is asked for.
+/// Whether explain-away-stats can report on the bundle: it has scores; or weights, if only the
+/// scheme stored is requested.
 bool suffices_for_columns(const cli::Arguments& arguments, const io::InputBundle& bundle);
 
 /// Sets hybrid and f64.

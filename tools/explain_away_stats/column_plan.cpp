@@ -12,7 +12,7 @@ namespace attn::tools {
 
 namespace {
 
-// Neighbouring rows if all schemes are found by rows: others would read the rows of all.
+// Neighbouring rows if all schemes work by rows: others would read the rows of all ranks.
 RankRows column_ranks(const ColumnTask& task, Index ranks) {
   bool any_iterated = false;
   for (const std::string& name : task.options().schemes) {
@@ -43,7 +43,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
-  // What is kept are exponentials, of which each rank has a part.
+  // The kept data are exponentials, of which each rank has a part.
   const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks);
   std::optional<kernel::ItemParts> parts;
   for (const std::string& name : options.schemes) {

@@ -11,7 +11,7 @@
 
 namespace attn::tools {
 
-/// What is found of a head under one scheme.
+/// The results of a head under one scheme.
 struct SchemeResult {
   HeadColumns columns;
   double mean_entropy = 0;
@@ -60,15 +60,15 @@ void archive(Archive& with, HeadResult& result) {
   archive(with, result.points);
 }
 
-/// The weights that queries give to the sink, and what they add to the entropies; `on_sink` is
-/// empty without one.
+/// Takes the weights that queries give to the sink, and adds their terms to the entropies;
+/// `on_sink` is empty without a sink.
 void take_sink(const PooledVector<double>& on_sink, const AllowedCounts& allowed,
                SchemeResult& found);
 
-/// What a scheme has found, with the columns that observers have seen.
+/// The result of a scheme, with the columns that observers gathered.
 SchemeResult result_of(const Attention& attention, const SchemeOptions& made, HeadColumns columns);
 
-/// What follows from the columns of a head. `scheme` is absent if it is not known.
+/// Computes the figures that follow from the columns of a head. `scheme` is absent if unknown.
 void complete(const ColumnOptions& options, const AttentionInput& input, Index problem,
               const AllowedCounts& allowed, const std::optional<Scheme>& scheme,
               Index empty_queries, SchemeResult& found);
@@ -76,7 +76,7 @@ void complete(const ColumnOptions& options, const AttentionInput& input, Index p
 /// A point without schemes.
 PointResult point_of(const AllowedCounts& allowed);
 
-/// Numbers of the own queries and keys become those of all: padded keys are masked.
+/// Extends numbers of the own queries and keys to all; padded keys are masked.
 void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result);
 
 }  // namespace attn::tools

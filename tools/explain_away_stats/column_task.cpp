@@ -41,7 +41,7 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
   return points;
 }
 
-// The ids of tokens, where their strings are not there.
+// The ids of tokens, if their strings are missing.
 std::vector<std::string> numbers_as_text(const ArraySource& dataset) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(element_count(dataset.shape())));
   dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), numbers.data());

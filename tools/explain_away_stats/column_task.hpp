@@ -36,12 +36,12 @@ struct ColumnTask {
 
   ProblemUnits units() const { return ProblemUnits(input.problems); }
 
-  /// Those of the first point. Only scale and hybrid differ between points.
+  /// The options of the first point. Only scale and hybrid differ between points.
   const ColumnOptions& options() const { return points.front().options; }
 
   io::InputBundle bundle;
   std::vector<ColumnPoint> points;
-  AttentionInput input;  ///< that of the first point
+  AttentionInput input;  ///< for the first point
 };
 
 /// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the

@@ -107,7 +107,7 @@ ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// Writes the vectors of each head as they are computed, since those of all heads are large.
+// Writes the vectors of each head as they are computed, since the vectors of all heads are large.
 class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)

@@ -18,7 +18,8 @@ namespace attn::tools {
 class StoredAttention {
  public:
   /// `scheme` is the recorded one, `hybrid` its u per head (hnas only). Throws Error(input) if the
-  /// datasets are missing or their shapes do not match `input`'s problems, which must outlive this.
+  /// datasets are missing or their shapes do not match the problems of `input`, which must outlive
+  /// the object.
   StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
                   std::optional<Scheme> scheme, std::vector<double> hybrid,
                   std::int64_t dense_limit);
@@ -28,9 +29,9 @@ class StoredAttention {
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
 
-  /// What the sink takes of the attention of each own query, for a problem that has one: by the
-  /// potentials, or what the given sums of the stored weights lack of 1; 0 for rows of zeros, which
-  /// are those of queries without allowed keys.
+  /// The sink's weight in the attention of each own query, for a problem with a sink: by the
+  /// potentials, or 1 less the given sums of the stored weights; 0 for rows of zeros, whose queries
+  /// have no allowed keys.
   PooledVector<double> on_sink(Index problem, std::span<const double> row_sums) const;
 
   /// For weights that attn-compute made: per key, according to col_potential, non-zero if no query
@@ -40,7 +41,7 @@ class StoredAttention {
   /// Whether the bundle holds the weights themselves.
   bool holds_weights() const { return weights_.has_value(); }
 
-  /// Whether rows may have any sum, as sinkhorn-iter was given the marginals.
+  /// Whether rows may have any sum, because sinkhorn-iter was given marginals.
   bool has_marginals() const { return has_marginals_; }
 
   /// "a.h5:/weights, head [0, 3]".

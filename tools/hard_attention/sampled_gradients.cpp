@@ -29,7 +29,7 @@ double sum_of(const std::vector<double>& numbers) {
   return sum;
 }
 
-// No device, each that is switched on by itself, and all of them if they are several.
+// No device, each active device alone, and all together if there are several.
 std::vector<EstimateRow> rows_for(const SamplingOptions& options) {
   HardSampling none = options.sampling;
   none.entropy = 0;
@@ -101,7 +101,8 @@ void EstimateRow::add_bias(const HardStep& step, const HardMoments& exact,
     const double bias = std::abs(sampled.mean[k] - gradient[k]);
     const double magnitude =
         std::abs(sampled.mean[k]) + std::abs(gradient[k]) + step.weights[k] * largest;
-    // Of an exact variance: that of samples is far too small for what is rarely drawn.
+    // Uses an exact variance: the variance of samples is far too small for rarely drawn
+    // annotations.
     const double error = std::sqrt(exact.variance[k] / static_cast<double>(sampling_.samples));
     if (bias > 1e-14 * magnitude) bias_ = std::max(bias_, bias / error);
   }
@@ -121,7 +122,7 @@ std::int64_t SampledGradients<T>::sequence_bytes(const mechanisms::Sizes& sizes)
 template <class T>
 std::int64_t SampledGradients<T>::working_bytes(const mechanisms::Sizes& sizes, Index count,
                                                 int threads) const {
-  // Of the steps, of which several are made at once, and of the moments.
+  // Bytes of the steps, several of which are made at once, and of the moments.
   const std::int64_t of_step =
       Hard::make<T>()->working_bytes(sizes, false) +
       (4 * sizes.at("L") + 2 * sizes.at("D")) * static_cast<std::int64_t>(sizeof(double));

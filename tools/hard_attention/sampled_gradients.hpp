@@ -20,7 +20,7 @@ class EstimateRow {
 
   const std::string& devices() const { return devices_; }
 
-  // NaN where there is none.
+  // NaN if there is none.
   double variance() const { return variance_ / sequences_; }
   double exact_variance() const { return exact_variance_ / sequences_; }
   double exact_bias() const { return exact_bias_ / sequences_; }

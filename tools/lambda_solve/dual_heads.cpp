@@ -18,13 +18,13 @@
 namespace attn::tools {
 namespace {
 
-// Of a head, or of some of its queries.
+// The results of a head, or of some of its queries.
 struct HeadResult {
   RowRange queries;  // counted from the first that is not padding
   Buffer<double> lambda, h, p, h_first_order, h_second_order, out;
   std::vector<double> gap, gradient_norm, relative_deviation, out_deviation;
   std::vector<double> alpha;           // of each query, with a radius
-  std::vector<std::uint8_t> at_limit;  // whether it stands for an infinite one
+  std::vector<std::uint8_t> at_limit;  // whether alpha stands for an infinite one
   std::vector<std::int64_t> iterations;
   DualHead figures;
 };
@@ -183,14 +183,14 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
   }
 }
 
-// With the α of each query, if there is a radius.
+// The closed forms; with a radius, with the α of each query.
 void find_closed_forms(const DualProblem& problem, const std::vector<double>& alphas, int threads,
                        const ClosedForms& results) {
   if (alphas.empty()) return closed_forms(problem, threads, results);
   closed_forms(problem, alphas, threads, results);
 }
 
-// Solves all queries, which with a radius gives each an α.
+// Solves all queries; with a radius, each gets an α.
 std::vector<DualSummary> solve_queries(const DualProblem& problem, const DualTaskOptions& options,
                                        int threads, const DualResults& to, HeadResult& result) {
   if (!options.radius) {
@@ -229,7 +229,7 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
   find_closed_forms(made.problem, result.alpha, threads, {{}, {p.data(), queries, keys}, {}});
   mean_of_values(p, first.data());
   for (Index q = 0; q < queries; ++q) {
-    // As |λ − αz|/|λ|: relative to the exact result.
+    // Relative to the exact result, like |λ − αz|/|λ|.
     result.out_deviation.push_back(
         relative_deviation(result.out.data() + q * width, first.data() + q * width, width, 1));
   }
@@ -281,7 +281,7 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   return result;
 }
 
-// Padding has results of 0. It is written with the queries next to it.
+// Padding has results of 0. Padding is written with the neighbouring queries.
 void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOutputs& outputs) {
   const AttentionInput& input = task.input;
   const TileRange& own = input.part(problem).range;

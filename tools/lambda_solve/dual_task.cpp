@@ -246,7 +246,7 @@ Shape DualTask::own_shape(const DualResultKind& kind) const {
 
 MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
   constexpr std::size_t element = sizeof(double);
-  // The fewest queries at a time: with fewer in all, bits depend on their number.
+  // The fewest queries at a time; with fewer in total, bits depend on their number.
   constexpr Index least = 4 * dual_part_step;
   Index part = input.queries;
   const auto fits = [&] {
@@ -274,7 +274,7 @@ HeadNeeds DualTask::needs(Index queries) const {
   const Index n = input.keys;
   const Index d = axes();
   needs.parts = {dual_blocks(q), q};
-  // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
+  // For any --emit: λ, ĥ, the ĥ of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 7 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
   needs.kept_bytes = cost.size() * number + input.own_problems() * input.queries * 5 * number;

@@ -20,7 +20,7 @@ namespace attn::tools {
 struct DualTaskOptions {
   ScoreOptions scores;
   double alpha = 1;
-  std::optional<double> radius;  ///< square, in place of alpha
+  std::optional<double> radius;  ///< squared, in place of alpha
   double template_scale = 1;     ///< factor of k, x or t
   double evidence_scale = 1;     ///< factor of q, its product with wk, or z
   std::optional<double> gamma;   ///< for optimal transport; unset for KL
@@ -32,7 +32,7 @@ struct DualTaskOptions {
 
 /// The task of lambda-solve for one section: INPUT, or one group of it.
 struct DualTask {
-  /// Checks everything except the numbers, of which it reads only the cost. Throws the errors of
+  /// Checks everything except the numbers; reads only the cost. Throws the errors of
   /// AttentionInput, Error(usage) for options that would have no effect, Error(input) for an
   /// invalid cost or an energy that is not an inner product.
   DualTask(const cli::Arguments& arguments, io::InputBundle section);
@@ -47,7 +47,7 @@ struct DualTask {
 
   ProblemUnits units() const { return ProblemUnits(input.problems); }
 
-  /// What its report says of all heads.
+  /// The part of the report that concerns all heads.
   DualHeading heading() const;
 
   /// Axes of templates and evidence: d, or D for projections.

@@ -78,7 +78,7 @@ struct Findings {
   void add(const collapse::Distances& d, double r, double a) {
     const double ulp = epsilon * std::max(d.unas, smallest);
     least_difference = 0.0 - worse(-least_difference, (d.unas - d.dnas) / ulp);
-    // distances uses whichever of r and 1/r is below 1, this function the other.
+    // `distances` uses whichever of r and 1/r is below 1, this function the other.
     const collapse::Distances other = collapse::printed_distances(std::max(r, 1 / r), a);
     asymmetry = worse(asymmetry, std::abs(d.unas - other.unas) / std::max(other.unas, smallest));
     asymmetry = worse(asymmetry, std::abs(d.dnas - other.dnas) / std::max(other.dnas, smallest));

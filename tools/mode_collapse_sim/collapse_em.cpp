@@ -25,7 +25,7 @@ struct EmRun {
   std::vector<double> log_likelihood;
   std::vector<double> variance;          // of all components, or the least
   std::vector<double> largest_variance;  // if each has its own
-  // With a checkpoint; else they are written as they are made.
+  // With a checkpoint; otherwise written as they are made.
   std::vector<double> centre;
   std::vector<double> prior;
   std::vector<double> own_variance;
@@ -145,13 +145,13 @@ class Fit {
     return std::move(state.run);
   }
 
-  // Runs the steps that are left.
+  // Runs the remaining steps.
   void run_steps(Index set, MatrixView<const double> points, const std::vector<double>& origin,
                  EmState& state, Mixture& next, const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
     EmRun& run = state.run;
     Mixture& now = state.now;
-    // What a step begins with may be known before the step is done.
+    // A step that was stopped may already have recorded figures.
     const auto done = static_cast<std::size_t>(run.steps);
     run.variance.resize(done);
     run.largest_variance.resize(task_.own_variances() ? done : 0);

@@ -21,7 +21,7 @@ struct EmTask {
 
   PointSets sets;
   Index steps;
-  std::vector<double> variance;  ///< initial: of all components, or of each
+  std::vector<double> variance;  ///< initial; of all components, or of each
   collapse::EmOptions options;
   std::vector<std::vector<double>> start;  ///< --start
   std::optional<ArraySource> stored;       ///< dataset start; if neither, the points themselves
@@ -30,7 +30,7 @@ struct EmTask {
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   std::string priors() const;
-  /// Whether each component has a variance of its own.
+  /// Whether each component has its own variance.
   bool own_variances() const { return variance.size() > 1; }
 
   /// The mixture with which the iteration of a set begins.

@@ -144,7 +144,7 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
-  // A checkpoint keeps the mixture of each step, and once more as bytes.
+  // A checkpoint keeps the mixture of each step, and a copy as bytes.
   const double mixtures = checkpoints(arguments)
                               ? 2.0 * static_cast<double>(steps + 1) *
                                     static_cast<double>(components) * static_cast<double>(d + 2)

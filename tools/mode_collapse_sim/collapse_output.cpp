@@ -88,7 +88,7 @@ std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSe
   const std::optional<Shard> shard = shard_of(arguments);
   if (!shard) return std::nullopt;
   SectionShare share(arguments, *shard);
-  // All sets are of one shape.
+  // All sets have the same shape.
   share.divide(ProblemUnits(sets.sets),
                std::vector<double>(static_cast<std::size_t>(sets.sets), 1));
   sets.share = share.problems();

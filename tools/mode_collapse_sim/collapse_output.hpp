@@ -17,8 +17,8 @@ namespace attn::tools {
 /// INPUT and the datasets of -i, if anything is named.
 std::optional<io::InputBundle> open_points(const cli::Arguments& arguments, cli::Report& report);
 
-/// The datasets that --emit selects from `usual`; all of them if it is not given. Throws
-/// Error(usage) for a dataset that the verb does not make.
+/// The datasets that --emit selects from `usual`; all without --emit. Throws Error(usage) for a
+/// dataset that the verb does not make.
 std::set<std::string> emitted_of(const cli::Arguments& arguments,
                                  const std::vector<std::string>& usual);
 
@@ -32,15 +32,15 @@ struct CollapseOutput {
   io::OutputBundle take(cli::Report& report);
 };
 
-/// The bundle contains `input` without the groups of results that are about to be written, the
-/// points if they are drawn, and results made from other points.
+/// The bundle contains `input` without the result groups to be written, without results made from
+/// other points and, if points are drawn, without old points.
 CollapseOutput open_collapse_output(const cli::Arguments& arguments,
                                     const std::optional<io::InputBundle>& input,
                                     const PointSets& sets, const std::set<std::string>& emitted,
                                     const std::vector<std::string>& groups, SectionShare* share);
 
-/// With --shard: divides the sets, and notes in `sets` those that the run computes. Throws
-/// Error(usage) if there is only one. `arguments` must outlive the share.
+/// With --shard: divides the sets, and notes in `sets` which ones the run computes. Throws
+/// Error(usage) if there is only one set. `arguments` must outlive the share.
 std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSets& sets);
 
 /// Keeps notes of the report on the sets of a shard.
@@ -51,7 +51,7 @@ cli::Outcome write_empty_shard(const cli::Arguments& arguments,
                                const std::optional<io::InputBundle>& input, SectionShare& share,
                                cli::Report& report);
 
-/// Writes x and label if points are drawn and these are emitted.
+/// Writes x and label if points are drawn and --emit has x and label.
 template <class T>
 void write_drawn_points(const PointSets& sets, const std::set<std::string>& emitted,
                         io::OutputBundle& bundle, HeadOutputs& outputs, cli::Report& report);

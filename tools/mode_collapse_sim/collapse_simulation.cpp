@@ -20,7 +20,7 @@
 
 namespace attn::tools {
 
-// Outside of the unnamed namespace, where the archive of a vector would not find it.
+// Outside the unnamed namespace, in which the archive of a vector would not find it.
 template <class Archive>
 void archive(Archive& with, collapse::ClusterStatistics& one) {
   archive(with, one.centre);
@@ -156,12 +156,12 @@ class Simulation {
     return std::move(state.run);
   }
 
-  // Runs the steps that are left.
+  // Runs the remaining steps.
   void run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
                   SetState<T>& state, Buffer<T>& next, const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
     SchemeRun<T>& run = state.run.schemes[scheme];
-    // What a step begins with may be known before the step is done.
+    // A step that was stopped may already have recorded figures.
     run.statistics.resize(static_cast<std::size_t>(run.steps));
     run.least.resize(run.statistics.size());
     run.log_likelihood.resize(run.statistics.size());

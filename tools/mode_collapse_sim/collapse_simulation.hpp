@@ -29,7 +29,7 @@ struct SimulationTask {
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   std::string energy() const;
 
-  /// Whether the steps under that scheme have a log-likelihood.
+  /// Whether the steps under `scheme` have a log-likelihood.
   bool has_likelihood(std::size_t scheme) const;
 
   /// Fits the work into --memory.

@@ -54,7 +54,7 @@ void require_effect(const cli::Arguments& arguments, const std::vector<Scheme>& 
   require_effect_on(arguments, "tolerance", &SchemeDescription::is_iterated, schemes);
 }
 
-// The schemes that need nothing but points.
+// The schemes that need only points.
 std::vector<std::string> schemes_of_points() {
   std::vector<std::string> names;
   for (const SchemeDescription* scheme : attn::schemes()) {
@@ -185,7 +185,7 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   for (std::size_t k = 0; k < task.schemes.size(); ++k) {
     const SchemeOptions& scheme = task.schemes[k].scheme;
     const double passes = description_of(scheme.scheme).score_passes(scheme);
-    const double after = task.has_likelihood(k) ? passes : 0;  // that of the last points
+    const double after = task.has_likelihood(k) ? passes : 0;  // the likelihood of the last points
     flops += count * n * n * 2 * d * ((times - 1) * (passes + 1) + after);
   }
   double bytes = 0;

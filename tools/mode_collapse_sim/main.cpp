@@ -1,4 +1,4 @@
-// mode-collapse-sim: whether clusters of points that attend to each other merge.
+// mode-collapse-sim: whether clusters of points merge when points attend to each other.
 
 #include "common/frame/bundles.hpp"
 #include "common/options/cluster_options.hpp"

@@ -16,7 +16,7 @@
 namespace attn::tools {
 
 /// How sets of points are processed: several at once, one thread each, or one after the other by
-/// all threads. Results do not depend on it.
+/// all threads. Results do not depend on the plan.
 struct PointPlan {
   int threads = 1;
   bool over_sets = false;
@@ -43,7 +43,8 @@ void report_points_cost(const std::string& what, const PointPlan& plan, double r
 
 /// Runs `run` on every set to compute, as planned, and passes the results to `keep` in order, on
 /// the calling thread. With a checkpoint, which needs a function archive(Archive&, Result&), the
-/// sets that it holds are taken from there. Throws kernel::Stopped if the thread's StopFlag is set.
+/// sets in the checkpoint are taken from there. Throws kernel::Stopped if the thread's StopFlag is
+/// set.
 template <class Result>
 void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& report,
                   const std::function<Result(Index set)>& run,
@@ -76,14 +77,14 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
   }
 }
 
-/// Whether a checkpoint keeps what a set has reached. Several sets at once have no common state.
+/// Whether a checkpoint keeps the state of a set. Several sets at once have no common state.
 inline bool keeps_states(const Checkpoint* checkpoint) {
   return checkpoint != nullptr && checkpoint->takes_states();
 }
 
-/// Calls steps(keep) for a set, where keep() is to be called after each step; `state` passes what
-/// the steps so far have found to an archive. Goes on from the state of an earlier run, and keeps
-/// that of this one if it is stopped.
+/// Calls steps(keep) for a set, where steps calls keep() after each step; `state` passes the
+/// results of the steps so far to an archive. Resumes from the state of an earlier run, and keeps
+/// the state of this run if it is stopped.
 template <class State>
 void with_states(Checkpoint* checkpoint, State& state,
                  const std::function<void(const std::function<void()>& keep)>& steps) {

@@ -19,9 +19,9 @@
 namespace attn::tools {
 
 /// The sets of points of mode-collapse-sim: the dataset x (..., N, d), labelled by the dataset
-/// label (N) or (..., N), or points drawn by --centres and the like, one set for each of --seeds
-/// seeds starting with --seed. Drawn points equal those of `tensor-gen clusters x=NxD` with that
-/// seed.
+/// label (N) or (..., N), or points drawn by --centres and related options, one set for each of
+/// --seeds seeds from --seed on. Drawn points equal those of `tensor-gen clusters x=NxD` with the
+/// same seed.
 class PointSets {
  public:
   /// `input` is null if nothing was named. Throws Error(usage) if points are specified twice or not
@@ -30,7 +30,7 @@ class PointSets {
   PointSets(const cli::Arguments& arguments, const io::InputBundle* input, bool labelled);
 
   Shape leading;     ///< of x, or the seeds if --seeds is given
-  Index sets = 1;    ///< product of these
+  Index sets = 1;    ///< product of the leading axes
   Index points = 0;  ///< N
   Index dimension = 0;
   Index clusters = 0;                   ///< 0 if labels were not requested
@@ -62,7 +62,7 @@ class PointSets {
   /// "points 100 x 550 x 2": sets, points, coordinates.
   std::string text() const;
 
-  /// What the report says of the own sets, with this many steps.
+  /// The report's heading for the own sets, with `steps` steps.
   PointHeading heading(Index steps) const { return {text(), own_sets(), points, dimension, steps}; }
 
   /// "seed 7", "x.h5:/x [3]", for messages.

@@ -13,10 +13,10 @@
 
 namespace attn::tools {
 
-/// What problems of sinkhorn-iter bulk have shown.
+/// The figures of problems of sinkhorn-iter bulk.
 struct BulkFigures {
   Index problems = 0;
-  Index scaled = 0;  ///< by factors of exponentials; the others by logarithms
+  Index scaled = 0;  ///< solved by factors of exponentials; the others by logarithms
   double largest_error = 0;
   ExactSum errors;                   ///< their sum
   std::optional<ChainGain> largest;  ///< of whole chains, with --chain
@@ -36,8 +36,8 @@ struct BulkNotes {
   BulkFigures figures;
 };
 
-/// What a shard keeps of them, and the inverse: `share` is absent if it has all problems. Throws
-/// Error(input) naming notes that do not fit.
+/// A shard's notes of these figures, and the inverse; `share` is absent if the shard has all
+/// problems. Throws Error(input) naming notes that do not fit.
 ReportNotes notes_of(const BulkNotes& bulk);
 BulkNotes bulk_of(const ReportNotes& notes, const std::optional<HeadShare>& share);
 

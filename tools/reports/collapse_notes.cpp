@@ -1,4 +1,4 @@
-// What a shard of mode-collapse-sim keeps of its report.
+// The notes of a shard of mode-collapse-sim on its report.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The lists of a scheme, by what follows its name in the name of the dataset.
+// The lists of a scheme, by the suffix of the dataset's name after the scheme's.
 constexpr std::pair<const char*, std::vector<double> SchemeRuns::*> lists_of_scheme[] = {
     {"_distance", &SchemeRuns::distance},
     {"_spread", &SchemeRuns::spread},

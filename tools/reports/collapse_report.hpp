@@ -12,10 +12,10 @@
 
 namespace attn::tools {
 
-/// What the sets of points of a run of mode-collapse-sim have in common.
+/// The common data of the sets of points of a run of mode-collapse-sim.
 struct PointHeading {
   std::string text;  ///< PointSets::text
-  Index sets = 0;    ///< of which there are figures
+  Index sets = 0;    ///< the number of sets with figures
   Index points = 0;
   Index dimension = 0;
   Index steps = 0;
@@ -26,7 +26,7 @@ struct SchemeRuns {
   std::vector<double> distance;  ///< (sets, T + 1): the least distance of two centres
   std::vector<double> spread;    ///< the largest over clusters
   std::vector<double> modes;
-  std::vector<double> log_likelihood;  ///< NaN where the scheme or the energy has none
+  std::vector<double> log_likelihood;  ///< NaN if the scheme or the energy has none
   Totals totals;                       ///< of all steps
 };
 
@@ -47,13 +47,13 @@ constexpr double most_fall = 1e-10;
 struct EmRuns {
   std::vector<double> log_likelihood;  ///< (sets, T + 1)
   std::vector<double> variance;        ///< (sets, T + 1): of all components, or the least
-  /// (sets, T + 1), or empty unless each component has a variance of its own.
+  /// (sets, T + 1); empty unless each component has its own variance.
   std::vector<double> largest_variance;
   Index floored = 0;      ///< sets with a variance that reached its lower bound
   Index empty = 0;        ///< the largest number of components without a share, over all steps
   double dnas_error = 0;  ///< of the first step against dnas, in units of its bound
 
-  /// Adds what is not by set and step. An error of NaN stays.
+  /// Adds the figures that are not by set and step. An error of NaN stays.
   void add(Index more_floored, Index more_empty, double more_dnas_error);
 };
 
@@ -70,8 +70,8 @@ struct EmFigures {
 cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& report);
 cli::Outcome report_em(const EmFigures& figures, cli::Report& report);
 
-/// What a shard keeps of them, and the inverse, for notes of `sets` sets. It throws Error(input)
-/// naming notes that do not fit.
+/// A shard's notes of these figures, and the inverse for notes of `sets` sets, which throws
+/// Error(input) naming notes that do not fit.
 ReportNotes notes_of(const SimulationFigures& figures);
 ReportNotes notes_of(const EmFigures& figures);
 SimulationFigures simulation_of(const ReportNotes& notes, Index sets);
@@ -80,8 +80,8 @@ EmFigures em_of(const ReportNotes& notes, Index sets);
 /// The verb of the run that kept the notes: "simulate" or "em".
 std::string verb_of(const ReportNotes& notes);
 
-/// Puts the sets of `part` into their places among those of the whole run: its n-th set is set
-/// `sets[n]`. `whole` has figures of as many sets as its heading says.
+/// Puts the sets of `part` into their places in the whole run: the n-th set of `part` is set
+/// `sets[n]`. `whole` has figures for the number of sets in its heading.
 void place_sets(const SimulationFigures& part, const std::vector<Index>& sets,
                 SimulationFigures& whole);
 void place_sets(const EmFigures& part, const std::vector<Index>& sets, EmFigures& whole);

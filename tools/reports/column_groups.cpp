@@ -29,7 +29,7 @@ struct Pool {
   // Sums of attention: all, on the first key, on the sink, and on the keys with the most.
   double attention = 0, first = 0, on_sink = 0;
   std::vector<double> most;
-  // Not of cells that were pooled here.
+  // Absent for cells that were pooled here.
   double median = std::numeric_limits<double>::quiet_NaN();
 
   void add(const Pool& more) {
@@ -73,7 +73,7 @@ std::string share_text(const Pool& pool, std::size_t epsilon) {
   if (pool.keys == 0) return "-";
   const Index count = pool.explained[epsilon];
   const double share = 100 * static_cast<double>(count) / static_cast<double>(pool.keys);
-  // A few must not be shown as none.
+  // A few keys must not be shown as none.
   if (count == 0) return "0";
   if (share < 0.05) return "<0.1%";
   return fmt::format("{:.1f}%", share);

@@ -28,8 +28,8 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
                           const ColumnSummaryOptions& options,
                           const std::vector<std::pair<std::string, PooledHistogram>>& histograms);
 
-/// What min_queries is in a sentence: "at least 25 queries"; where it is absent, because heads or
-/// groups differ, "at least a tenth of the sequence's queries".
+/// min_queries in a sentence: "at least 25 queries"; if absent, because heads or groups differ, "at
+/// least a tenth of the sequence's queries".
 std::string enough_words(const std::optional<Index>& min_queries);
 std::string enough_words(const std::vector<GroupColumns>& groups);
 

@@ -5,7 +5,7 @@
 
 #include "reports/column_statistics.hpp"
 
-/// The parts of a report of explain-away-stats that are the same for one bundle and for a dump.
+/// The parts of a report of explain-away-stats that one bundle and a dump share.
 namespace attn::tools {
 
 /// Histograms of the schemes side by side, one line for each bin, without empty bins at the ends;
@@ -31,7 +31,7 @@ struct ListedKey {
 std::string keys_text(const std::string& which, const std::vector<std::string>& schemes,
                       const std::vector<ListedKey>& keys);
 
-/// How many keys a scheme explains away, of all keys and of those with enough queries.
+/// The numbers of keys that a scheme explains away, of all keys and of keys with enough queries.
 struct ExplainedKeys {
   std::string scheme;
   Index count = 0;

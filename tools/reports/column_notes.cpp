@@ -29,7 +29,7 @@ Json json_of(const ColumnSummaryOptions& wanted) {
 ColumnSummaryOptions wanted_of(const CheckedJson& json) {
   constexpr Index most_bins = 10000;
   ColumnSummaryOptions wanted;
-  wanted.sums.epsilons.clear();  // of the default
+  wanted.sums.epsilons.clear();  // those of the default
   for (const CheckedJson& one : json.at("epsilons").list()) {
     wanted.sums.epsilons.push_back(one.number());
   }
@@ -112,7 +112,7 @@ void take_names(const ReportNotes& notes, const CheckedJson& json, ColumnStatist
   throw json.refused(fmt::format("heads that fit {} names of keys", names));
 }
 
-// Copies `width` elements of the n-th head to those of head `head`.
+// Copies `width` elements of the n-th head to the place of head `head`.
 template <class T>
 void place(const std::vector<T>& from, std::size_t n, Index head, Index width, std::vector<T>& to) {
   const auto size = static_cast<std::size_t>(width);

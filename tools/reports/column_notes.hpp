@@ -20,18 +20,18 @@ struct ColumnNotes {
   ColumnStatistics statistics;
 };
 
-/// What a shard keeps of it. The column sums, and the numbers of queries of the keys, are results
-/// of the tool, and not written again.
+/// A shard's notes of the report. The column sums and the keys' numbers of queries are results of
+/// the tool, and not written again.
 ReportNotes notes_of(const ColumnNotes& columns);
 
 /// The inverse. `results` is the bundle of the shard, whose results (heads, Lk) belong to the
-/// section; `share` is absent if it has all heads. Throws Error(input) naming notes or a result
-/// that do not fit.
+/// section; `share` is absent if the shard has all heads. Throws Error(input) naming notes or a
+/// result that do not fit.
 ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results,
                        const std::optional<HeadShare>& share);
 
-/// Puts the heads of `part` into their places among those of a whole section: its n-th head is head
-/// `heads[n]`. `whole` has places for as many heads as its leading axes have.
+/// Puts the heads of `part` into their places in a whole section: the n-th head of `part` is head
+/// `heads[n]`. `whole` has places for all heads of its leading axes.
 void place_heads(const ColumnNotes& part, const std::vector<Index>& heads, ColumnNotes& whole);
 
 /// A copy of `part` with places for all heads.

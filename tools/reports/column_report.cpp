@@ -52,7 +52,7 @@ class Writer {
 
   using Fields = std::vector<std::string>;
 
-  // Tables of at most 100 columns: as many schemes side by side as there is room for.
+  // Tables of at most 100 columns: as many schemes side by side as fit.
   template <class Headings, class Row>
   void by_head(const Headings& headings, const Row& row) {
     std::size_t first = 0;
@@ -69,8 +69,8 @@ class Writer {
     }
   }
 
-  // A line of names of the schemes `first` to `last` over one of headings, then a row for each head
-  // and one for all.
+  // A line of names of the schemes `first` to `last` above a line of headings, then a row for each
+  // head and one for all.
   template <class Headings, class Row>
   void by_head(const Headings& headings, const Row& row, std::size_t first, std::size_t last) {
     std::string above = padded("", head_width);
@@ -136,7 +136,7 @@ class Writer {
                        [](const SchemeSummaryOf& summary) { return summary.on_sink > 0; });
   }
 
-  // How much of the attention few keys get.
+  // The share of the attention that few keys get.
   void shares() {
     text_ += "\n";
     by_head(

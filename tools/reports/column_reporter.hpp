@@ -22,12 +22,12 @@ struct ColumnVerdict {
   std::string word() const { return broken ? "no" : (unconverged ? "not_converged" : "ok"); }
   int status() const { return broken || unconverged ? 1 : 0; }
 
-  /// Warns of what did not converge. `group` is "" without groups.
+  /// Warns of schemes that did not converge. `group` is "" without groups.
   void add(const ColumnStatistics& statistics, const ColumnSummaries& summaries,
            const std::string& group, cli::Report& report);
 };
 
-/// The report of explain-away-stats: of sections one after the other, then of all together.
+/// The report of explain-away-stats: for sections one after the other, then for all together.
 class ColumnReporter {
  public:
   ColumnReporter(ColumnSummaryOptions wanted, const ReportWishes& wishes)
@@ -38,7 +38,8 @@ class ColumnReporter {
   const ColumnSummaries& add(const SectionName& section, const std::string& heading,
                              ColumnStatistics& statistics, cli::Report& report);
 
-  /// Prints the table of several sections of INPUT `name`, and warns of what the report hides.
+  /// Prints the table of several sections of INPUT `name`, and warns of figures that the report
+  /// hides.
   void conclude(const std::string& name, cli::Report& report);
 
   /// Combines the JSON of the sections, with the status.

@@ -36,7 +36,7 @@ void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme,
   summary.margin = std::min(summary.margin.value_or(*margin), *margin);
 }
 
-// How many queries are enough for each of the heads `first` to `last`.
+// The number of queries that is enough for each of the heads `first` to `last`.
 std::vector<Index> enough_queries(const ColumnStatistics& statistics, Index first, Index last,
                                   const ColumnSummaryOptions& options) {
   std::vector<Index> enough;
@@ -48,7 +48,7 @@ std::vector<Index> enough_queries(const ColumnStatistics& statistics, Index firs
   return enough;
 }
 
-// The number that all of them are, if they are equal.
+// The common value of numbers, if they are equal.
 std::optional<Index> common(const std::vector<Index>& numbers) {
   if (numbers.empty()) return std::nullopt;
   const bool same = std::all_of(numbers.begin(), numbers.end(),
@@ -94,7 +94,7 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   return summary;
 }
 
-// The summary of the column sums themselves. Padded keys are not counted as masked ones.
+// The summary of the column sums themselves. Padded keys do not count as masked keys.
 void add_sums(std::vector<double> sums, std::span<const std::uint8_t> masked,
               const ColumnSummaryOptions& options, SchemeSummaryOf& summary) {
   summary.sums = summarise(std::move(sums), masked, options.sums);
@@ -105,7 +105,7 @@ bool is_concentrated(const SchemeSummaryOf& head, const ColumnSummaryOptions& op
   return head.enough.greatest && head.enough.greatest->value > options.concentration;
 }
 
-// The heads of one position in the last leading axis, over the batch, as one.
+// The heads of one position in the last leading axis, pooled over the batch.
 ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColumns& scheme,
                             Index position) {
   const Index count = statistics.leading.back();

@@ -27,9 +27,9 @@ struct SchemeColumns {
   std::vector<double> sums;                   ///< (heads, Lk)
   std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
   std::vector<std::optional<double>> bounds;  ///< per head
-  std::vector<double> on_sink;                ///< per head: what all its queries give the sink
-  bool converged = true;                      ///< false: sinkhorn was stopped early for some head
-  std::optional<Convergence> convergence;     ///< of those heads, the slowest
+  std::vector<double> on_sink;  ///< per head: the weight that all its queries give the sink
+  bool converged = true;        ///< false: sinkhorn was stopped early for some head
+  std::optional<Convergence> convergence;  ///< the slowest of those heads
 };
 
 struct ColumnStatistics {
@@ -37,7 +37,7 @@ struct ColumnStatistics {
   Index queries = 0;
   Index keys = 0;
   std::vector<Index> queries_of_key;  ///< (heads, Lk): the queries that may attend to the key
-  std::vector<std::uint8_t> masked;   ///< (heads, Lk): there are none
+  std::vector<std::uint8_t> masked;   ///< (heads, Lk): whether no query may attend to the key
   std::vector<Index> empty_queries;   ///< per head, without padding
   std::vector<Index> padded_queries;  ///< per head
   std::vector<Index> padded_keys;     ///< per head; these are masked, too
@@ -52,29 +52,29 @@ struct ColumnStatistics {
   std::string name_of(Index head, Index key) const;
 };
 
-/// What to summarise.
+/// The contents of a summary.
 struct ColumnSummaryOptions {
   SummaryOptions sums;
-  /// The least number of queries for which the column sum of a key says something; by default
-  /// usual_min_queries of the head's own queries.
+  /// The least number of queries for a meaningful column sum of a key; by default usual_min_queries
+  /// of the head's own queries.
   std::optional<Index> min_queries;
   std::vector<Index> most;   ///< numbers of keys whose share of the attention is reported
   double concentration = 0;  ///< a head is concentrated if a key gets a larger mean weight
 };
 
-/// The summary of one scheme, for one head or pooled over several consecutive ones.
+/// The summary of one scheme, for one head or pooled over several consecutive heads.
 struct SchemeSummaryOf {
   ColumnSumSummary sums;
   EnoughQueries enough;              ///< positions as in sums.lowest
-  std::optional<Index> min_queries;  ///< that are enough; absent if the heads differ
+  std::optional<Index> min_queries;  ///< the number that is enough; absent if heads differ
   AttentionShares shares;
   Histogram histogram;
   double mean_entropy = 0;
-  Index open_queries = 0;  ///< over which the mean was taken: those with a key to attend to
+  Index open_queries = 0;  ///< over which the mean was taken: queries with an allowed key
   Index empty_queries = 0;
   Index padded_queries = 0;
   Index padded_keys = 0;
-  double on_sink = 0;           ///< of shares.total, which counts it
+  double on_sink = 0;           ///< the sink's part of shares.total
   std::optional<double> bound;  ///< the smallest over the heads
   std::optional<double>
       margin;            ///< min over heads of min_j c_j / bound; at least 1 if the bound holds
@@ -95,8 +95,8 @@ struct ColumnSummaries {
   struct KeySums {
     Index head = 0;
     Index key = 0;
-    Index queries = 0;         ///< that may attend to the key
-    std::string name;          ///< or ""
+    Index queries = 0;         ///< the number that may attend to the key
+    std::string name;          ///< of the key, or ""
     std::vector<double> sums;  ///< as in `schemes`
   };
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
@@ -104,12 +104,12 @@ struct ColumnSummaries {
   std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
   std::vector<KeySums> highest;
 
-  /// How many queries are enough for all heads; absent if they differ.
+  /// The number of queries that is enough for all heads; absent if heads differ.
   std::optional<Index> min_queries() const { return schemes.front().all.min_queries; }
 };
 
-/// Counts `statistics` of one scheme in bins so fine that the histograms of several sections, which
-/// have different ranges, can be added.
+/// Counts `statistics` of one scheme in such fine bins that histograms of several sections with
+/// different ranges can be added.
 class PooledHistogram {
  public:
   void add(std::span<const double> sums, std::span<const std::uint8_t> masked);
@@ -117,10 +117,10 @@ class PooledHistogram {
 
   bool empty() const { return counts_.empty() && zeros_ == 0; }
 
-  /// The range of log10 c_j in which there are counts, as whole decades; 0 to 1 without any.
+  /// The range of log10 c_j with counts, in whole decades; 0 to 1 without counts.
   std::pair<double, double> decades() const;
 
-  /// In bins of equal width between these whole decades, as histogram_edges chooses them.
+  /// The histogram with the equal bins that histogram_edges chooses between these whole decades.
   Histogram between(double low, double high) const;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace attn::tools {
 
-/// The options that a sweep varies, where they are given.
+/// The options that a sweep varies, if given.
 struct SweepPoint {
   std::optional<double> scale;
   std::optional<double> hybrid;
@@ -27,7 +27,7 @@ std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, con
                                                  const ColumnSummaries& summaries,
                                                  const SweepPoint* point);
 
-/// What each column means, for the manual page.
+/// The meaning of each column, for the manual page.
 std::vector<std::pair<std::string, std::string>> column_table_meanings();
 
 }  // namespace attn::tools

@@ -1,4 +1,4 @@
-// What a shard of lambda-solve keeps of its report.
+// The notes of a shard of lambda-solve on its report.
 
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The lists of a head, by the name of the dataset that holds those of all heads.
+// The lists of a head, by the name of the dataset for all heads.
 constexpr std::pair<const char*, std::vector<double> DualHead::*> lists[] = {
     {"relative_deviation", &DualHead::relative_deviation},
     {"out_deviation", &DualHead::out_deviation},
@@ -56,7 +56,7 @@ DualHead head_of(const CheckedJson& json, const DualHeading& heading) {
   return head;
 }
 
-// Divides the lists of all heads among these.
+// Divides the lists of all heads among the heads.
 void take_lists(const ReportNotes& notes, const std::vector<CheckedJson>& json, DualNotes& dual) {
   for (const auto& [name, list] : lists) {
     Index all = 0;

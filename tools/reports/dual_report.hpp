@@ -28,7 +28,7 @@ struct DualHead {
   double max_certificate_error = 0;  ///< error of primal − dual − gap, in roundings
   Index max_iterations = 0;
   Index iterations = 0;                    ///< sum over all queries
-  std::optional<Convergence> convergence;  ///< the slowest of those that did not converge
+  std::optional<Convergence> convergence;  ///< the slowest of the queries that did not converge
   std::vector<double> relative_deviation;  ///< of each query
   std::vector<double> out_deviation;       ///< of each query, if there are values
   std::vector<double> by_query;            ///< relative deviations again, NaN for empty queries
@@ -57,7 +57,7 @@ void archive(Archive& with, DualHead& head) {
   archive(with, head.alpha);
 }
 
-/// What the heads of a section have in common.
+/// The common data of the heads of a section.
 struct DualHeading {
   Shape leading;  ///< axes of the heads
   Index queries = 0;
@@ -81,7 +81,7 @@ std::string deviation_headings();
 /// template in some head, in the order of the batch. `leading` are the axes of the heads.
 std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Shape& leading);
 
-/// Fills in the report's result, by head. `averaged` are the means over the heads, if wanted.
+/// Fills in the report's result, by head. `averaged` are the means over the heads, if requested.
 void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
                  const std::optional<std::vector<double>>& averaged, cli::Report& report);
 
@@ -89,19 +89,19 @@ void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
 std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& heads,
                       const std::optional<std::vector<double>>& averaged, const std::string& label);
 
-/// The columns of --tsv, and the rows of one section: one for each head and, if wanted, one for the
-/// mean over the heads.
+/// The columns of --tsv, and the rows of one section: one for each head and, if requested, one for
+/// the mean over the heads.
 std::vector<TableColumn> dual_table_columns();
 std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
                                                const SectionName& section,
                                                const std::vector<DualHead>& heads,
                                                const std::optional<std::vector<double>>& averaged);
 
-/// What each column means, for the manual page.
+/// The meaning of each column, for the manual page.
 std::vector<std::pair<std::string, std::string>> dual_table_meanings();
 
-/// The summary line and the exit status of all sections; `shape` is that of the scores of the only
-/// one, without --each.
+/// The summary line and the exit status of all sections; `shape` is the shape of the scores of the
+/// only section, without --each.
 cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
                            const std::optional<std::vector<double>>& averaged, Index heads,
                            const GroupReport& groups, bool several, cli::Report& report);

@@ -17,23 +17,23 @@ struct DualNotes {
   SectionName section;
   std::string input;      ///< the name of the INPUT, for the tables of all sections
   bool several = false;   ///< there may be several sections
-  bool averages = false;  ///< the mean over the heads is wanted
+  bool averages = false;  ///< the mean over the heads is requested
   DualHeading heading;
   std::vector<DualHead> heads;
 };
 
-/// What a shard keeps of them, and the inverse: `share` is absent if it has all heads. Throws
-/// Error(input) naming notes that do not fit.
+/// A shard's notes of these figures, and the inverse; `share` is absent if the shard has all heads.
+/// Throws Error(input) naming notes that do not fit.
 ReportNotes notes_of(const DualNotes& dual);
 DualNotes dual_of(const ReportNotes& notes, const std::optional<HeadShare>& share);
 
-/// The report of lambda-solve: of sections one after the other, then of all together.
+/// The report of lambda-solve: for sections one after the other, then for all together.
 class DualReporter {
  public:
   explicit DualReporter(const ReportWishes& wishes) : wishes_(wishes) {}
 
   /// Adds a section with all its heads, and fills the result of its JSON report. Returns the means
-  /// over the heads, if they are wanted.
+  /// over the heads, if requested.
   std::optional<std::vector<double>> add(const DualNotes& section, cli::Report& report);
 
   /// Prints the tables of several sections, combines the JSON, and returns the summary line and the

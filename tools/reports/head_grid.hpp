@@ -8,8 +8,8 @@ namespace attn::tools {
 /// The common beginning "text/wiki/" of text/wiki/layer0 and text/wiki/layer1: whole levels only.
 std::string common_beginning(const std::vector<std::string>& names);
 
-/// The names of groups behind their common beginning. Long ones lose their beginning, which says
-/// less than their end, as far as all stay distinct.
+/// The names of groups behind their common beginning. Long names lose their beginning, which says
+/// less than their end, as long as all stay distinct.
 std::vector<std::string> group_labels(const std::vector<std::string>& names);
 
 /// A row of a table by group and head: a cell for each head, and one for all.
@@ -19,7 +19,7 @@ struct GridRow {
   std::string all;
 };
 
-/// A table of at most 100 columns with the title on a line above; more heads continue below.
+/// A table of at most 100 columns with the title on a line above; further heads continue below.
 std::string head_grid(const std::string& title, const std::vector<GridRow>& rows);
 
 }  // namespace attn::tools

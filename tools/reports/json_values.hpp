@@ -23,7 +23,7 @@ inline std::optional<double> number_or_none(const CheckedJson& json) {
   return json.is_null() ? std::nullopt : std::optional(json.number());
 }
 
-/// How an iteration converged, or that all did.
+/// The convergence of an iteration.
 inline nlohmann::ordered_json convergence_json(const std::optional<Convergence>& convergence) {
   if (!convergence) return nullptr;
   return {{"rate", convergence->rate}, {"predicted", or_null(convergence->predicted_iterations)}};

@@ -2,7 +2,7 @@
 
 namespace attn::tools {
 
-/// How much of a report is made.
+/// Which parts of a report are made.
 struct ReportWishes {
   bool several = false;  ///< there may be several sections, so that one table has them all
   bool each = true;      ///< prints the report of each section

@@ -16,7 +16,7 @@ struct StepFigures {
   double max = 0;
   std::vector<double> sorted;
 
-  /// From numbers (sets, times), those of time `step`.
+  /// The figures of step `step`, from numbers (sets, times).
   StepFigures(const std::vector<double>& numbers, Index times, Index step);
 
   Index below(double limit) const;

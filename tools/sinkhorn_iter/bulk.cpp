@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::int64_t useful_bytes = std::int64_t{32} << 20;
 
-// The multiple of chains that is in memory at a time.
+// The number of problems in memory at a time, a multiple of whole chains.
 BlockPlan plan_bulk(const cli::Arguments& arguments, const BulkTask& task) {
   for (const ArraySource& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
@@ -84,7 +84,7 @@ class BulkRun {
         BlockOutput(output_, type, std::move(layout), task_.input.share.get(), report_).dataset());
   }
 
-  // The positions [first, first + count) of a dataset of which each has `own`.
+  // The positions [first, first + count) of a dataset with the own axes `own`.
   template <class Number>
   void read(const ArraySource& dataset, const Shape& own, Index first, Index count,
             Buffer<Number>& to, const char* expected, bool (*allowed)(Number)) const {

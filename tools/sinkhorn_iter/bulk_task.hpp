@@ -16,7 +16,7 @@ namespace attn::tools {
 /// The small problems of one section, all of one size.
 struct BulkTask {
   /// Checks everything but the numbers. Throws Error(input) for datasets whose shapes do not fit,
-  /// Error(usage) for results that cannot be made of them.
+  /// Error(usage) for results that cannot be made from them.
   BulkTask(const cli::Arguments& arguments, io::InputBundle section);
 
   static bool suffices(const cli::Arguments&, const io::InputBundle& bundle) {
@@ -28,10 +28,10 @@ struct BulkTask {
   void report_params(cli::Report& report) const;
   bool emits(const std::string& name) const { return emitted.contains(name); }
 
-  /// Problems that must be in memory together: those of a chain of products.
+  /// The number of problems that must be in memory together: the length of a chain of products.
   Index together() const { return chained ? input.leading.back() : 1; }
 
-  /// Every chain is a unit of shards, and so is each problem without chains.
+  /// Every chain is a unit of shards; without chains, every problem.
   ProblemUnits units() const;
   std::vector<double> work() const;
 
@@ -46,14 +46,14 @@ struct BulkTask {
 
     double pairs() const { return static_cast<double>(problems) * size; }
 
-    /// The problems to compute: the first of them, and how many.
+    /// The problems to compute: the first, and their number.
     Index own_first() const { return share && share->size() > 0 ? share->problem(0) : 0; }
     Index own_problems() const { return share ? share->size() : problems; }
   };
 
   io::InputBundle bundle;
   ArraySource scores;
-  std::optional<ArraySource> a, b;  ///< of one line, or by problem
+  std::optional<ArraySource> a, b;  ///< one line for all problems, or one for each
   Input input;
   Index rows = 1;
   Index cols = 1;

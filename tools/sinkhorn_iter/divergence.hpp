@@ -17,12 +17,12 @@ struct FoundDivergence {
   SolutionGradients<T> through_solution;
 };
 
-/// Throws Error(usage) for terms of the scores, such as a mask, that the problems of either side
-/// with itself cannot have.
+/// Throws Error(usage) for terms of the scores, such as a mask, that the problem of a side with
+/// itself cannot have.
 void require_divergence(const TransportTask& task);
 
 /// Requires Σ a = Σ b. Writes derivatives by the cost to `outputs`, and says in `result` how well
-/// the equations of derivatives were solved. A cost is that of a common support: Throws
+/// the equations of derivatives were solved. A cost belongs to a common support: throws
 /// Error(input) if it is not square.
 template <class T>
 FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& head,
@@ -30,7 +30,7 @@ FoundDivergence<T> find_divergence(const TransportTask& task, const Head<T>& hea
                                    const HeadOutputs& outputs, int threads,
                                    TransportResult& result);
 
-/// Bytes that it takes more than transport between the larger of both sides and itself.
+/// Bytes that a divergence takes in addition to transport between the larger side and itself.
 std::int64_t divergence_bytes(const TransportTask& task, std::size_t element_size);
 
 }  // namespace attn::tools

@@ -17,11 +17,11 @@ constexpr const char* histogram_weights = "histogram_weights";
 /// The histograms of one problem.
 struct OwnHistograms {
   Index count = 0;
-  PooledVector<double> masses;   ///< (K, own keys), whose sums are equal
-  PooledVector<double> weights;  ///< (K), whose sum is 1
-  double weight_sum = 1;         ///< by which the dataset's weights were divided
-  std::string refusal;           ///< why they have no barycentre; empty if they have
-  double first_total = 0;        ///< of the first histogram, and of the one farthest from it
+  PooledVector<double> masses;   ///< (K, own keys), with equal sums
+  PooledVector<double> weights;  ///< (K), with the sum 1
+  double weight_sum = 1;         ///< the divisor of the dataset's weights
+  std::string refusal;           ///< why the histograms have no barycentre; empty if they have one
+  double first_total = 0;        ///< sums of the first histogram, and of the one farthest from it
   double other_total = 0;
 
   Histograms view() const { return {count, masses, weights}; }
@@ -32,7 +32,7 @@ struct HistogramInput {
   /// Throws Error(input) naming a dataset that is missing or whose shape or type does not fit.
   HistogramInput(const io::InputBundle& bundle, const Shape& leading, Index keys);
 
-  /// Those of a problem with `count` keys of its own from `first` on. The sums of histograms may
+  /// The histograms of a problem with `count` own keys from `first` on. The sums of histograms may
   /// differ by rounding and are then made equal to the first; the weights are divided by their sum.
   /// Throws Error(input) for numbers that are not finite and ≥ 0, or weights without a sum.
   OwnHistograms read(Index problem, Index first, Index count) const;
@@ -42,8 +42,8 @@ struct HistogramInput {
   Index count = 0;                 ///< K
 };
 
-/// Makes results of `lines` lines of a problem's own queries or keys lines of all `total` of them:
-/// the own ones begin at `first`, all others are padding and get that value.
+/// Extends `lines` lines of results over a problem's own queries or keys to all `total` queries or
+/// keys: the own ones begin at `first`; all others are padding and get the value `padding`.
 template <class Values>
 void spread_lines(Values& values, Index lines, Index first, Index total, double padding) {
   const Index own = static_cast<Index>(values.size()) / lines;

@@ -51,7 +51,7 @@ std::string totals_hint(const Feasibility& found) {
     return "normalise a and b, so that they have the same sum; --iterations T runs exactly T "
            "iterations anyway";
   }
-  // Rounding to two digits must not make it too small.
+  // Rounding to two digits must not make the tolerance too small.
   return fmt::format("normalise a and b; or --tolerance {:.2g} or larger accepts them as equal",
                      1.1 * apart / tolerated_share);
 }

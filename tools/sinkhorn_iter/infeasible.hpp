@@ -5,8 +5,8 @@
 
 namespace attn::tools {
 
-/// Says in result.refusal and result.hint why no plan has the problem's marginals, or no finite
-/// potentials belong to it, if result.feasibility says so.
+/// If result.feasibility says that no plan has the problem's marginals, or that the plan has no
+/// finite potentials, gives the reason in result.refusal and result.hint.
 void refuse_infeasible(const TransportTask& task, TransportResult& result);
 
 }  // namespace attn::tools

@@ -9,10 +9,10 @@ namespace attn::tools {
 
 /// Part of a problem's block of marginals or weights, row by row. Throws Error(input) naming
 /// dataset and index of an element that is not a finite number >= 0, or of an integer beyond 2^53,
-/// up to which float64 has all of them.
+/// which float64 may not represent.
 std::vector<double> read_masses(const Operand& operand, Index problem, const TileRange& part);
 
-/// The machine epsilon of a dataset's type; that of float64 for other types than floating ones.
+/// The machine epsilon of a dataset's type; that of float64 if the type is not floating-point.
 double rounding_of(const Operand& operand);
 
 }  // namespace attn::tools

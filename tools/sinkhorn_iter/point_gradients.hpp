@@ -17,9 +17,8 @@ struct PointNames {
   bool wanted(const TransportTask& task) const { return task.emits(q) || task.emits(k); }
 };
 
-/// Resizes the wanted ones of q (Lq, d) and k (Lk, d) and fills them in: calls
-/// differentiate(targets), which shows the derivatives by the scores to the sink of the energy with
-/// that scale.
+/// Resizes and fills the requested ones of q (Lq, d) and k (Lk, d): calls differentiate(targets),
+/// which shows the derivatives by the scores to the sink of the energy with `scale`.
 template <class T, class Differentiate>
 void differentiate_points(const TransportTask& task, const Head<T>& head, double scale,
                           const PointNames& names, std::vector<T>& q, std::vector<T>& k,
@@ -38,11 +37,11 @@ void differentiate_points(const TransportTask& task, const Head<T>& head, double
   differentiate(targets);
 }
 
-/// Throws Error(usage), with that hint, if one of them is requested and the scores are not made of
-/// q and k.
+/// Throws Error(usage), with `hint`, if a gradient by points is requested and the scores are not
+/// made from q and k.
 void require_points(const TransportTask& task, const PointNames& names, const std::string& hint);
 
-/// Bytes of one problem's results, and those that computing them takes, through that many plans.
+/// Bytes of one problem's results, plus those of their computation, through `plans` plans.
 std::int64_t point_result_bytes(const TransportTask& task, const PointNames& names,
                                 std::size_t element_size);
 std::int64_t point_work_bytes(const TransportTask& task, const PointNames& names, Index plans,

@@ -64,7 +64,7 @@ class ScoreGradientWriter final : public Observer<T> {
   std::vector<T> u_, v_, ones_;
 };
 
-// Writes what it takes times a factor. Tiles that are not shown are left out.
+// Writes its tiles times a factor. Tiles that are not shown are left out.
 template <class T>
 class PairGradientWriter final : public GradientSink<T> {
  public:
@@ -97,7 +97,7 @@ PairWriter<T> pairs_of(const TransportTask& task, const char* name, const Head<T
                        task.input.all_pairs(), head.part.range, T{0});
 }
 
-// Of the derivative by scores, in that by the cost.
+// The factor from the derivative by scores to that by the cost.
 double pair_factor(const TransportTask& task) { return task.of_cost ? -1 / task.unit() : 1; }
 
 void note(const ImplicitOutcome& solved, double plan_error, TransportResult& result) {
@@ -386,7 +386,8 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
     bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
   }
   if (!task.histograms) {
-    // A divergence has square problems, too, and u, v and derivatives by marginals of three.
+    // A divergence also has square problems, and u, v and derivatives by marginals of three
+    // problems.
     const Index longer = std::max(input.queries, input.keys);
     if (task.diverges) bytes += 12 * (input.queries + input.keys) * number;
     return bytes + std::max(implicit_gradient_bytes(task.diverges ? longer : input.queries,

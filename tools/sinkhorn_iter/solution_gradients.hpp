@@ -13,13 +13,13 @@
 #include "sinkhorn_iter/transport_result.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
 
-/// grad_NAME: derivatives of a number L by what a problem is made of, through its solution. L is
-/// known by its derivatives by the plan and the potentials, the datasets grad_plan,
+/// grad_NAME: derivatives of a number L by the inputs of a problem, through its solution. L is
+/// given by its derivatives by the plan and the potentials, the datasets grad_plan,
 /// grad_row_potential and grad_col_potential, and by a barycentre, grad_barycentre.
 namespace attn::tools {
 
-/// Those of one problem that --emit requests, of its own lines; others are empty. Those by the cost
-/// and by scores are written as they are made.
+/// The gradients of one problem that --emit requests, of its own lines; others are empty. Gradients
+/// by the cost and by scores are written as they are computed.
 template <class T>
 struct SolutionGradients {
   std::vector<double> a, b;     ///< a of a barycentre is (K, Lk)
@@ -40,19 +40,18 @@ void archive(Archive& with, SolutionGradients<T>& gradients) {
 /// Throws Error(usage) if --emit requests a gradient for which inputs are missing.
 void require_solution_gradients(const TransportTask& task);
 
-/// The results that are written as they are made, for require_no_checkpoint; null: there are none.
+/// The result that is written as it is computed, for require_no_checkpoint; null: there is none.
 const char* written_gradient(const TransportTask& task);
 
-/// Writes those by the cost or scores, and says in `result` how well the equations were solved, and
-/// whether at a solution.
-/// Matrices of up to `dense_limit` bytes are held in memory.
+/// Writes gradients by the cost or scores, and says in `result` how well the equations were solved,
+/// and whether at a solution. Matrices of up to `dense_limit` bytes are held in memory.
 template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
                                         SinkhornSolution& solution, const Marginals& marginals,
                                         const HeadOutputs& outputs, std::int64_t dense_limit,
                                         int threads, TransportResult& result);
 
-/// The same of a barycentre; `potentials` are needed only for the weights.
+/// The same for a barycentre; `potentials` are needed only for the weights.
 template <class T>
 SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>& head,
                                         Barycentre& barycentre, const OwnHistograms& histograms,
@@ -68,20 +67,19 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
                                         const HeadOutputs& outputs, int threads,
                                         TransportResult& result);
 
-/// Writes zeros by the cost or scores: for a problem without queries or keys.
+/// Writes zero gradients by the cost or scores, for a problem without queries or keys.
 template <class T>
 void write_no_gradient(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs);
 
 /// Creates the datasets that are requested.
 void create_solution_gradients(HeadOutputs& outputs, const TransportTask& task);
 
-/// Writes those of a problem; padding has the gradient 0.
+/// Writes the gradients of a problem; padding has the gradient 0.
 template <class T>
 void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
                               SolutionGradients<T>& gradients);
 
-/// Bytes of one problem's gradients, those of its results in files, and those that computing them
-/// takes.
+/// Bytes of one problem's gradients, including those in files and those of their computation.
 std::int64_t solution_gradient_bytes(const TransportTask& task, std::size_t element_size);
 double solution_gradient_file_bytes(const TransportTask& task, std::size_t element_size);
 std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t element_size,

@@ -17,12 +17,12 @@ constexpr const char* by_k = "dual_grad_k";
 constexpr const char* by_weights = "dual_grad_histogram_weights";
 constexpr PointNames by_points = {by_q, by_k};
 
-// The derivatives of −Σ coefficient ⟨π, C⟩ at these plans of the scores by q and k, as far as they
-// are requested.
+// The derivatives of −Σ coefficient ⟨π, C⟩ at these plans of the scores, by q and k, as far as
+// requested.
 template <class T>
 void differentiate_cost(const TransportTask& task, const Head<T>& head, const Scores<T>& scores,
                         std::span<const PlanTerm> plans, DualGradients<T>& found, int threads) {
-  // The energy with the scale that the cost has.
+  // The energy with the scale of the cost.
   const double scale = task.input.recipe(Scheme::sinkhorn).scale * task.unit();
   differentiate_points(
       task, head, scale, by_points, found.q, found.k,

@@ -12,7 +12,7 @@
 namespace attn::tools {
 
 /// The derivatives of a problem's dual value at its potentials that --emit requests, each of the
-/// problem's own lines; others are empty. That by the cost is the plan.
+/// problem's own lines; others are empty. The derivative by the cost is the plan.
 template <class T>
 struct DualGradients {
   MarginalGradient marginals;
@@ -36,7 +36,8 @@ MatrixView<T> rows_like(MatrixView<const T> vectors, std::vector<T>& gradient) {
   return {gradient.empty() ? nullptr : gradient.data(), vectors.rows, vectors.cols};
 }
 
-/// Throws Error(usage) if --emit requests a gradient by q or k and the scores are not made of them.
+/// Throws Error(usage) if --emit requests a gradient by q or k and the scores are not made from q
+/// and k.
 void require_gradients(const TransportTask& task);
 
 template <class T>
@@ -44,14 +45,14 @@ DualGradients<T> dual_gradients(const TransportTask& task, const Head<T>& head,
                                 const Potentials& potentials, const Marginals& marginals,
                                 int threads);
 
-/// The same of exact transport, from the plan that it shows. Requires the cost |q − k|² or none of
-/// q and k.
+/// The same for exact transport, from the plan that it shows. Derivatives by q and k require the
+/// cost |q − k|².
 template <class T>
 DualGradients<T> exact_gradients(const TransportTask& task, const Head<T>& head,
                                  const ExactSolution& solution, const Marginals& marginals,
                                  int threads);
 
-/// The same of a barycentre's value: by a (K, Lk) in the place of rows, and by the weights of
+/// The same for a barycentre's value: by a (K, Lk) in the place of rows, and by the weights of
 /// histograms, from `potentials` if they are requested.
 template <class T>
 DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& head,
@@ -61,12 +62,12 @@ DualGradients<T> barycentre_gradients(const TransportTask& task, const Head<T>& 
 /// Creates the datasets that are requested.
 void create_gradients(HeadOutputs& outputs, const TransportTask& task);
 
-/// Writes those of a problem; padding has the gradient 0.
+/// Writes the gradients of a problem; padding has the gradient 0.
 template <class T>
 void write_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
                      DualGradients<T>& gradients);
 
-/// Bytes of one problem's gradients, and those that computing them takes.
+/// Bytes of one problem's gradients, and of their computation.
 std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size);
 std::int64_t gradient_work_bytes(const TransportTask& task, std::size_t element_size, int threads);
 

@@ -31,7 +31,7 @@ struct HeadResult {
   TransportResult result;
   SinkhornSolution solution;        // with K lines of either potential for a barycentre
   PooledVector<double> barycentre;  // (Lq)
-  PooledVector<double> row_self;    // of a divergence: f of a with itself (Lq)
+  PooledVector<double> row_self;    // for a divergence: f of a with itself (Lq)
   PooledVector<double> col_self;    // and g of b (Lk)
   DualGradients<T> gradients;
   SolutionGradients<T> through_solution;
@@ -61,7 +61,7 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
   return found.tolerance;
 }
 
-// Exact transport in the words of the entropic one.
+// The result of exact transport in the form of entropic transport.
 template <class T>
 void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
                    std::int64_t kept_bytes, const ObserverList<T>& observers,
@@ -136,7 +136,7 @@ void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals
   found.solution = std::move(sides.divergence.between);
 }
 
-// A barycentre in the words of transport.
+// The result of a barycentre in the form of transport.
 template <class T>
 void solve_averaged(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
                     const MemoryPlan& memory, const ObserverList<T>& observers,
@@ -229,7 +229,7 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   create_solution_gradients(outputs, task);
 }
 
-// As long as the longest, with NaN after a problem's last iteration.
+// As long as the longest list, with NaN after a problem's last iteration.
 void write_errors(HeadOutputs& outputs, const AttentionInput& input,
                   std::vector<std::vector<double>>& errors) {
   std::size_t longest = 1;
@@ -268,7 +268,7 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   if (task.of_cost || task.a || task.penalties)
     output.attribute("attn_marginals", std::string("given"));
   const auto tolerance = results.worst().tolerance;
-  // Of the error as a sum; attn_tolerance is relative to the total.
+  // The tolerance of the error as a sum; attn_tolerance is relative to the total.
   if (tolerance) output.attribute("attn_l1_tolerance", *tolerance);
   if (task.input.share) {
     task.input.share->rank({{"attn_status", "attn_l1_tolerance"}, results.worst().badness()});

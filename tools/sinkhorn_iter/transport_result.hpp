@@ -23,13 +23,13 @@ struct GradientFigures {
   Index iterations = 0;
   double residual = 0;
   bool unsolved = false;
-  double plan_error = 0;  ///< of a plan that is no solution (solution_error)
+  double plan_error = 0;  ///< the solution_error of the plan; 0 for a solution
 
   bool holds() const { return !unsolved && plan_error == 0; }
 };
 
-/// The result of one problem. That of a divergence describes the transport between both sides, with
-/// the worst status and the most iterations of its three problems.
+/// The result of one problem. For a divergence, it describes the transport between both sides, with
+/// the worst status and the most iterations of the three problems.
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
@@ -41,7 +41,7 @@ struct TransportResult {
   std::optional<double> tolerance;  ///< none with an exact number of iterations
   Feasibility feasibility;          ///< set if a tolerance is used
   double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
-  std::string refusal;              ///< why it cannot be solved, for people; empty if it was solved
+  std::string refusal;              ///< why the problem cannot be solved, for people; else empty
   std::string hint;
 
   bool infeasible() const { return !refusal.empty(); }

@@ -286,13 +286,13 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
-  // Exact transport and what is made of several problems pass by columns, too.
+  // Exact transport and verbs with several problems also make passes by columns.
   const bool by_rows = task.is_of_scheme() && !task.diverges;
   needs.ranks = by_rows ? rank_rows(input, ranks) : RankRows{ranks};
   needs.parts = parts_of_problem(Order::row_panels, false, input.queries, input.keys, element_size);
   const Index iterations = task.solver.most_iterations();
   needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
-  // Twice, since they grow one element at a time.
+  // Twice, since the lists grow one element at a time.
   constexpr double most_bytes = 0x1p62;
   if (task.diverges) needs.result_bytes += divergence_bytes(task, element_size);
   needs.result_bytes +=
@@ -316,7 +316,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
-    // A divergence has square problems, too.
+    // A divergence also has square problems.
     const Index longer = std::max(input.queries, input.keys);
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),

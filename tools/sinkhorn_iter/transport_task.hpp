@@ -59,7 +59,8 @@ struct TransportTask {
   /// The machine epsilon of the least precise type among the datasets of marginals.
   double marginal_epsilon() const;
 
-  /// Removes results that the verb does not have: defaults silently, others throw Error(usage).
+  /// Removes results that the verb does not have: default results silently; others throw
+  /// Error(usage).
   void leave_out(const std::vector<std::string>& names, const cli::Arguments& arguments);
 
   io::InputBundle bundle;
@@ -81,7 +82,7 @@ struct TransportTask {
   /// Potentials of a problem: one line of queries and one of keys, or one for each histogram.
   Index lines() const { return histograms ? histograms->count : 1; }
 
-  /// Whether the potentials make the plan as those of the scheme sinkhorn do.
+  /// Whether the potentials make the plan in the same way as those of the scheme sinkhorn.
   bool is_of_scheme() const { return !exact && !histograms; }
 };
 

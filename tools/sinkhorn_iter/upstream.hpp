@@ -9,10 +9,11 @@
 namespace attn::tools {
 
 /// Derivatives of a number by the results of transport: the datasets grad_plan, grad_row_potential
-/// and grad_col_potential; of `histograms` also grad_barycentre, and of a divergence without
-/// grad_plan, but with grad_row_self_potential and grad_col_self_potential.
+/// and grad_col_potential; with `histograms` also grad_barycentre; for a divergence,
+/// grad_row_self_potential and grad_col_self_potential in place of grad_plan.
 struct UpstreamInput {
-  /// Those of a bundle; none: it has none. Throws Error(input) for shapes that do not fit.
+  /// The derivatives in a bundle; nothing if it has none. Throws Error(input) for shapes that do
+  /// not fit.
   static std::optional<UpstreamInput> read(const io::InputBundle& bundle, const Shape& leading,
                                            Index queries, Index keys,
                                            std::optional<Index> histograms, bool of_divergence);
@@ -26,7 +27,7 @@ struct UpstreamInput {
 };
 
 /// `count` numbers of each line of a problem from `first` on; empty without an operand. Throws
-/// Error(input) naming dataset and index of one that is not finite.
+/// Error(input) naming dataset and index of a number that is not finite.
 std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
                                   Index count);
 

@@ -42,7 +42,7 @@ Attributes compared_of(const io::Item& item) {
     if (std::find(left_out.begin(), left_out.end(), attribute.name) != left_out.end()) continue;
     found.emplace(attribute.name, &attribute);
   }
-  // Only for a dimension scale are these HDF5's own.
+  // HDF5 owns these attributes only on dimension scales.
   const auto marked = found.find("CLASS");
   if (marked == found.end()) return found;
   const auto* texts = std::get_if<Texts>(&marked->second->value);

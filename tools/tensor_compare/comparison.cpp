@@ -119,7 +119,7 @@ Compared compare(const std::string& name, const ArraySource& a, const ArraySourc
     item.reason = std::exchange(item.note, "");
     return item;
   } else {
-    // Types that lib/io does not read can be called neither same nor different.
+    // Types that lib/io does not read count as neither same nor different.
     const ArraySource& unread = a.dtype() == DType::other ? a : b;
     throw Error(Failure::input, unread.address() + " is of a type that cannot be compared",
                 "leave it out with --datasets");

@@ -12,7 +12,7 @@ namespace attn::tools {
 /// The comparison of two datasets or attributes.
 struct Compared {
   std::string name;  ///< "layer0/out"; for an attribute "layer0/out@units", for the root's "@units"
-  Shape shape;       ///< of the one in A
+  Shape shape;       ///< of the dataset or attribute in A
   bool comparable = false;  ///< shapes and kinds agree
   bool is_text = false;     ///< strings: no errors, only the position of the first difference
   Difference difference;    ///< if comparable; for strings only the counts and absolute_at

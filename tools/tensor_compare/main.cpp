@@ -143,7 +143,7 @@ std::vector<tools::Cell> row_of(const std::vector<std::string>& bundles,
   return row;
 }
 
-// Also of the datasets that only one of the bundles has.
+// Includes datasets that only one of the bundles has.
 void fill(const tools::Comparison& comparison, const std::vector<std::string>& bundles,
           tools::TableOutput& rows) {
   for (const tools::Compared& item : comparison.compared()) rows.add(row_of(bundles, item));

@@ -209,7 +209,7 @@ void Conversion::take_datasets() {
   warn_of_losses();
 }
 
-// Takes the datasets in groups, and everything that will be metadata.
+// Takes the datasets in groups, and the objects that become metadata.
 void Conversion::take_items(const std::set<std::string>& without) {
   const io::InputBundle bundle = bundles_[0].without_named();
   std::set<std::string> taken;
@@ -291,7 +291,7 @@ void Conversion::take(const std::string& name, bool named) {
   datasets_.push_back(produced(dataset, type));
 }
 
-// An empty file would be noticed only by its readers.
+// Otherwise only its readers would notice that the file is empty.
 void Conversion::require_something() const {
   if (!datasets_.empty() || !copied_.empty()) return;
   const std::vector<io::Item> items = io::contents(bundles_[0]);

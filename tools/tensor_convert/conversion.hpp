@@ -27,7 +27,7 @@ class Conversion {
   const std::string& format() const { return format_; }
 
   /// The datasets that will be written, and the others of INPUT's root that are copied unchanged;
-  /// without groups, of which there may be many.
+  /// without groups, as there may be many.
   const std::vector<Produced>& datasets() const { return datasets_; }
   const std::vector<ArraySource>& copied() const { return copied_; }
   Index groups() const;
@@ -63,7 +63,7 @@ class Conversion {
   std::vector<Produced> datasets_;
   std::vector<ArraySource> copied_;  ///< strings and other such types, copied into a bundle
   std::vector<std::string> left_out_;
-  // For a file of arrays: what becomes its metadata.
+  // For a file of arrays: the source of its metadata.
   std::vector<io::Item> items_;
   std::vector<io::TextDataset> texts_;
   std::string metadata_;

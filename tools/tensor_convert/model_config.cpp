@@ -36,12 +36,12 @@ bool is_set(const nlohmann::json& value) {
   return !value.is_null() && value != false && value != 0 && value != "";
 }
 
-/// A member that changes the scores, and what then computes them.
+/// A member that changes the scores, and the option that then computes them.
 struct Change {
   const char* key;
   const char* options = "";
-  bool when_false = false;  ///< it does so where it is false
-  const char* model = "";   ///< of this model only
+  bool when_false = false;  ///< the member changes them if it is false
+  const char* model = "";   ///< for this model only
 };
 
 constexpr Change changes[] = {
@@ -62,7 +62,7 @@ constexpr Change changes[] = {
     {"is_decoder", "--causal in place of", false, "bert"},
 };
 
-/// Whether a window is that of this layer. Layers may differ.
+/// Whether a window applies to this layer. Layers may differ.
 bool has_window(const nlohmann::json& config, Index layer) {
   const auto used = config.find("use_sliding_window");
   if (used != config.end() && *used == false) return false;
@@ -81,7 +81,7 @@ void refuse_changes(const nlohmann::json& config, const std::string& path, const
     if (change.when_false ? *found != false : !is_set(*found)) continue;
     if (*change.model != '\0' && model != change.model) continue;
     if (key == "sliding_window" && !has_window(config, layer)) continue;
-    // Then it is the usual scale.
+    // The scale is then the usual one.
     if (key == "query_pre_attn_scalar" && config.value("head_dim", nlohmann::json()) == *found) {
       continue;
     }
@@ -135,7 +135,7 @@ nlohmann::json read_json_object(const std::string& path, const std::string& hint
 ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer) {
   nlohmann::json config = read_json_object(path, unread_hint);
   if (config.is_null()) return {};
-  // Models of text and images describe the part for text apart.
+  // Models of text and images describe the text part separately.
   const auto text = config.find("text_config");
   if (text != config.end() && text->is_object()) config = nlohmann::json(*text);
   refuse_changes(config, path, model, layer);

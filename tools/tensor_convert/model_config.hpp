@@ -15,15 +15,15 @@ struct ModelConfig {
   std::optional<Index> kv_heads;
   std::optional<Index> head_size;
   std::optional<Index> max_distance;  ///< for T5's relative positions
-  std::string rotary;  ///< a member that says that there are rotary positions, or empty
+  std::string rotary;                 ///< a member that indicates rotary positions, or empty
 };
 
 /// Empty if there is no such file. Throws Error(input) if it is not a JSON object, is deeper than
 /// 64 levels or larger than 16 MiB, a number of heads is not a positive integer, or a member
-/// changes the scores of this layer otherwise than `model` has it: a soft cap, a window, a scale.
+/// changes the scores of this layer in a way that `model` does not: a soft cap, a window, a scale.
 ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer);
 
-/// The JSON object in a file; null if there is no such file. Throws Error(input) with that hint.
+/// The JSON object in a file; null if there is no such file. Throws Error(input) with `hint`.
 nlohmann::json read_json_object(const std::string& path, const std::string& hint);
 
 }  // namespace attn::tools

@@ -7,8 +7,8 @@
 namespace attn::tools {
 
 /// The file of each tensor of a checkpoint in parts, by a model.safetensors.index.json; empty if
-/// there is no such file. Throws Error(input) if it is not of that form, or names a file of another
-/// folder.
+/// there is no such file. Throws Error(input) if it does not have this form, or names a file of
+/// another folder.
 std::map<std::string, std::string> read_model_index(const std::string& path);
 
 /// The files of the checkpoint that `file` stands for: those of an index, which ends in

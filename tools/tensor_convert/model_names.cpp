@@ -67,7 +67,7 @@ std::string some_of(const std::vector<std::string>& names) {
                      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
 }
 
-/// The layers of which there are queries.
+/// The layers with queries.
 std::set<Index> layers_in(const std::set<std::string>& names, ModelLayer wanted) {
   std::set<std::string> there;
   std::set<Index> numbers;
@@ -87,7 +87,7 @@ std::set<Index> layers_in(const std::set<std::string>& names, ModelLayer wanted)
   return layers;
 }
 
-/// What a layer has that looks like attention.
+/// The tensors of a layer that look like attention.
 std::vector<std::string> attention_in(const std::set<std::string>& names, Index layer) {
   std::vector<std::string> found;
   for (const std::string& name : names) {
@@ -145,7 +145,8 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
   for (const std::string& name : {names.q, names.k, names.v}) {
     read.insert({name + ".weight", name + ".bias"});
   }
-  // After the weights, or constants: the output, masks, and the angles of rotary positions.
+  // Tensors used after the weights, or constants: the output, masks, and the angles of rotary
+  // positions.
   for (const char* other : {"o_proj.weight", "o_proj.bias", "o.weight", "c_proj.weight",
                             "c_proj.bias", "bias", "masked_bias", "rotary_emb.inv_freq"}) {
     read.insert(names.base + other);

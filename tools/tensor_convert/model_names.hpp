@@ -19,7 +19,7 @@ struct ModelNames {
 
 ModelNames names_in(const ModelLayer& wanted);
 
-/// The tensor of that name, as it is or with the prefix of a model, such as "model.", in the first
+/// The tensor called `name`, with or without the prefix of a model, such as "model.", in the first
 /// file that has it.
 std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundles,
                                        const std::string& name);
@@ -28,8 +28,8 @@ std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundl
 /// keys or scores, such as q_norm.weight: the projections alone are then not the model's.
 void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted);
 
-/// Throws Error(input): there is no tensor `name`. The hint says where it is by the index beside
-/// the checkpoint, which layers exist, or what this layer has in its place.
+/// Throws Error(input): there is no tensor `name`. The hint says where the tensor is by the index
+/// beside the checkpoint, which layers exist, or what this layer has in its place.
 [[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles,
                                const ModelLayer& wanted, const std::string& name);
 

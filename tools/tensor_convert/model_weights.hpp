@@ -19,10 +19,10 @@ struct ModelLayer {
   std::string config;             ///< path of a config.json, which need not exist
 };
 
-/// The weights of a layer, and what else follows them in the model.
+/// The weights of a layer, and other properties of the model.
 struct ModelWeights {
   std::vector<Produced> datasets;
-  std::string rotary;  ///< what says that there are rotary positions, which are left out, or empty
+  std::string rotary;  ///< the sign of rotary positions, which are left out; or empty
 };
 
 /// The layer's weights by head, so that q_h = x wq[h] + bq[h]: wq (H, D, d), wk and wv (Hk, D, d);

@@ -38,9 +38,9 @@ class Recipe {
   /// RandomStream of the dataset's name.
   void values(const Planned& planned, Index first, Index count, double* out) const;
 
-  /// The same for a dataset of labels: in clusters by the position of the point; in mixture by the
-  /// uniform element of that point in the stream "NAME/component", compared with the running sum of
-  /// the weights.
+  /// The same for a dataset of labels: in clusters by the position of the point; in mixture by
+  /// comparing the uniform element of the point in the stream "NAME/component" with the running sum
+  /// of the weights.
   void labels(const Planned& planned, Index first, Index count, std::int64_t* out) const;
 
  private:

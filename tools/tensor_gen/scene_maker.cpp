@@ -9,8 +9,8 @@
 namespace attn::tools {
 namespace {
 
-// Numbers of a scene in the stream of objects: what is asked, about what, of which object; then of
-// each object kind, colour, size and place.
+// Numbers of a scene in the stream of objects: the question, its argument, its object; then for
+// each object the kind, colour, size and place.
 constexpr Index draws_of_question = 3;
 constexpr Index draws_of_object = 5;
 
@@ -100,7 +100,7 @@ void SceneMaker::make_boxes(Index number, Index detector, Scenes& scenes, Index 
   const Index features = options_.features;
   const Index view = number * detectors + detector;
 
-  // Whether each object is missing, how much clutter there is, and a key of each box.
+  // Whether each object is missing, the amount of clutter, and a key of each box.
   std::vector<double> draws(place(options_.objects + 1 + boxes));
   RandomStream(options_.seed, "scene detectors")
       .uniform(view * std::ssize(draws), std::ssize(draws), draws.data());

@@ -7,10 +7,10 @@
 
 namespace attn::tools {
 
-/// What scenes are made of. Kinds, colours and sizes are what they are in SceneMaker.
+/// The options of scenes. Kinds, colours and sizes are as in SceneMaker.
 struct SceneOptions {
   Index objects = 12;    ///< >= 1, of each scene
-  Index boxes = 20;      ///< >= objects, the most of each detector
+  Index boxes = 20;      ///< >= objects, the most for each detector
   Index features = 64;   ///< >= 1, of a box
   double noise = 0.3;    ///< >= 0, standard deviation
   double missing = 0.2;  ///< in [0, 1]
@@ -19,7 +19,7 @@ struct SceneOptions {
   std::uint64_t map_seed = 0;
 };
 
-/// Some scenes one behind the other.
+/// Some scenes, one after the other.
 struct Scenes {
   std::vector<double> views;             ///< (scenes, detectors, boxes, features); 0 for padding
   std::vector<std::int64_t> box_counts;  ///< (scenes, detectors)
@@ -33,19 +33,19 @@ struct Scenes {
   static constexpr std::int64_t padding = -2;
 };
 
-/// Synthetic scenes that several detectors see, each with a question. Of each object, kind, colour
-/// and size are uniform, and so are the two numbers of its place, in [−1, 1). Its code a is the
-/// one-hot codes of kind, colour and size, and the place: 24 numbers.
+/// Synthetic scenes that several detectors see, each with a question. The kind, colour and size of
+/// each object are uniform, as are the two numbers of its place, in [−1, 1). The object's code a
+/// has the one-hot codes of kind, colour and size, and the place: 24 numbers.
 ///
-/// A detector m misses each object by itself with probability `missing`. Of an object that it finds
-/// it makes a box A_m a + noise·z, z normal. Then it adds clutter, boxes A_m b + noise·z for normal
-/// numbers b of the mean square of a code: a number of boxes that is uniform on 0 … those that are
-/// left, or all that are left. Boxes are in random order; padding follows. A_m is normal with
-/// variance 1/features, so that noise has the unit of a code.
+/// A detector m misses each object independently with probability `missing`. For each object found
+/// it makes a box A_m a + noise·z, with z normal. Then it adds clutter, boxes A_m b + noise·z with
+/// normal b of a code's mean square. The number of clutter boxes is uniform between 0 and the
+/// remaining boxes, or equals the latter if `full`. Boxes are in random order; padding follows. A_m
+/// is normal with variance 1/features, so that noise has the unit of a code.
 ///
-/// A scene's question is with probability 1/2 each: (0) which colour has the object of kind κ? One
-/// random object has kind κ, and all others have other kinds. (1) How many objects have colour χ?
-/// κ and χ are uniform.
+/// A scene has one of two questions, with probability 1/2 each. (0) Which colour has the object of
+/// kind κ? One random object has kind κ, and all others have other kinds. (1) How many objects have
+/// colour χ? κ and χ are uniform.
 ///
 /// All numbers are a function of the options and the scene's number; A_m of map_seed and features
 /// only.

@@ -21,11 +21,11 @@ namespace {
 
 using Range = cli::Declaration::Range;
 
-// Together they leave the bytes of all datasets below 2^63.
+// Together, these limits keep the bytes of all datasets below 2^63.
 constexpr Index most_objects = 4096;
 constexpr Index most_features = 65536;
 constexpr Index most_scenes = 500'000'000;
-// At once: enough for all threads.
+// The number of scenes at a time: enough for all threads.
 constexpr Index most_bytes = Index{1} << 25;
 
 SceneOptions scene_options(const cli::Arguments& arguments) {
@@ -45,7 +45,7 @@ SceneOptions scene_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// A dataset of the bundle, and how some scenes of it are written.
+// A dataset of the bundle, with the function that writes some of its scenes.
 struct SceneDataset {
   std::string name;
   DType type;

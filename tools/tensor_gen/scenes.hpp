@@ -4,7 +4,7 @@
 
 namespace attn::tools {
 
-/// Declares what only the verb scenes has.
+/// Declares the options, datasets and results of the verb scenes.
 void declare_scenes(cli::Declaration& tool);
 
 /// The run of the verb scenes: writes scenes of several views with questions.

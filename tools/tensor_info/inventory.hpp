@@ -32,8 +32,8 @@ class Inventory {
   /// A line per dataset: path, shape, type, range; also one per unreadable item.
   std::string table() const;
 
-  /// Why the first unreadable item cannot be read, and how many more there are; empty if all can be
-  /// read.
+  /// Why the first unreadable item cannot be read, and the number of further ones; empty if all can
+  /// be read.
   std::optional<std::string> unreadable() const;
 
  private:

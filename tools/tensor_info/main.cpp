@@ -89,7 +89,7 @@ std::string attribute_lines(const std::vector<io::AttributeValue>& attributes,
                             const std::string& indent) {
   std::string text;
   for (const auto& attribute : attributes) {
-    // Shown elsewhere.
+    // These attributes are shown elsewhere.
     if (attribute.name == "history" || attribute.name == axis_labels ||
         attribute.name == io::result_mark) {
       continue;
@@ -206,7 +206,7 @@ Json inventory_json(const std::vector<io::AttributeValue>& attributes, const Inv
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   TableOutput table(arguments, columns(), {.writes_bundle = false});
-  // Without INPUT there are only datasets that -i names.
+  // Without INPUT there are only datasets of -i.
   std::vector<std::optional<std::string>> names(arguments.inputs.begin(), arguments.inputs.end());
   if (names.empty()) names.emplace_back();
   std::vector<io::InputBundle> bundles;

@@ -14,8 +14,8 @@ struct HeldTwice {
   std::size_t first, second;  ///< of the lists
 };
 
-/// The first one found in the lists of ascending numbers below `count`; absent if there is none.
-/// Takes `count` bits.
+/// The first such number found in the lists of ascending numbers below `count`; absent if there is
+/// none. Takes `count` bits.
 std::optional<HeldTwice> held_twice(const std::vector<const std::vector<Index>*>& lists,
                                     Index count);
 

@@ -12,23 +12,23 @@
 
 namespace attn::tools {
 
-/// What --with and -i add to the results of the shards: the contents of INPUT and the datasets of
-/// -i, as the run without --shard and without --only has them in its output.
+/// The additions of --with and -i to the results of the shards: the contents of INPUT and the
+/// datasets of -i, as in the output of the run without --shard and --only.
 class InputJoin {
  public:
-  /// Opens the inputs. Throws Error(usage) if they are not all those of the run, with the options
-  /// that are; Error(input) for one that differs from that of the run, and what io::InputBundle
-  /// throws. The arguments must outlive it.
+  /// Opens the inputs. Throws Error(usage), naming the right options, unless these are all inputs
+  /// of the run; Error(input) for an input that differs from that of the run; and what
+  /// io::InputBundle throws. The arguments must outlive the object.
   InputJoin(const cli::Arguments& arguments, const ShardSet& shards, cli::Report& report);
 
   /// Whether neither --with nor -i is given.
   bool empty() const { return !bundle_; }
 
-  /// What the shards have in place of an input: u by head of attn-compute, which a run writes with
-  /// --only alone. The inputs added here have it as it was given.
+  /// Datasets that the shards have in place of an input: u by head of attn-compute, which a run
+  /// writes only with --only. The inputs added here have the original dataset.
   std::vector<std::string> replaced() const;
 
-  /// Adds them. What the shards have written stays.
+  /// Adds the inputs. Datasets that the shards have written stay.
   void write(io::OutputBundle& output) const;
 
  private:

@@ -25,7 +25,7 @@ bool is_countable(const Shape& shape) {
                       [&](Index axis) { return __builtin_mul_overflow(bytes, axis, &bytes); });
 }
 
-// The blocks of some parts may end early: the whole is as long as the longest block.
+// The blocks of some parts may end early: the whole dataset is as long as the longest block.
 BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
   const auto has_blocks = [](const PieceJoin::Part& part) { return !part.piece->blocks.empty(); };
   const auto first = std::find_if(parts.begin(), parts.end(), has_blocks);
@@ -45,7 +45,7 @@ BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
   return whole;
 }
 
-// How many blocks from the n-th on follow each other in the whole dataset, too.
+// The number of blocks from the n-th on that also follow each other in the whole dataset.
 Index run_length(const BlockLayout& layout, const std::vector<Index>& blocks, std::size_t n) {
   const Shape positions = layout.positions();
   if (layout.axes != first_axes(positions.size()) || positions.empty()) return 1;

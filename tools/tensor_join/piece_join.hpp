@@ -9,23 +9,23 @@
 
 namespace attn::tools {
 
-/// The parts of one dataset of a run whose problems are divided.
+/// The parts of one dataset of a run with divided problems.
 class PieceJoin {
  public:
   /// The part in one shard.
   struct Part {
     std::string file;
-    std::string source;             ///< its name for virtual datasets; empty: elements are copied
-    const io::InputBundle* bundle;  ///< of the shard; it and the piece must outlive this
+    std::string source;  ///< the file's name for virtual datasets; empty: elements are copied
+    const io::InputBundle* bundle;  ///< of the shard; bundle and piece must outlive the object
     const ProblemShare::Piece* piece;
   };
 
   /// `group` holds the dataset in every bundle. Throws Error(input) that names the file of a part
-  /// that is missing, or has another shape or type than its marks or the other parts say, and the
-  /// blocks that no part or two parts hold.
+  /// that is missing, or whose shape or type contradicts its marks or the other parts, and blocks
+  /// that no part or two parts hold.
   PieceJoin(std::string group, std::vector<Part> parts);
 
-  /// Its path below the root.
+  /// The dataset's path below the root.
   const std::string& path() const { return path_; }
 
   /// Makes the whole dataset, with the attributes of its parts: a copy, or a virtual dataset if the
@@ -44,8 +44,8 @@ class PieceJoin {
   std::string path_;
 };
 
-/// Whether a dataset of results can be a virtual one: if it has axes, elements, and numbers of such
-/// a type. Others are copied.
+/// Whether a dataset of results can be virtual: it has axes, elements, and numbers of a suitable
+/// type. Others are copied.
 bool can_be_virtual(DType type, const Shape& shape);
 
 }  // namespace attn::tools

@@ -21,13 +21,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Parts = std::vector<ShardSet::ReportPart>;  // of one section
 
-// What `part` has of a section whose heads are divided.
+// The share of `part` in a section whose heads are divided.
 std::optional<HeadShare> share_of(const ShardSet::ReportPart& part, Index all) {
   if (part.heads == nullptr) return std::nullopt;
   return HeadShare{static_cast<Index>(part.heads->size()), all};
 }
 
-// Refuses parts of a section that differ in what they have in common.
+// Refuses parts of a section that differ in their common data.
 void require_alike(const Parts& parts) {
   std::optional<CheckedJson> first;
   for (const ShardSet::ReportPart& part : parts) {
@@ -80,7 +80,7 @@ BulkNotes bulk_of(const Parts& parts, Index all) {
   return *std::move(whole);
 }
 
-// The figures of all sets, of shards that divide them.
+// The figures of all sets, from shards that divide the sets.
 template <class Figures>
 Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const ReportNotes&, Index)) {
   std::optional<Figures> whole;
@@ -92,7 +92,7 @@ Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const Report
   return *std::move(whole);
 }
 
-// Makes the report of all sections, of one tool.
+// Makes the report of all sections of one tool.
 class ReportJoin {
  public:
   ReportJoin(const cli::Arguments& arguments, const ShardSet& shards,
@@ -125,7 +125,7 @@ class ReportJoin {
             .json = arguments_.json.has_value()};
   }
 
-  // Adds every section to the groups, with the parameters that it had.
+  // Adds every section to the groups, with its parameters.
   template <class Add>
   void add_sections(const Add& add) {
     for (const Parts& parts : sections_) {
@@ -136,7 +136,7 @@ class ReportJoin {
     while (warned_ < warnings_.size()) warn_of_next();
   }
 
-  // Of what one run warned before its report on the next section.
+  // The warnings of one run before its report on the next section.
   void warn_of_next() {
     if (warned_ == warnings_.size()) return;
     for (const std::string& line : warnings_[warned_]) report_.warn(line);
@@ -233,7 +233,7 @@ class ReportJoin {
   const ShardSet& shards_;
   const std::vector<Parts> sections_;
   const std::vector<std::vector<std::string>>& warnings_;
-  std::size_t warned_ = 0;  // lists of these
+  std::size_t warned_ = 0;  // number of lists of warnings printed so far
   cli::Report& report_;
   GroupReport groups_;
   std::optional<TableOutput> table_;

@@ -9,13 +9,13 @@
 
 namespace attn::tools {
 
-/// Throws Error(usage) for an option of tables if the shards are of a tool that has none.
+/// Throws Error(usage) for an option of tables if the shards are of a tool without tables.
 void require_table(const cli::Arguments& arguments, const ShardSet& shards);
 
-/// Makes the report that the run would have made undivided, from what its shards keep: prints it,
-/// or the table that --tsv and the like ask for, and adds `report` to the result of the JSON, with
-/// the tool, its params and its result. Returns the summary line, the exit status and the commit of
-/// the table; nothing if the tool makes no report. Warns of `warnings`, as in ShardSet::Warnings,
+/// Makes the report of the undivided run from the notes of its shards: prints it, or the table that
+/// --tsv and related options request, and adds `report` to the result of the JSON, with the tool,
+/// its params and its result. Returns the summary line, the exit status and the commit of the
+/// table; nothing if the tool makes no report. Warns of `warnings`, as in ShardSet::Warnings,
 /// before the report on the section that they precede. Throws Error(input) naming the shard whose
 /// notes are damaged.
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,

@@ -56,20 +56,20 @@ std::string virtual_source(const std::string& file, const std::string& output) {
   if (!std::filesystem::is_regular_file(file) || beginning != signature) {
     throw Error(Failure::usage, "--virtual refers to HDF5 files, but " + file + " is none");
   }
-  std::error_code missing;  // an output that is not there yet is none of the shards
+  std::error_code missing;  // an output that does not exist yet is no shard
   if (std::filesystem::equivalent(file, output, missing)) {
     throw Error(Failure::usage,
                 fmt::format("--virtual refers to the shard {}, but --output {} is the same file, "
                             "which would be replaced",
                             file, output));
   }
-  // A link at the end of `output` stays, and what it leads to is written.
+  // A link at the end of `output` stays, and its target is written.
   const std::filesystem::path from =
       std::filesystem::weakly_canonical(folder_of(without_links(output)));
   return std::filesystem::canonical(file).lexically_relative(from).string();
 }
 
-// A second reader of a pipe would wait for ever.
+// A second reader of a pipe would wait forever.
 void require_pipes_once(const std::vector<std::string>& files) {
   std::map<std::pair<dev_t, ino_t>, std::string> pipes;
   for (const std::string& file : files) {
@@ -164,7 +164,7 @@ void ShardSet::require_all_groups() const {
       found.push_back(group);
     }
   }
-  // Shards have groups that follow each other.
+  // Shards have consecutive groups.
   if (found != shards_.front().marks.groups) {
     refuse("the shards do not have each group of the run once");
   }
@@ -225,7 +225,8 @@ void ShardSet::write(io::OutputBundle& output, const std::vector<std::string>& w
   if (divides_problems()) write_ranked(output);
 }
 
-// Copies what is not put together of several shards; virtual datasets refer to the rest.
+// Copies the datasets that are not assembled from several shards; virtual datasets refer to the
+// rest.
 void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart,
                                  io::OutputBundle& output) const {
   std::vector<std::string> referred;
@@ -275,7 +276,7 @@ void ShardSet::write_ranked(io::OutputBundle& output) const {
     const auto [group, name] = place(path);
     io::OutputBundle results = output.group(group);
     results.remove_attribute(name);
-    // Only what is not there is copied.
+    // Copies only missing objects.
     results.copy_attributes_from(from.shard->bundle.group(group));
   }
   for (const auto& [path, from] : best) {
@@ -340,7 +341,7 @@ ShardSet::Warnings ShardSet::warnings() const {
     const auto& warnings = one.marks.warnings.own;
     auto next = one.marks.report.begin();
     for (std::size_t n = 0; n <= warnings.size(); ++n) {
-      // The report on a section follows: what comes next belongs to another one.
+      // The report on a section follows; later warnings belong to another section.
       for (; next != one.marks.report.end() && next->warnings == n; ++next)
         all.lines.emplace_back();
       if (n < warnings.size()) all.lines.back().push_back(warnings[n].line);

@@ -17,11 +17,11 @@ namespace attn::tools {
 /// All shards of one run.
 class ShardSet {
  public:
-  /// Opens the files. Error(usage) for a pipe that is there twice and, with --virtual, a file that
-  /// is not HDF5, or is OUTPUT itself; Error(memory) as read_shard_marks. Throws Error(input) that
-  /// names the file or what is missing: a file that is no shard or lacks what its marks name, a
-  /// shard of another run than the first one, with what differs, a shard that is there twice, one
-  /// that is missing, and a group of no shard.
+  /// Opens the files. Throws Error(usage) for a pipe given twice and, with --virtual, a file that
+  /// is not HDF5 or is OUTPUT itself; Error(memory) like read_shard_marks. Throws Error(input) that
+  /// names the file or the missing part: a file that is not a shard or lacks objects that its marks
+  /// name, a shard of a different run, with the difference, a shard given twice, a missing shard,
+  /// and a group of no shard.
   ShardSet(const cli::Arguments& arguments, cli::Report& report,
            const std::vector<std::string>& files);
 
@@ -33,14 +33,14 @@ class ShardSet {
   bool divides_problems() const { return shards_.front().marks.divided.has_value(); }
 
   /// Copies the results of all shards but those `without`, or with --virtual refers to them, and
-  /// puts together the datasets of which they hold parts.
+  /// assembles the datasets whose parts they hold.
   void write(io::OutputBundle& output, const std::vector<std::string>& without) const;
 
   /// Whether, with --virtual, a shard lies outside the folder of OUTPUT and the folders in it.
   bool refers_outside() const;
 
   /// The files of the shards whose results had not converged, by the attn_status that the tool
-  /// wrote: "a.h5, b.h5 and 3 more". Empty if there are none, and if the tool writes none.
+  /// wrote: "a.h5, b.h5 and 3 more". Empty if there are none, or if the tool writes no attn_status.
   std::string not_converged() const;
 
   /// The tool that wrote the shards, and the inputs that it read.
@@ -50,27 +50,28 @@ class ShardSet {
   /// The groups of the run, "" for INPUT itself.
   std::vector<std::string> groups() const;
 
-  /// What an undivided run warns of, apart from what the report on all shards does.
+  /// The warnings of an undivided run, apart from those of the report on all shards.
   struct Warnings {
-    /// Those before the report on each section, then the others. One list if there is no report.
+    /// The warnings before the report on each section, then the others. One list if there is no
+    /// report.
     std::vector<std::vector<std::string>> lines;
     std::vector<std::string> unused;                         ///< as in ShardMarks
     std::set<std::pair<std::string, std::string>> outdated;  ///< as in ShardMarks
   };
   Warnings warnings() const;
 
-  /// What a shard keeps of the report on a section.
+  /// A shard's notes of the report on a section.
   struct ReportPart {
     std::string file;
     const io::InputBundle* bundle;
     const ReportNotes* notes;
-    const std::vector<Index>* heads;  ///< those that it has; null: all
+    const std::vector<Index>* heads;  ///< the heads that the shard has; null: all
   };
-  /// Of all sections, in order; empty if the tool makes no report. Throws Error(input) for a
-  /// section or some heads of which a shard keeps nothing.
+  /// The parts of all sections, in order; empty if the tool makes no report. Throws Error(input)
+  /// for a section or heads without notes in any shard.
   std::vector<std::vector<ReportPart>> report_parts() const;
 
-  /// What an undivided run would not copy of INPUT, besides the datasets of -i.
+  /// The objects of INPUT that an undivided run would not copy, besides the datasets of -i.
   std::vector<std::string> left_out() const;
 
   /// The attributes of INPUT, GROUP/NAME, that an undivided run would remove.
@@ -92,7 +93,7 @@ class ShardSet {
                          io::OutputBundle& output) const;
   bool not_converged(const Part& one) const;
   void write_ranked(io::OutputBundle& output) const;
-  std::vector<const Part*> by_first_problem() const;  // those with problems
+  std::vector<const Part*> by_first_problem() const;  // parts with problems
   std::vector<std::string> all(std::vector<std::string> ShardMarks::*list) const;
 
   std::vector<Part> shards_;

@@ -11,7 +11,7 @@ namespace {
 
 using OwnWarning = cli::Report::OwnWarning;
 
-// Adds lines in their order: one that is not there comes before the next one that is.
+// Adds lines in order: a missing line is placed before the next line that is present.
 void merge(const std::vector<std::string>& lines, std::vector<std::string>& all) {
   auto next = all.end();
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {

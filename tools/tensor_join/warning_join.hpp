@@ -7,9 +7,9 @@
 
 namespace attn::tools {
 
-/// The warnings of a run whose problems are divided, from those of its shards in their order, as
-/// the undivided run has them: first those of no problem, then those of problems, ascending, then
-/// those of largest figures, of which each kind is there once.
+/// The warnings of a run with divided problems, from the ordered warnings of its shards, as in the
+/// undivided run: first those without a problem, then those of problems, ascending, then those of
+/// largest figures, once for each kind.
 std::vector<std::string> joined_warnings(
     const std::vector<std::vector<cli::Report::OwnWarning>>& shards);
 
