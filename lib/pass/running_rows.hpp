@@ -17,7 +17,7 @@ namespace attn {
 /// this is cheap to find out.
 template <class T>
 bool takes_plain_exponentials(const Scores<T>& scores) {
-  return !scores.limits_are_dear() && scores.near_zero();
+  return !scores.limits_are_expensive() && scores.near_zero();
 }
 
 /// The sums of a block of rows over the keys so far, tile by tile: an online softmax, or plain

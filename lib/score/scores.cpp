@@ -46,7 +46,7 @@ Scores<T>::Scores(const Terms& terms)
     throw Error(Failure::input, "the softcap is " + std::to_string(*terms.softcap) +
                                     ", expected a finite number > 0");
   }
-  if (!limits_are_dear()) limits();
+  if (!limits_are_expensive()) limits();
 }
 
 template <class T>
@@ -104,7 +104,7 @@ bool Scores<T>::is_in_range(MatrixView<T> scores) const {
 template <class T>
 void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const {
   terms_.energy->fill(range, out);
-  const bool checked = limits_are_dear() || !limits().surely_finite;
+  const bool checked = limits_are_expensive() || !limits().surely_finite;
   if (checked && is_energy_alone(range) && is_in_range(out)) return;
   const Read terms = read(range, scratch, checked);
   if (checked) {

@@ -203,10 +203,10 @@ class ColumnTool : public SectionTool<ColumnTask> {
   void make_reporter() {
     const bool several = sections().several();
     const bool text = !table_.in_place_of_text();
-    reporter_.emplace(wanted_, ReportWishes{.several = several,
-                                            .each = text && (!several || arguments().verbose),
-                                            .all = text,
-                                            .json = arguments().json.has_value()});
+    reporter_.emplace(wanted_, ReportOptions{.several = several,
+                                             .each = text && (!several || arguments().verbose),
+                                             .all = text,
+                                             .json = arguments().json.has_value()});
   }
 
   void begin(Index problems) override {

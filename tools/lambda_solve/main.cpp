@@ -127,7 +127,7 @@ class SolveDual : public SectionTool<DualTask> {
     progress_.emplace(arguments(), "dual", static_cast<double>(problems), "heads");
     const bool several = sections().several();
     const bool text = !table_.in_place_of_text();
-    reporter_.emplace(ReportWishes{
+    reporter_.emplace(ReportOptions{
         .several = several, .each = text && (!several || arguments().verbose), .all = text});
   }
 

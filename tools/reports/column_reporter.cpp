@@ -38,15 +38,15 @@ const ColumnSummaries& ColumnReporter::add(const SectionName& section, const std
   std::vector<PooledHistogram> histograms;
   ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
   // For thousands of heads the JSON is larger than the statistics themselves.
-  if (wishes_.json) report.result() = column_json(statistics, wanted_, summaries);
-  if (wishes_.each) {
+  if (options_.json) report.result() = column_json(statistics, wanted_, summaries);
+  if (options_.each) {
     report.print(cli::one_line(heading) + "\n\n" + column_report(statistics, wanted_, summaries) +
-                 (wishes_.several ? "\n" : ""));
+                 (options_.several ? "\n" : ""));
   }
   verdict_.add(statistics, summaries, section.label, report);
   const std::vector<std::string> schemes = schemes_in(statistics);
   count_explained(schemes, summaries);
-  if (wishes_.several) pool(schemes, histograms);
+  if (options_.several) pool(schemes, histograms);
   groups_.push_back({section, statistics.leading, schemes, std::move(summaries)});
   return groups_.back().summaries;
 }
@@ -77,7 +77,7 @@ void ColumnReporter::pool(const std::vector<std::string>& schemes,
 }
 
 void ColumnReporter::conclude(const std::string& name, cli::Report& report) {
-  if (wishes_.all && wishes_.several) {
+  if (options_.all && options_.several) {
     report.print(cli::one_line(name) + ": " + groups_report(groups_, wanted_, histograms_));
   }
   for (const ExplainedKeys& of : explained_) {
@@ -87,8 +87,8 @@ void ColumnReporter::conclude(const std::string& name, cli::Report& report) {
 }
 
 void ColumnReporter::finish(const GroupReport& groups, cli::Report& report) const {
-  groups.conclude(wishes_.several, report);
-  if (wishes_.several) report.result()["status"] = verdict_.word();
+  groups.conclude(options_.several, report);
+  if (options_.several) report.result()["status"] = verdict_.word();
   report.status(verdict_.word());
 }
 

@@ -9,7 +9,7 @@
 #include "reports/column_groups.hpp"
 #include "reports/column_lists.hpp"
 #include "reports/column_statistics.hpp"
-#include "reports/report_wishes.hpp"
+#include "reports/report_options.hpp"
 
 namespace attn::tools {
 
@@ -30,8 +30,8 @@ struct ColumnVerdict {
 /// The report of explain-away-stats: for sections one after the other, then for all together.
 class ColumnReporter {
  public:
-  ColumnReporter(ColumnSummaryOptions wanted, const ReportWishes& wishes)
-      : wanted_(std::move(wanted)), wishes_(wishes) {}
+  ColumnReporter(ColumnSummaryOptions wanted, const ReportOptions& options)
+      : wanted_(std::move(wanted)), options_(options) {}
 
   /// Adds a section, and fills the result of its JSON report; consumes the column sums. `heading`
   /// is its first line: "layer3.h5: 8 x 2048 x 2048, scaled-dot, float32". Returns its summaries.
@@ -53,7 +53,7 @@ class ColumnReporter {
   void count_explained(const std::vector<std::string>& schemes, const ColumnSummaries& summaries);
 
   ColumnSummaryOptions wanted_;
-  ReportWishes wishes_;
+  ReportOptions options_;
   std::vector<GroupColumns> groups_;
   std::vector<std::pair<std::string, PooledHistogram>> histograms_;
   std::vector<ExplainedKeys> explained_;  // pooled over the sections, by scheme

@@ -20,16 +20,16 @@ std::optional<std::vector<double>> DualReporter::add(const DualNotes& section,
   }
   report_dual(heading, heads, averaged, report);
   const std::string& label = section.section.label;
-  if (wishes_.each) report.print(dual_text(heading, heads, averaged, label));
+  if (options_.each) report.print(dual_text(heading, heads, averaged, label));
   shape_ = join(heading.leading, {heading.queries, heading.keys});
-  if (wishes_.several) groups_.push_back(dual_group(label, heads, heading.leading, averaged));
+  if (options_.several) groups_.push_back(dual_group(label, heads, heading.leading, averaged));
   return averaged;
 }
 
 cli::Outcome DualReporter::conclude(const std::string& name, const GroupReport& groups,
                                     cli::Report& report) {
-  if (wishes_.all && wishes_.several) report.print(dual_groups_text(name, groups_));
-  return conclude_dual(shape_, all_, averaged_, heads_, groups, wishes_.several, report);
+  if (options_.all && options_.several) report.print(dual_groups_text(name, groups_));
+  return conclude_dual(shape_, all_, averaged_, heads_, groups, options_.several, report);
 }
 
 }  // namespace attn::tools

@@ -8,7 +8,7 @@
 #include "common/shards/report_notes.hpp"
 #include "reports/dual_groups.hpp"
 #include "reports/dual_report.hpp"
-#include "reports/report_wishes.hpp"
+#include "reports/report_options.hpp"
 
 namespace attn::tools {
 
@@ -30,7 +30,7 @@ DualNotes dual_of(const ReportNotes& notes, const std::optional<HeadShare>& shar
 /// The report of lambda-solve: for sections one after the other, then for all together.
 class DualReporter {
  public:
-  explicit DualReporter(const ReportWishes& wishes) : wishes_(wishes) {}
+  explicit DualReporter(const ReportOptions& options) : options_(options) {}
 
   /// Adds a section with all its heads, and fills the result of its JSON report. Returns the means
   /// over the heads, if requested.
@@ -41,7 +41,7 @@ class DualReporter {
   cli::Outcome conclude(const std::string& name, const GroupReport& groups, cli::Report& report);
 
  private:
-  ReportWishes wishes_;
+  ReportOptions options_;
   std::optional<std::vector<double>> averaged_;  // of all sections
   DualHead all_;
   std::vector<DualGroup> groups_;  // if there are several

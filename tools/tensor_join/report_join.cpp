@@ -117,7 +117,7 @@ class ReportJoin {
   }
 
  private:
-  ReportWishes wishes(bool several) const {
+  ReportOptions options(bool several) const {
     const bool text = !table_->in_place_of_text();
     return {.several = several,
             .each = text && (!several || arguments_.verbose),
@@ -156,7 +156,7 @@ class ReportJoin {
       ColumnNotes section = columns_of(parts, all_heads());
       if (!reporter) {
         table_.emplace(arguments_, column_table_columns(section.wanted, false));
-        reporter.emplace(section.wanted, wishes(section.several));
+        reporter.emplace(section.wanted, options(section.several));
       }
       name = section.input;
       groups_.add(section.section, report_, [&] {
@@ -185,7 +185,7 @@ class ReportJoin {
     table_.emplace(arguments_, dual_table_columns());
     add_sections([&](const Parts& parts) {
       const DualNotes section = dual_of(parts, all_heads());
-      if (!reporter) reporter.emplace(wishes(section.several));
+      if (!reporter) reporter.emplace(options(section.several));
       name = section.input;
       groups_.add(section.section, report_, [&] {
         const auto averaged = reporter->add(section, report_);
