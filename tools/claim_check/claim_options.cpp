@@ -13,7 +13,7 @@ cli::Declaration claim_options() {
   d.verbs("VERB", {{"", "Checks claims."},
                    {diff_verb,
                     "Shows which claims differ between two records of --record, by how much and by "
-                    "what share of their tolerance. Of a folder, takes the last record."},
+                    "what share of their tolerance. In a folder, takes the last record."},
                    {history_verb, "Shows the headroom of each claim by record."}});
   d.about(
       "A file of claims has one table [[claim]] per claim, with: id; source (document and place); "
@@ -50,10 +50,10 @@ cli::Declaration claim_options() {
   d.about(
       "A claim holds, is refuted, or could not be run (error). The margin in the report is the "
       "distance of the measured number from the edge of its tolerance, negative if it lies "
-      "outside. The headroom is the margin over the tolerance, of a refuted claim with the other "
-      "sign: the nearer to 0, the sooner the claim fails. Of an inequality without tolerance it is "
-      "in units of scale, a key of the claim, else of the expected number. Below 0.2 the tool "
-      "warns.");
+      "outside. The headroom is the margin over the tolerance, with the other sign for a refuted "
+      "claim: the nearer to 0, the sooner the claim fails. For an inequality without tolerance, "
+      "the headroom is in units of scale, a key of the claim, else of the expected number. Below "
+      "0.2 the tool warns.");
   d.for_verbs({""});
   d.section("Claims");
   d.text("select", "LIST", "Checks only claims with these ids or tags, separated by commas.");
@@ -75,19 +75,18 @@ cli::Declaration claim_options() {
   d.flag("list", "Lists the claims and their commands without running them.");
   d.flag("dry-run",
          "Prints the commands that would run, each with its $CLAIMS, and runs none of them. PATH "
-         "begins with the folder of the tools, and each command has a new folder of its own.");
+         "begins with the folder of the tools, and each command gets its own new folder.");
   d.section("Records");
   d.text(
       "cache", "DIR",
       "Takes the numbers of claims from DIR if their text, the environment, the umask, the model "
       "of the CPU, and all that their commands looked at are the same, and keeps the others there. "
       "strace tells what a command looks at: files, programs, libraries, names in folders, and "
-      "what was not there. A change of these does not make a claim run again: times, except that "
-      "of the last change of a file that is looked at but not opened; inode numbers; the number of "
-      "links of a folder; clocks; random numbers; ATTN_NUM_THREADS where only a script "
-      "reads it; and what the kernel tells of itself, the machine and the process, such as limits, "
-      "free memory, /proc, "
-      "/sys and devices.");
+      "missing files. Changes of these do not make a claim run again: times, except the last "
+      "change of a file that is looked at but not opened; inode numbers; the number of links of a "
+      "folder; clocks; random numbers; ATTN_NUM_THREADS if only a script reads it; and the "
+      "kernel's information on itself, the machine and the process, such as limits, free memory, "
+      "/proc, /sys and devices.");
   d.text("record", "DIR", "Writes the numbers into a new file DIR/DATE-COMMIT.jsonl.");
   d.text("commit", "NAME", "The commit in the record.")
       .default_words("that of the repository with the first FILE, by git");

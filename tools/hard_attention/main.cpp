@@ -23,11 +23,11 @@ cli::Declaration declare() {
   d.about(
       "With --samples, gradients of log_p are estimates instead, as training by REINFORCE uses "
       "them, and a table shows what its devices do. A baseline changes the variance of the "
-      "estimate and leaves its mean as it is, the exact gradient. The others change the mean: "
-      "--entropy adds the gradient of the entropy, --soft-share puts the gradient of log_p_soft in "
-      "place of a share, and --reward scales the part that goes through the weights. Gradients of "
-      "other results than log_p stay exact. Samples depend on the seed and on the number of the "
-      "sequence in INPUT, or in its group, but not on threads or on other sequences.");
+      "estimate but not its mean, the exact gradient. The others change the mean: --entropy adds "
+      "the gradient of the entropy, --soft-share puts the gradient of log_p_soft in place of a "
+      "share, and --reward scales the part that goes through the weights. Gradients of other "
+      "results than log_p stay exact. Samples depend on the seed and on the number of the sequence "
+      "in INPUT, or in its group, but not on threads or on other sequences.");
   d.section("Results");
   declare_mechanism(d, mechanisms::hard_form());
   declare_sampling(d);

@@ -40,7 +40,7 @@ void declare_sampling(cli::Declaration& d) {
       .default_words("exact gradients");
   d.text("baseline", "B",
          "The baseline b, which is subtracted from log-likelihoods: a number, 0 for none; mean, "
-         "log_p of the sequence; best, that of least variance for the sequence, b*; running, a "
+         "log_p of the sequence; best, the b of least variance for the sequence, b*; running, a "
          "mean over the sequences in their order, as over the steps of a training: each uses the b "
          "before it, 0 at first, and makes it 0.9 b + 0.1 log p, log p being the mean of its "
          "samples, or log_p_soft where that takes their place.",

@@ -29,11 +29,11 @@ void describe(cli::Declaration& d) {
       "the results themselves as numbers. Without B and --reference, the tool prints mean and "
       "deviations only.");
   d.about(
-      "p is the probability of a difference at least as large if there were none in truth. A "
+      "p is the probability of a difference at least as large if there is no true difference. A "
       "table that prints mean +- deviation seldom says whether that is the deviation of the "
-      "population, divided by n, or of the sample, divided by n - 1, and p depends on it. So both "
-      "readings are printed. Of runs, +- is the deviation of the population, and that reading is "
-      "the test of the runs themselves; the other one is what a reader finds who takes +- as the "
+      "population, divided by n, or of the sample, divided by n - 1, and p depends on it; both "
+      "readings are therefore printed. For runs, +- is the deviation of the population, and this "
+      "reading tests the runs themselves; the other is the result for a reader who takes +- as the "
       "deviation of the sample.");
   d.formula("Welch, for lower: t = (mean_B - mean_A)/sqrt(v_A + v_B), v = s^2/n,")
       .formula("  degrees = (v_A + v_B)^2/(v_A^2/(n_A - 1) + v_B^2/(n_B - 1))")

@@ -27,22 +27,22 @@ cli::Declaration declare() {
                      "Finds the plan with given marginals: entropic optimal transport",
                      cli::Role::transform);
   d.about(
-      "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums "
-      "b, by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = "
-      "-C/E. Each iteration is one pass over the scores. The scores come from the dataset cost "
-      "(..., Lq, Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and "
-      "k; those of q and k are never all stored at once. With --epsilon, q and k are points with "
-      "cost |q-k|^2. Leading axes are independent problems. The marginals a (..., Lq) and b (..., "
-      "Lk) default to 1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and "
-      "columns where nothing is allowed. mask, bias and lengths are as in attn-compute.");
+      "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums b, "
+      "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
+      "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
+      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; scores of "
+      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
+      "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
+      "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
+      "nothing is allowed. mask, bias and lengths are as in attn-compute.");
   d.about(
       "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
-      "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for "
-      "a plan Q with the right marginals, computed without cancellation. With forbidden pairs, "
-      "the gap is null if P is far from its marginals or there is no tolerance. In float32 dual "
-      "and gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, "
-      "primal and dual are those of that problem, and the gap is primal - dual, as the sum of E R "
-      "KL(sums, their targets) over both sides, so that the optimum is at most dual + gap again.");
+      "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
+      "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
+      "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
+      "gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, primal "
+      "and dual are those of the unbalanced problem, and the gap is primal - dual, the sum of E R "
+      "KL(sums, their targets) over both sides; the optimum is again at most dual + gap.");
   d.about(
       "exact minimises <P, C> alone. Epsilon falls by halves, each solution starting the next, "
       "until bounds are close: the value <P, C> of the plan, rounded so that it has its "
@@ -127,14 +127,13 @@ cli::Declaration declare() {
              "dual_grad_k", "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k",
              "grad_cost", "grad_scores", "grad_histogram_weights"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
-            "L1 error after "
-            "each iteration, nan after a problem's last one; with --anneal it begins with the "
-            "iterations at larger epsilon. bulk: error (...) is that of the plan. "
-            "dual_grad_NAME is the derivative of the dual value by the dataset NAME, for each "
-            "problem: at the solution that of the optimum. That by the cost is the plan. grad_NAME "
-            "(not with exact and bulk) is the derivative by NAME of a number that depends on the "
-            "solution, whose derivatives by results are datasets such as grad_plan and "
-            "grad_row_potential.",
+            "L1 error after each iteration, nan after a problem's last one; with --anneal it "
+            "begins with the iterations at larger epsilon. bulk: error (...) is the error of the "
+            "plan. dual_grad_NAME is the derivative of the dual value by the dataset NAME, for "
+            "each problem; at the solution, the derivative of the optimum. The derivative by the "
+            "cost is the plan. grad_NAME (not with exact and bulk) is the derivative by NAME of a "
+            "number that depends on the solution, whose derivatives by results are datasets such "
+            "as grad_plan and grad_row_potential.",
             "barycentre,row_potential,col_potential,error");
   d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   d.section("Scores");

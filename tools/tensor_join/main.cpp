@@ -21,9 +21,9 @@ cli::Declaration declare() {
   cli::Declaration d("tensor-join", "Puts the bundles of --shard together", cli::Role::generator);
   d.words("SHARD...", "The bundles of all shards of one run, in any order", 1, -1)
       .about(
-          "Tools with --shard write a part of their results, in a bundle of its own. Writes the "
-          "bundle that the same command without --shard and with --only writes, to the last bit "
-          "but for its history.")
+          "Tools with --shard write a part of their results into a separate bundle. Writes the "
+          "same bundle as the command without --shard and with --only, to the last bit except for "
+          "its history.")
       .about(
           "A shard has whole groups or, without groups, some of the heads. Shards belong to one "
           "run "

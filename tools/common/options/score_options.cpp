@@ -185,7 +185,7 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
                        "Hides later keys: query i may attend to key j only if j <= i (top-left) or "
                        "j <= i + Lk - Lq (bottom-right), all counted without padding. If Lq = Lk, "
-                       "these are the same, and WORD may be omitted; so with --query-offset.")
+                       "these are the same; WORD may be omitted then, and with --query-offset.")
       .default_words(usual("none"))
       .choice("relative-bias", names_of(relative_biases),
               words.relative_bias +
