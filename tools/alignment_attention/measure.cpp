@@ -221,8 +221,8 @@ void declare_measure(cli::Declaration& d) {
               "links to its heaviest source word, the first of equal ones.",
               cli::Declaration::Range::non_negative())
       .integer("shift", "K",
-               "Measures also with the words of the answer moved by up to K places in the source "
-               "or in the target: an answer that is off by one shows.",
+               "Also measures with the words of the answer moved by up to K places in the source "
+               "or in the target, which reveals an answer that is off by one.",
                0, most_places, 2);
   declare_table_options(d, "head and shift", prints_only);
   d.dataset("weights", "(N, ..., J, I)",

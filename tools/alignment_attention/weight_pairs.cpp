@@ -13,7 +13,7 @@ namespace {
 
 // The first dataset that is present.
 std::optional<ArraySource> one_of(const io::InputBundle& bundle,
-                                       const std::vector<std::string>& names) {
+                                  const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (bundle.has(name)) return bundle.dataset(name);
   }

@@ -74,17 +74,17 @@ cli::Declaration declare() {
   d.choices(
       "emit", results,
       "Results to write. The weights of one head are Lq x Lk numbers, and so are its scores (as "
-      "the softmax sees them, -inf where masked) and energies (before soft cap, biases and "
-      "masks). grad_NAME is the gradient of a loss with respect to the dataset NAME, in its "
-      "shape, summed over the heads that share the dataset. It requires the dataset grad_out, "
-      "the gradient of the loss with respect to out, or with --join grad_joined, that with "
-      "respect to joined. grad_rel_bias refers to T5's table rel_bias; so does grad_bias if "
-      "there is no dataset bias.");
+      "the softmax sees them, -inf where masked) and energies (before soft cap, biases and masks). "
+      "grad_NAME is the gradient of a loss with respect to the dataset NAME, in its shape, summed "
+      "over the heads that share the dataset. It requires the dataset grad_out, the gradient of "
+      "the loss with respect to out, or with --join grad_joined, the gradient with respect to "
+      "joined. grad_rel_bias refers to T5's table rel_bias; so does grad_bias if there is no "
+      "dataset bias.");
   d.default_words("row_potential, col_potential and, if there are values, out");
   d.flag(
       "join",
       "Joins the heads as well: writes joined (..., Lq, D), the heads of each query side by side, "
-      "times the dataset wo (H dv, D) and plus bo (D) where there are.");
+      "times the dataset wo (H dv, D) and plus bo (D) if present.");
   d.text(
       "queries", "LIST",
       "Writes out, joined, weights, scores, energies and row_entropy only for these queries, "

@@ -42,10 +42,9 @@ cli::Declaration declare() {
   d.about(
       "The same command again goes on from the last checkpoint, to the same bytes as a run without "
       "interruption. A checkpoint is a bundle: the groups /layerN (one stack), or "
-      "/encoder/layerN/self, /decoder/layerN/self and "
-      "/decoder/layerN/cross, hold wq, wk, wv and wo for the other tools. The one before is kept "
-      "as "
-      "RUN.previous.h5. No bit depends on --threads or on ranks.");
+      "/encoder/layerN/self, /decoder/layerN/self and /decoder/layerN/cross, hold wq, wk, wv and "
+      "wo for the other tools. The previous checkpoint is kept as RUN.previous.h5. No bit depends "
+      "on --threads or on ranks.");
   d.words("RECIPE", "A TOML file.", 1, 1);
   d.help_topic("recipe", recipe_help);
   d.section("Training");

@@ -23,11 +23,10 @@ void declare_basis(cli::Declaration& d) {
   d.section("Basis");
   d.choice(
       "network", {"relu"},
-      "Takes the paths of ReLU networks without biases instead: relu(x w1), relu(... w2), ..., "
-      "the last without relu. Their weights w1 (..., n0, n1), w2 (..., n1, n2), ... have leading "
-      "axes for independent networks. cyclic then is, of node b, node b mod n of the layer "
-      "before and of that after; largest is the path of largest magnitude. There is no "
-      "si-sgd-printed.");
+      "Takes the paths of ReLU networks without biases instead: relu(x w1), relu(... w2), ..., the "
+      "last without relu. Their weights w1 (..., n0, n1), w2 (..., n1, n2), ... have leading axes "
+      "for independent networks. cyclic then connects node b with node b mod n of the layers "
+      "before and after; largest is the path of largest magnitude. There is no si-sgd-printed.");
   d.only_with({"identify", "values", "reconstruct", "rescale", "step", "check"});
   d.choice(
        "skeleton", {"cyclic", "largest"},
@@ -37,7 +36,7 @@ void declare_basis(cli::Declaration& d) {
   d.only_with({"identify", "values", "start", "step", "check"});
   d.flag("across-heads",
          "cyclic counts the columns of all heads, the last leading axis, as published: head h's "
-         "column c has row (h d2 + c) mod d1. It is another basis, in which si-sgd takes other "
+         "column c has row (h d2 + c) mod d1. This is another basis, in which si-sgd takes other "
          "steps.");
   d.only_with({"identify", "values", "start", "step", "check"});
   d.text("paths", "LIST",
@@ -67,9 +66,9 @@ void declare_step(cli::Declaration& d) {
   d.number("rate", "ETA", "Learning rate.", Range::positive());
   with_step();
   d.number("min-ratio", "R",
-           "A column, or a node of a network, is singular if its skeleton's path after the step, "
-           "divided by that before it, is below R: the learning rate is too large for a path so "
-           "close to 0.",
+           "A column, or a node of a network, is singular if the value of its skeleton's path "
+           "after the step, divided by the value before, is below R: the learning rate is too "
+           "large for a path so close to 0.",
            {0, 1, true, true}, 1e-3);
   with_step();
   d.choice(
@@ -93,7 +92,7 @@ void declare_step(cli::Declaration& d) {
   with_step();
   d.number("weight-decay", "LAMBDA",
            "sgd, si-sgd: adds LAMBDA times the weight, or the basis path's value, to its gradient. "
-           "adam, si-adam: subtracts ETA LAMBDA times it besides.",
+           "adam, si-adam: also subtracts ETA LAMBDA times the weight or value.",
            Range::non_negative(), 0.0);
   with_step();
 }

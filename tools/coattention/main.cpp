@@ -16,7 +16,7 @@ cli::Declaration declare() {
   d.about(
       "One LSTM reads both texts. Each position of the question then attends to the document, and "
       "each of the document to the question and to what the question has found. A sentinel, a "
-      "trained last row of either side, is there to be looked at where nothing else fits. A "
+      "trained last row of either side, receives attention where nothing else fits. A "
       "bidirectional LSTM reads the result again: the encoding.");
   d.about(
       "With w_decoder and the weights of two networks, for start and end, a decoder then looks for "
@@ -28,7 +28,7 @@ cli::Declaration declare() {
   d.section("Decoder");
   d.integer("iterations", "I", "The most iterations.", 1, 1000, 4);
   d.choice("end", {"any", "after-start"},
-           "Which ends are looked at: any, or only those from the new start on.", "any");
+           "Which ends are considered: any, or only ends from the new start on.", "any");
   d.section("Results");
   declare_mechanism(d, mechanisms::coattention_form());
   declare_sections(d, "sequences");

@@ -15,10 +15,9 @@ cli::Declaration declare() {
                      cli::Role::transform);
   d.about(
       "Each vector of one side is aligned with a mean of the other side (attend), both are "
-      "compared "
-      "position by position, and the sums of the comparisons are scored (aggregate). F, G and H "
-      "are networks of two layers. No matrix of all pairs is stored unless the weights are asked "
-      "for.");
+      "compared position by position, and the sums of the comparisons are scored (aggregate). F, G "
+      "and H are networks of two layers. No matrix of all pairs is stored unless the weights are "
+      "requested.");
   d.section("Results");
   declare_mechanism(d, mechanisms::decomposable_form());
   declare_sections(d, "sequences");

@@ -60,9 +60,9 @@ cli::Declaration declare() {
             {0, 1, false, false})
       .default_words("as recorded in the bundle, else its dataset hybrid");
   d.integer("min-queries", "N",
-            "Number of queries from which on the column sum of a key says something: under a "
-            "causal mask the last keys have fewer. The keys explained away are counted among all "
-            "keys, and among those with at least N queries.",
+            "Number of queries for a meaningful column sum of a key: under a causal mask, the last "
+            "keys have fewer. The keys explained away are counted among all keys, and among those "
+            "with at least N queries.",
             1, Index{1} << 40)
       .default_words("a tenth of the queries of each sequence, at least 1");
   d.integer("bins", "N", "Bins in the histogram of log10 c_j.", 1, 10000)

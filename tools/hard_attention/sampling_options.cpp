@@ -54,8 +54,8 @@ void declare_sampling(cli::Declaration& d) {
            "samples'; 0.5 is usual.",
            {0, 1}, 0);
   d.flag("enumerate",
-         "With --samples, prints the variance and bias by enumeration beside those of the samples; "
-         "gradients stay estimates. Without --samples they are exact anyway.");
+         "With --samples, also prints the variance and bias by enumeration; gradients stay "
+         "estimates. Without --samples they are exact anyway.");
   d.seeded();
 }
 

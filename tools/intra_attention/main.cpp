@@ -18,9 +18,9 @@ cli::Declaration declare() {
   d.about(
       "The cell of a long short-term memory reads weighted means of all earlier states and "
       "memories in place of the last ones. With --fusion, each step attends to a source sequence "
-      "as well: shallow writes the means of its states as fused; deep adds those of its memories "
-      "to the memory, through a gate. Without it the datasets from source_h on are not read; w_r "
-      "is only for deep.");
+      "as well: shallow writes the means of its states as fused; deep adds the means of its "
+      "memories to the memory, through a gate. Without --fusion, the datasets from source_h on are "
+      "not read; w_r is only for deep.");
   d.section("Mechanism");
   d.choice("fusion", {"none", "shallow", "deep"}, "How a step uses the source.", "none");
   d.section("Results");

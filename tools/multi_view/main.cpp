@@ -41,12 +41,12 @@ cli::Declaration declare() {
   cli::Declaration d("multi-view", "Gathers other views of the same things into a primary view",
                      cli::Role::transform);
   d.about(
-      "Each row of the primary view x has weights over the rows of every other view, such as what "
-      "another detector sees in the same picture. The result is the layer norm of x plus the "
-      "weighted means of all these views, whose rows are the values as they are. The other views "
-      "are view1 and, as far as they are there, view2 to view8; each one's keys are made with its "
-      "own wk1 to wk8 or, if that is absent, with wk. What is said of view1 holds for all of them. "
-      "hnas needs --hybrid or the dataset hybrid.");
+      "Each row of the primary view x has weights over the rows of every other view, such as the "
+      "detections of another detector in the same picture. The result is the layer norm of x plus "
+      "the weighted means of all these views, whose rows are the values, without a projection. The "
+      "other views are view1 and, as far as they are there, view2 to view8; each one's keys are "
+      "made with its own wk1 to wk8 or, if that is absent, with wk. All statements about view1 "
+      "hold for all of them. hnas needs --hybrid or the dataset hybrid.");
   d.section("Attention");
   declare_scheme(d);
   d.section("Results");

@@ -46,8 +46,8 @@ void describe(cli::Declaration& d) {
 void declare_options(cli::Declaration& d) {
   d.section("Runs");
   d.text("metric", "LIST",
-         "What to compare of logs, by its name in a line; several names are separated by commas. "
-         "With dots where the log nests objects, as in valid.perplexity.");
+         "The metric of logs to compare, by its name in a line; several names are separated by "
+         "commas. Names of nested objects have dots, as in valid.perplexity.");
   d.choice("at", {"last", "best"},
            "The value of a run: at its last step, or the best one of all steps.", "last");
   d.section("Printed tables");
@@ -59,8 +59,8 @@ void declare_options(cli::Declaration& d) {
            "In which direction A would be better. Tests and --at best need it.");
   d.choice("test", {"welch", "one-sample", "paired"},
            "welch: both groups have deviations, which may differ. one-sample: the mean of B is "
-           "taken as a known number. paired: differences of A and B between runs of the same seed, "
-           "or place.")
+           "taken as a known number. paired: differences of A and B between runs with the same "
+           "seed or, without seeds, at the same position.")
       .default_words("welch; with --reference, one-sample");
   d.number("reference", "X", "A known number, in place of B.", Range::any());
 }

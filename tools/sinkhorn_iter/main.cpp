@@ -45,10 +45,10 @@ cli::Declaration declare() {
       "KL(sums, their targets) over both sides; the optimum is again at most dual + gap.");
   d.about(
       "exact minimises <P, C> alone. Epsilon falls by halves, each solution starting the next, "
-      "until bounds are close: the value <P, C> of the plan, rounded so that it has its "
-      "marginals, and the dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. "
-      "The potentials are those of this bound: cost + f + g >= 0 for all pairs, in units of the "
-      "cost. Every pair needs a finite cost.");
+      "until bounds are close: the value <P, C> of the plan, rounded so that it has its marginals, "
+      "and the dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. The "
+      "potentials belong to this bound: cost + f + g >= 0 for all pairs, in units of the cost. "
+      "Every pair needs a finite cost.");
   d.about(
       "divergence computes OT(a, b) - OT(a, a)/2 - OT(b, b)/2 with OT = min <P, C> + E KL(P, "
       "ab'), of points, or of a and b on a common support with a square cost. lower and upper "
@@ -56,12 +56,12 @@ cli::Declaration declare() {
       "of the divergence. The three problems share all options.");
   d.about(
       "barycentre averages histograms: it finds the masses p for which sum_k w_k OT(p, a_k) is "
-      "least, OT being the problem above with P >= 0 between p and a_k. The dataset a (..., K, Lk) "
-      "has the histograms, which need equal sums, and histogram_weights (..., K) their weights w, "
-      "which are divided by their sum. p is on the queries: with a common support, cost is "
-      "square. primal, dual and value are sums over k with the weights w_k, the optimum is at "
-      "most dual + gap again, and the plan is sum_k w_k P_k, the derivative by the cost. Every "
-      "pair needs a finite cost.");
+      "least, where OT is the problem above with P >= 0 between p and a_k. The dataset a (..., K, "
+      "Lk) has the histograms, which need equal sums, and histogram_weights (..., K) their weights "
+      "w, which are divided by their sum. p is on the queries: with a common support, cost is "
+      "square. primal, dual and value are sums over k with the weights w_k, the optimum is at most "
+      "dual + gap again, and the plan is sum_k w_k P_k, the derivative by the cost. Every pair "
+      "needs a finite cost.");
   d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
       "m and n at most 64, such as the matrices of residual connections, one for each token. Each "
@@ -82,9 +82,9 @@ cli::Declaration declare() {
   d.for_verbs({exact_verb});
   d.number(
       "gap", "G",
-      "Stops once the cost of the plan exceeds the lower bound by at most G of itself, or by the "
-      "rounding of costs, 1e-14 times the largest cost and the mass, in float32 1e-6 times. "
-      "About 1e-8 of the largest cost can be reached, in float32 1e-5.",
+      "Stops once the cost of the plan exceeds the lower bound by at most G times the cost of the "
+      "plan, or by the rounding of costs, 1e-14 (in float32 1e-6) times the largest cost and the "
+      "mass. About 1e-8 of the largest cost can be reached, in float32 1e-5.",
       {0, 1, true, true}, 1e-4);
   d.for_verbs({});
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,

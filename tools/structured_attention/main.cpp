@@ -16,7 +16,7 @@ cli::Declaration declare() {
   d.about(
       "Each of R hops has weights over the positions of a sequence, from the sequence alone: A = "
       "softmax(W2 tanh(W1 x')). The result is a matrix of R means. The penalty |A A' - I|^2 is 0 "
-      "exactly where hops look at single positions, each at another one; overlap is A A'.");
+      "exactly if each hop looks at a single position, each at a different one; overlap is A A'.");
   d.section("Results");
   declare_mechanism(d, mechanisms::structured_form());
   declare_sections(d, "sequences");

@@ -25,13 +25,13 @@ cli::Declaration declare() {
                         cli::Role::compare);
   tool.words("A B",
              "Two bundles: FILE, FILE:/group or \"-\" (standard input, for one of them at most); "
-             "or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. A dataset is "
-             "compared with the dataset of its name if the other one is a bundle.",
+             "or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. If only one is a "
+             "dataset, it is compared with the dataset of its name in the bundle.",
              2, 2)
       .about(
           "Elements are the same if |a - b| <= atol + rtol |b|; by default, if they are equal. An "
-          "infinity is the same only as itself, a NaN as nothing. Numbers of different types are "
-          "compared by value, strings byte by byte.")
+          "infinity is the same only as itself; a NaN differs from everything. Numbers of "
+          "different types are compared by value, strings byte by byte.")
       .about(
           "Datasets in subgroups are compared too, by path (text/wiki/layer0/out). The bundles "
           "differ if a dataset is in only one of them. Attributes are compared only with "

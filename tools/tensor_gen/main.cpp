@@ -40,8 +40,8 @@ cli::Declaration declare() {
           "written to a dataset `label` (int64), or `NAME_label` if several datasets are made.")
       .about(
           "In scenes, objects of a kind, a colour, a size and a place are seen by three detectors. "
-          "Each misses some, maps the others to noisy features and adds clutter. Every scene has "
-          "a question about its objects.")
+          "Each detector misses some, maps the others to noisy features and adds clutter. Every "
+          "scene has a question about its objects.")
       .verbs("KIND",
              {{"normal", "Independent normally distributed numbers."},
               {"uniform", "Independent numbers, uniform in [--low, --high)."},

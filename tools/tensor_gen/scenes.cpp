@@ -154,7 +154,7 @@ void declare_scenes(cli::Declaration& tool) {
       .number("missing", "X", "Probability that a detector misses an object", {0, 1}, 0.2)
       .only_with(scenes)
       .choice("clutter", {"random", "full"},
-              "Boxes without an object: a random number of those that are left, or all of them",
+              "Boxes without an object: a random number of the remaining boxes, or all of them",
               "random")
       .only_with(scenes)
       .result("views", "(scenes, 3, boxes, features)",

@@ -37,16 +37,15 @@ cli::Declaration declare() {
           "problems, and repeats its warnings.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
-            "but results that do not hold any more.")
+            "except results that are no longer valid.")
       .named_inputs(
           "Also copies dataset NAME from ADDRESS, as the divided command did. --with needs each -i "
           "of that command.")
       .flag("virtual",
-            "Copies as little as possible: the datasets of OUTPUT are virtual ones of HDF5 that "
-            "refer to the "
-            "shards, by names relative to the folder of OUTPUT. A shard that is missing later is "
-            "named by these tools, and reads as NaN elsewhere, never as zeros. These tools follow "
-            "it to a shard outside that folder only with --allow-external.")
+            "Copies as little as possible: the datasets of OUTPUT are virtual HDF5 datasets that "
+            "refer to the shards, by names relative to the folder of OUTPUT. If a shard is missing "
+            "later, these tools name it, and other programs read NaN, never zeros. These tools "
+            "follow references to shards outside that folder only with --allow-external.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
       .report_member(

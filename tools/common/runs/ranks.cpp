@@ -147,7 +147,7 @@ void declare_ranks(cli::Declaration& declaration, const RankWords& words) {
                   alone + ": each process works for itself.",
               "auto")
       .number("rank-timeout", "SECONDS",
-              "Ends the run if a rank waits for another one for so long. " + words.longest,
+              "Ends the run if a rank waits this long for another rank. " + words.longest,
               cli::Declaration::Range::positive(), 3600.0)
       .exit_status(rank_lost_status, "a rank does not answer (see --rank-timeout)");
 }
