@@ -1,4 +1,4 @@
-#include "attn_compute/compute_datasets.hpp"
+#include "attn_compute/compute_steps.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "attn_compute/compute_heads.hpp"
+#include "attn_compute/compute_steps.hpp"
 
 #include <string>
 

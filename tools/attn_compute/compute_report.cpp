@@ -1,4 +1,4 @@
-#include "attn_compute/compute_report.hpp"
+#include "attn_compute/compute_steps.hpp"
 
 #include <algorithm>
 

@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "attn_compute/compute_datasets.hpp"
-#include "attn_compute/compute_heads.hpp"
-#include "attn_compute/compute_report.hpp"
+#include "attn_compute/compute_steps.hpp"
 #include "attn_compute/repeated_scheme.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/frame/section_tool.hpp"

@@ -1,4 +1,4 @@
-#include "attn_train/class_task.hpp"
+#include "attn_train/tasks.hpp"
 
 #include <algorithm>
 #include <set>

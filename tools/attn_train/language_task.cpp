@@ -1,4 +1,4 @@
-#include "attn_train/language_task.hpp"
+#include "attn_train/tasks.hpp"
 
 #include <utility>
 

@@ -8,13 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "attn_train/class_task.hpp"
-#include "attn_train/cloze_task.hpp"
-#include "attn_train/language_task.hpp"
-#include "attn_train/match_task.hpp"
-#include "attn_train/pair_task.hpp"
-#include "attn_train/question_task.hpp"
-#include "attn_train/span_task.hpp"
+#include "attn_train/tasks.hpp"
 #include "attn_train/training.hpp"
 #include "cli/memory_hint.hpp"
 #include "cli/words.hpp"

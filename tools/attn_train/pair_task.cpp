@@ -1,4 +1,4 @@
-#include "attn_train/pair_task.hpp"
+#include "attn_train/tasks.hpp"
 
 #include <algorithm>
 #include <utility>

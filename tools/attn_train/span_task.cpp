@@ -1,4 +1,4 @@
-#include "attn_train/span_task.hpp"
+#include "attn_train/tasks.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "basis_paths/path_datasets.hpp"
 #include "basis_paths/path_tool.hpp"
+#include "basis_paths/path_verbs.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"

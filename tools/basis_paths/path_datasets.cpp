@@ -1,4 +1,4 @@
-#include "basis_paths/path_datasets.hpp"
+#include "basis_paths/path_verbs.hpp"
 
 #include "common/options/dataset_words.hpp"
 

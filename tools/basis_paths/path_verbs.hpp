@@ -1,8 +1,12 @@
 #pragma once
 
 #include "basis_paths/path_panels.hpp"
+#include "cli/command.hpp"
 
 namespace attn::tools {
+
+/// Declares the formulas, datasets, results and references of basis-paths for its man page.
+void declare_path_datasets(cli::Declaration& declaration);
 
 // The verbs of basis-paths, one function each, applied to one section. They write results to the
 // run's bundle and figures to its report's `result`, and return the text of the summary line.

@@ -1,4 +1,4 @@
-#include "explain_away_stats/column_datasets.hpp"
+#include "explain_away_stats/column_gather.hpp"
 
 #include "common/options/dataset_words.hpp"
 #include "common/options/padding_words.hpp"

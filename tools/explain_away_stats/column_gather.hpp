@@ -11,6 +11,9 @@
 
 namespace attn::tools {
 
+/// Declares the formulas, datasets, results and references of explain-away-stats for its man page.
+void declare_column_datasets(cli::Declaration& declaration);
+
 /// Receives the result of one head under one scheme, at the first point of a sweep; called for the
 /// heads in order.
 using ColumnSink =

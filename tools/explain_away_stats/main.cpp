@@ -19,7 +19,6 @@
 #include "common/runs/ranks.hpp"
 #include "common/tables/group_report.hpp"
 #include "common/tables/table_options.hpp"
-#include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_notes.hpp"

@@ -1,4 +1,4 @@
-#include "lambda_solve/dual_datasets.hpp"
+#include "lambda_solve/dual_steps.hpp"
 
 #include "common/options/dataset_words.hpp"
 #include "common/options/padding_words.hpp"

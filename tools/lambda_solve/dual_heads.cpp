@@ -1,4 +1,4 @@
-#include "lambda_solve/dual_heads.hpp"
+#include "lambda_solve/dual_steps.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -14,8 +14,7 @@
 #include "common/process/numeric_libraries.hpp"
 #include "common/runs/ranks.hpp"
 #include "common/tables/table_options.hpp"
-#include "lambda_solve/dual_datasets.hpp"
-#include "lambda_solve/dual_heads.hpp"
+#include "lambda_solve/dual_steps.hpp"
 #include "reports/dual_reporter.hpp"
 
 namespace attn::tools {

@@ -14,10 +14,8 @@
 #include "sinkhorn_iter/bulk.hpp"
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/solution_gradients.hpp"
-#include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_gradients.hpp"
-#include "sinkhorn_iter/transport_heads.hpp"
-#include "sinkhorn_iter/transport_report.hpp"
+#include "sinkhorn_iter/transport_steps.hpp"
 
 namespace attn::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "sinkhorn_iter/transport_datasets.hpp"
+#include "sinkhorn_iter/transport_steps.hpp"
 
 #include "common/options/dataset_words.hpp"
 #include "common/options/padding_words.hpp"

@@ -1,4 +1,4 @@
-#include "sinkhorn_iter/transport_heads.hpp"
+#include "sinkhorn_iter/transport_steps.hpp"
 
 #include <algorithm>
 

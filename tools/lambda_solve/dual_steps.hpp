@@ -12,6 +12,9 @@
 
 namespace attn::tools {
 
+/// Declares the formulas, datasets, results and references of lambda-solve for its man page.
+void declare_dual_datasets(cli::Declaration& declaration);
+
 /// Solves one section head by head, on all threads, and writes results and attributes to `output`,
 /// if there is one, without committing it. Returns the figures of each head. Heads that
 /// `checkpoint` holds are taken from there; it may be null.

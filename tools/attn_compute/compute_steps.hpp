@@ -4,14 +4,17 @@
 #include <vector>
 
 #include "attn_compute/attention_results.hpp"
+#include "attn_compute/compute_task.hpp"
 #include "cli/command.hpp"
+#include "cli/progress.hpp"
 #include "common/tables/group_report.hpp"
 #include "common/tables/totals.hpp"
 #include "io/output.hpp"
 
-/// The results of a run of attn-compute in the bundle's attributes, the JSON report and the summary
-/// line.
 namespace attn::tools {
+
+/// Declares the formulas, datasets, results and references of attn-compute for its man page.
+void declare_compute_datasets(cli::Declaration& declaration);
 
 /// Totals over the heads of a run.
 struct ComputeTotals {
@@ -24,6 +27,12 @@ struct ComputeTotals {
     for (std::size_t n = 0; n < of_head.size(); ++n) log_likelihood[n] += of_head[n];
   }
 };
+
+/// Computes one section head by head and writes results and attributes to `output` without
+/// committing it. Heads that `checkpoint` holds are taken from there; it may be null.
+ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
+                              io::OutputBundle output, Checkpoint* checkpoint,
+                              cli::Progress& progress, cli::Report& report);
 
 /// Writes the attn_* attributes, which later tools need to compute the same weights again.
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
