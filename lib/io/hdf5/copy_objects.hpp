@@ -14,9 +14,9 @@
 
 namespace attn::io {
 
-/// Copies the objects below a group under the root of a new file. What the file has stays: a group
-/// that is there gets the members and attributes that it lacks. An object that several hard links
-/// lead to is copied once and linked as often. Called under h5::Lock.
+/// Copies the objects below a group under the root of a new file. Existing objects stay: an
+/// existing group gets only missing members and attributes. An object that several hard links lead
+/// to is copied once and linked as often. Called under h5::Lock.
 class ObjectCopier {
  public:
   /// With `keep_soft_links`, soft links are copied as links, which is right if the whole file is

@@ -5,8 +5,8 @@
 
 #include "io/hdf5/open_object.hpp"
 
-// The groups below another one. Paths are relative to it, without a leading slash; `address` is its
-// name in messages. Called under h5::Lock.
+// The groups below a group. Paths are relative to that group, without a leading slash; `address` is
+// its name in messages. Called under h5::Lock.
 
 namespace attn::io {
 

@@ -32,8 +32,8 @@ class Hdf5Dataset : public ArraySource::Impl {
 
   const OpenDataset& stored() const noexcept { return dataset_; }
 
-  /// Whether the bytes of its elements in the file are those of read_stored, after a change of
-  /// their order if that is swapped.
+  /// Whether the stored bytes of elements are those of read_stored, apart from a swapped byte
+  /// order.
   bool stored_as_read() const;
   bool swapped() const noexcept { return type_.swap_bytes; }
 

@@ -5,12 +5,12 @@
 
 namespace attn::io {
 
-/// What the datasets of one file declare beyond what they hold: a few bytes can declare any number
-/// of chunks, which would take hours to read. Used under h5::Lock.
+/// The elements that the datasets of one file declare but do not hold: a few bytes can declare any
+/// number of chunks, which would take hours to read. Used under h5::Lock.
 class NeverWritten {
  public:
-  /// Whether a dataset of `bytes` may be read, of which at most `written` were ever written: the
-  /// others, of all datasets asked about, may be 4 GiB and 100 times the largest `written`. A
+  /// Whether a dataset of `bytes`, at most `written` of which were ever written, may be read. The
+  /// other bytes of all datasets asked about may be 4 GiB and 100 times the largest `written`. A
   /// dataset counts once, by its address.
   bool allows(const std::string& address, double bytes, double written);
 

@@ -11,7 +11,7 @@ namespace attn::io {
 /// The object that a path of an input leads to.
 struct Object {
   std::shared_ptr<const InputFile>
-      file;                          ///< the file that holds it: another one behind external links
+      file;  ///< the file that holds the object; another file after external links
   h5::Kind kind = h5::Kind::absent;  ///< group, dataset or other
   h5::Handle handle;  ///< open identifier; unset for a dataset, which OpenDataset opens
   h5::Handle parent;  ///< with `name`: the hard link that leads to it

@@ -7,11 +7,11 @@
 
 namespace attn::io::h5 {
 
-/// Before strings or sequences of variable length are read, `count` of them of that type in the
-/// file of `object`: throws Error(input) naming `what`, "in.h5: attribute model", if they claim
-/// more bytes than the file has. HDF5 itself would take the memory that a damaged length asks for.
-/// Does nothing for other types. `read` reads them as another type, of the given memory, and
-/// returns whether that worked.
+/// Call before reading `count` strings or sequences of variable length, of type `type`, from the
+/// file of `object`. Throws Error(input) naming `what`, "in.h5: attribute model", if they claim
+/// more bytes than the file has; HDF5 itself would allocate the memory that a damaged length
+/// requests. Does nothing for other types. `read` reads the elements as another type into the given
+/// memory, and returns whether that worked.
 void require_stored_lengths(hid_t object, hid_t type, std::size_t count,
                             const std::function<bool(hid_t type, void* memory)>& read,
                             const std::string& what);

@@ -11,8 +11,8 @@ namespace attn::io {
 
 /// Creates a virtual dataset under the root, and replaces any object of that name. Elements that no
 /// block supplies, or whose file is missing, read as NaN, or as the least integer: programs that do
-/// not check the sources must not take a hole for zeros. Requires float32, float64 or int64 and at
-/// least one axis (std::invalid_argument). Called under h5::Lock.
+/// not check the sources must not mistake a hole for zeros. Requires float32, float64 or int64 and
+/// at least one axis (std::invalid_argument). Called under h5::Lock.
 h5::Handle create_virtual(OutputFile& output, const std::string& name, DType type,
                           const Shape& shape, const std::vector<VirtualBlock>& blocks);
 

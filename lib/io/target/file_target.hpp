@@ -9,8 +9,8 @@
 
 namespace attn::io {
 
-/// A file that appears whole or not at all: it is made in a temporary beside it, which finish()
-/// renames, and which one process at a time holds (system/held_temporary.hpp).
+/// A file that appears whole or not at all: it is made in a temporary beside its place, which
+/// finish() renames. One process at a time holds the temporary (system/held_temporary.hpp).
 class FileTarget : public Target {
  public:
   /// `path` is neither a link nor a folder; `mode` is the mode of the file to be replaced. Without

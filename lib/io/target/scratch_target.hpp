@@ -12,8 +12,8 @@ namespace attn::io {
 /// latest when this object ends.
 class ScratchTarget : public Target {
  public:
-  /// `description` is that of the output which is made from it, and `name` the name of its file in
-  /// `folder`, or empty for a stream. Throws Error(output).
+  /// `description` is the description of the output made from it, and `name` the name of the
+  /// output's file in `folder`, or empty for a stream. Throws Error(output).
   ScratchTarget(std::string description, const std::string& folder, const std::string& name);
 
   void with_path(const std::function<void(const std::string&)>& open) override;
