@@ -15,7 +15,7 @@
 #include "attnkit/tensor.hpp"
 
 /// Batched attention and its gradients. A plan is made once for some shapes and options, and then
-/// runs many times on arrays of those shapes:
+/// runs many times on arrays of these shapes:
 ///
 ///   attn::AttentionInputs<float> in;                    // q (8, 128, 64), k and v (2, 512, 64)
 ///   in.q = {q, {8, 128, 64}};  in.k = {k, {2, 512, 64}};  in.v = {v, {2, 512, 64}};

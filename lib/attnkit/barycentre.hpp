@@ -68,8 +68,8 @@ struct BarycentreInputs {
   /// Derivatives of a number L by the results, for BarycentreOutputs::through_barycentre: ∂L/∂p (…,
   /// m), by the mean plan Σ_k w_k P_k, which broadcasts to (…, m, n), and ∂L/∂f (…, K, m) and ∂L/∂g
   /// (…, K, n). Finite; absent ones are 0. ∂L/∂f and ∂L/∂g are 0 for a weight of 0. Potentials are
-  /// unique up to constants t_k, Σ_k w_k t_k = 0, that f_k gains and g_k loses; L takes those whose
-  /// Σ_i f_ki − Σ_j g_kj over the lines with mass is the same for all k.
+  /// unique up to constants t_k, Σ_k w_k t_k = 0, that f_k gains and g_k loses; L is taken at the
+  /// potentials whose Σ_i f_ki − Σ_j g_kj over the lines with mass is the same for all k.
   TensorView<const double> grad_barycentre;
   TensorView<const T> grad_plan = {};
   TensorView<const double> grad_row_potential = {};

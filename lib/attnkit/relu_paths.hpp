@@ -14,7 +14,7 @@
 /// and x_L = x_{L−1} W_L. The nodes of the layers 0 < l < L are hidden. A path has one node of each
 /// layer; its value is the product of its L weights. Scaling the weights into a hidden node by f >
 /// 0 and the weights out of the node by 1/f changes neither the values of paths nor the output. All
-/// paths follow from the basis paths, whose number is that of weights less that of hidden nodes.
+/// paths follow from (weights − hidden nodes) basis paths.
 namespace attn {
 
 /// One weight into and one weight out of each hidden node, given by the node at its other end in
@@ -86,9 +86,9 @@ class ReluPathPlan {
   /// outputs. Ties go to the lower node. Throws Error(input) for numbers that are not finite.
   std::vector<ReluSkeleton> largest_skeletons(const ReluWeights<const T>& weights);
 
-  /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes back and
-  /// forth from the weight along the skeleton. Paths are numbered by their first weight that is not
-  /// the skeleton's weight out of a hidden node: layer by layer, row by row, column by column.
+  /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes backward and
+  /// onward from the weight along the skeleton. Paths are numbered by their first weight that is
+  /// not the skeleton's weight out of a hidden node: layer by layer, row by row, column by column.
   /// Throws
   std::vector<Index> path(const ReluSkeleton& skeleton, Index number) const;
 

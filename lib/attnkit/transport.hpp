@@ -194,7 +194,8 @@ struct TransportInputs {
   /// Derivatives of a number L by the results, for the gradients of L through the solution: ∂L/∂π,
   /// which broadcasts to (…, m, n), ∂L/∂f (…, m) and ∂L/∂g (…, n). Finite; absent ones are 0. Exact
   /// transport has none of them, a divergence no ∂L/∂π. Without penalties, f and g are unique up to
-  /// a constant that f gains and g loses; L takes those with Σ f = Σ g over the lines with mass.
+  /// a constant that f gains and g loses; L is taken at the potentials with Σ f = Σ g over the
+  /// lines with mass.
   TensorView<const T> grad_plan = {};
   TensorView<const double> grad_row_potential = {};
   TensorView<const double> grad_col_potential = {};

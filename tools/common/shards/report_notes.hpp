@@ -28,7 +28,7 @@ struct ReportNotes {
 /// Writes the notes of all sections to a group.
 void write_report_notes(const std::vector<ReportNotes>& notes, io::OutputBundle& group);
 
-/// The notes in such a group, with `warnings` of at most the given number. Throws Error(input) that
+/// The notes in such a group, none with more than `warnings` warnings. Throws Error(input) that
 /// names a missing or malformed list.
 std::vector<ReportNotes> read_report_notes(const CheckedGroup& group, std::size_t warnings);
 
