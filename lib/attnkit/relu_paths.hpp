@@ -89,7 +89,7 @@ class ReluPathPlan {
   /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes backward and
   /// onward from the weight along the skeleton. Paths are numbered by their first weight that is
   /// not the skeleton's weight out of a hidden node: layer by layer, row by row, column by column.
-  /// Throws
+  /// Throws Error(usage) for a number out of range.
   std::vector<Index> path(const ReluSkeleton& skeleton, Index number) const;
 
   /// Writes the values of the basis paths (leading, weights − hidden nodes): products in float64

@@ -133,7 +133,7 @@ struct TransportOptions {
   /// Sinkhorn's divergence (Genevay, Peyré and Cuturi 2018; Feydy et al. 2019) in place of
   /// transport. It takes points, or a and b on a common support with a square, symmetric cost:
   ///
-  ///   S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b),   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ):
+  ///   S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b),   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ).
   ///
   /// S is 0 for a = b, and never negative for costs such as |x − y|². Scores, a mask and penalties
   /// are refused. There are no plan and no sums. Potentials and figures belong to the transport

@@ -9,7 +9,7 @@
 namespace attn::tools {
 namespace {
 
-// As for results by head: the last leading axis is that of the heads.
+// The last leading axis is the axis of the heads, as in results by head.
 std::vector<std::string> axis_labels(const GradientKind& kind) {
   if (!kind.of || kind.labels.empty()) return {};
   std::vector<std::string> labels(kind.of->leading.size(), "");
