@@ -32,7 +32,7 @@ class DotEnergy final : public Energy<T> {
   // By Cauchy-Schwarz, which also bounds the partial sums; products are scaled at the end.
   double bound() const override { return norms() * std::max(1.0, scale_); }
   double magnitude() const override { return norms() * scale_; }
-  bool bound_is_dear() const override { return !kernel::worth_packing(q_.rows); }
+  bool bound_is_expensive() const override { return !kernel::worth_packing(q_.rows); }
   bool same_in_any_range() const override { return kernel::worth_packing(q_.rows); }
 
  private:

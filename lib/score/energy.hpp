@@ -43,7 +43,7 @@ class Energy : public FromPool {
 
   /// Whether the first bound() or magnitude() reads all keys, which takes as long as the energies
   /// of a few queries.
-  virtual bool bound_is_dear() const { return false; }
+  virtual bool bound_is_expensive() const { return false; }
 
   /// Whether an energy of -inf means a forbidden pair (ready-made scores) rather than a number
   /// beyond the format.

@@ -82,7 +82,7 @@ class Scores {
 
   /// Whether the first call of near_zero() or magnitude() takes as long as a pass over the scores;
   /// the pass is then faster without it. Follows from the shape and the energy.
-  bool limits_are_expensive() const { return terms_.energy->bound_is_dear(); }
+  bool limits_are_expensive() const { return terms_.energy->bound_is_expensive(); }
 
   /// Requires near_zero(). Writes exp(s_ij), within 1.2 ulp of exp of the rounded score, or 0 where
   /// the pair is forbidden. Adds the sum of row i to row_sum_i and the sum of column j to
