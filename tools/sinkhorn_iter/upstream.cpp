@@ -24,7 +24,7 @@ std::optional<Operand> upstream_operand(const io::InputBundle& bundle, const cha
   if (!lines) return vector_operand(dataset, leading, false, length);
   const std::string expected = fmt::format("(..., {}, {})", *lines, length);
   require_vectors(dataset, expected.c_str());
-  Operand found = vectors_operand(dataset, leading, false, ScoreOptions::Layout::heads_first);
+  Operand found = vectors_operand(dataset, leading, false, HeadLayout::heads_first);
   if (found.rows == *lines && found.cols == length) return found;
   throw Error(Failure::input, fmt::format("{} has shape {}, expected {}", dataset.address(),
                                           to_string(dataset.shape()), expected));
