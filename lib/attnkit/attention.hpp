@@ -77,11 +77,11 @@ struct AttentionOptions {
   Scheme scheme = Scheme::unas;
 
   /// One of energy_names(). Empty: scaled-dot, or dot under the scheme fenchel.
-  std::string energy;
-  double scale = 1;               ///< multiplies the energy, or ready-made scores; finite
-  std::optional<double> softcap;  ///< X > 0: X·tanh(energy/X)
-  Causal causal = Causal::none;   ///< hides later keys
-  Window window;                  ///< hides keys far from the query's position
+  std::string energy = {};
+  double scale = 1;                    ///< multiplies the energy, or ready-made scores; finite
+  std::optional<double> softcap = {};  ///< X > 0: X·tanh(energy/X)
+  Causal causal = Causal::none;        ///< hides later keys
+  Window window = {};                  ///< hides keys far from the query's position
   RelativePositions relative = RelativePositions::none;
 
   /// For unas, dnas and hnas with products as energies: multiplying columns of q and dividing the
@@ -95,11 +95,11 @@ struct AttentionOptions {
   /// the energies scaled-dot and dot of q and k, without Repetition.
   bool bf16 = false;
 
-  double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
-  double alpha = 1;     ///< for fenchel: multiplies the scale; finite
-  Stopping stopping;    ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
+  double hybrid = 0.5;     ///< for hnas: u in [0, 1], unless the operand hybrid is present
+  double alpha = 1;        ///< for fenchel: multiplies the scale; finite
+  Stopping stopping = {};  ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
 
-  std::optional<Repetition> repetition;  ///< for unas and dnas
+  std::optional<Repetition> repetition = {};  ///< for unas and dnas
 
   /// For sinkhorn: bytes per thread in which exponentials may be kept from one iteration to the
   /// next. This saves time and changes no bit.
@@ -180,29 +180,29 @@ AttentionShapes shapes_of(const AttentionInputs<T>& inputs);
 /// stands for the leading axes of the results.
 template <class T>
 struct AttentionOutputs {
-  TensorView<T> out;  ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
+  TensorView<T> out = {};  ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
   /// (leading, Lq): f; for hnas, the f of dnas. −inf, or the sink, without an allowed key.
-  TensorView<double> row_potential;
-  TensorView<double> col_potential;       ///< (leading, Lk): g; −inf without an allowed query
-  TensorView<double> unas_row_potential;  ///< (leading, Lq): only for hnas
-  TensorView<double> col_sum;             ///< (leading, Lk): c_j = Σ_i π_ij
-  TensorView<double> row_entropy;         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
-  TensorView<T> weights;                  ///< (leading, Lq, Lk): all π_ij, O(Lq Lk) memory
+  TensorView<double> row_potential = {};
+  TensorView<double> col_potential = {};  ///< (leading, Lk): g; −inf without an allowed query
+  TensorView<double> unas_row_potential = {};  ///< (leading, Lq): only for hnas
+  TensorView<double> col_sum = {};             ///< (leading, Lk): c_j = Σ_i π_ij
+  TensorView<double> row_entropy = {};         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
+  TensorView<T> weights = {};                  ///< (leading, Lq, Lk): all π_ij, O(Lq Lk) memory
 
   // Only with Repetition; values of the last step.
-  TensorView<double> centre;    ///< (leading, Lq, d): the queries, having moved
-  TensorView<double> variance;  ///< (leading, Lq): σ_i² of dnas
-  TensorView<double> prior;     ///< (leading, Lq): β_i of dnas; 0 without an allowed key
+  TensorView<double> centre = {};    ///< (leading, Lq, d): the queries, having moved
+  TensorView<double> variance = {};  ///< (leading, Lq): σ_i² of dnas
+  TensorView<double> prior = {};     ///< (leading, Lq): β_i of dnas; 0 without an allowed key
 };
 
 /// What `run` has written for the same inputs, from which gradients can start. The scheme decides
 /// which potentials there are; unas_row_potential is for hnas.
 template <class T>
 struct AttentionResults {
-  TensorView<const T> out;
-  TensorView<const double> row_potential;
-  TensorView<const double> col_potential;
-  TensorView<const double> unas_row_potential;
+  TensorView<const T> out = {};
+  TensorView<const double> row_potential = {};
+  TensorView<const double> col_potential = {};
+  TensorView<const double> unas_row_potential = {};
 };
 
 /// Where gradients go, each of the shape of its operand. A gradient whose view has no data is not
