@@ -35,14 +35,14 @@ class Origin : public FromPool {
  private:
   void factor(double alpha) {
     const Index d = templates_.depth();
-    Rows<double> p(1, templates_.count()), mean(1, d), zero(1, templates_.count());
+    OwnedMatrix<double> p(1, templates_.count()), mean(1, d), zero(1, templates_.count());
     std::fill_n(zero.row(0), templates_.count(), 0.0);
     divergence_->evaluate(zero.row(0), p.row(0));
     templates_.means(p.read(), mean.view());
-    hessian_ = Rows<double>(d, d);
+    hessian_ = OwnedMatrix<double>(d, d);
     double more = 0;
     for (bool factored = false; !factored;) {
-      std::fill_n(hessian_.values.data(), d * d, 0.0);
+      std::fill_n(hessian_.data(), d * d, 0.0);
       divergence_->add_hessian(templates_.centred().read(), p.row(0), mean.row(0), hessian_.view());
       double trace = 0;
       for (Index c = 0; c < d; ++c) {
@@ -57,7 +57,7 @@ class Origin : public FromPool {
 
   const Templates& templates_;
   OwnedDivergence divergence_;
-  Rows<double> hessian_;
+  OwnedMatrix<double> hessian_;
   double factored_for_ = 0;  // α
 };
 
@@ -104,7 +104,7 @@ class ClosedFormSolver {
     const MatrixView<double>& weights = results_.p_first_order;
     if (weights.rows > 0 && origin.is_empty()) std::fill_n(weights.row(q), all_.count(), 0.0);
     if (origin.is_empty()) return;
-    Rows<double> lambda(1, d), p(1, all_.count()), mean(1, d);
+    OwnedMatrix<double> lambda(1, d), p(1, all_.count()), mean(1, d);
     if (results_.h_first_order.rows > 0 || weights.rows > 0) {
       space_.project(problem_.evidence.row_range(q, 1), lambda.view());
       for (Index c = 0; c < d; ++c) lambda.row(0)[c] *= alpha;
@@ -124,16 +124,16 @@ class ClosedFormSolver {
     }
   }
 
-  void find_mean(const Origin& origin, const Rows<double>& lambda, const Rows<double>& p,
-                 const Rows<double>& mean) const {
+  void find_mean(const Origin& origin, const OwnedMatrix<double>& lambda, OwnedMatrix<double>& p,
+                 OwnedMatrix<double>& mean) const {
     const Templates& templates = space_.templates();
-    Rows<double> logits(1, templates.count());
+    OwnedMatrix<double> logits(1, templates.count());
     templates.logits(lambda.read(), logits.view());
     origin.divergence().evaluate(logits.row(0), p.row(0));
     templates.means(p.read(), mean.view());
   }
 
-  void write_mean(const Rows<double>& mean, MatrixView<double> out) const {
+  void write_mean(const OwnedMatrix<double>& mean, MatrixView<double> out) const {
     std::copy_n(all_.centre().data(), all_.depth(), out.row(0));
     space_.add_lifted(mean.read(), out);
   }

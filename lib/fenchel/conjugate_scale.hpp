@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "fenchel/rows.hpp"
 #include "fenchel/templates.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
 
@@ -38,8 +38,8 @@ struct ConjugateScale {
   }
 
   /// T̂ in float32.
-  Rows<float> scaled(const Templates& templates, int threads) const {
-    Rows<float> made(templates.count(), templates.depth());
+  OwnedMatrix<float> scaled(const Templates& templates, int threads) const {
+    OwnedMatrix<float> made(templates.count(), templates.depth());
     constexpr Index part = 64;
     const Index parts = (templates.count() + part - 1) / part;
     kernel::parallel_for(parts, threads, [&](Index n, int) {

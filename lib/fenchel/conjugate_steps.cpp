@@ -25,15 +25,15 @@ struct ConjugateScratch final : StepFinder::Scratch {
         row_of(static_cast<std::size_t>(rows)) {}
 
   // Slots hold the rows that are not done.
-  Rows<float> p, logits, weighted, along, step, residual, direction, image;
+  OwnedMatrix<float> p, logits, weighted, along, step, residual, direction, image;
   PooledVector<double> square;    // ‖residual‖²
   PooledVector<double> variance;  // of the direction's logits under p
   PooledVector<Index> row_of;
 
   void move(Index from, Index to) {
     if (from == to) return;
-    for (Rows<float>* rows : {&p, &along, &step, &residual, &direction}) {
-      std::copy_n(rows->row(from), rows->width, rows->row(to));
+    for (OwnedMatrix<float>* rows : {&p, &along, &step, &residual, &direction}) {
+      std::copy_n(rows->row(from), rows->cols(), rows->row(to));
     }
     square[static_cast<std::size_t>(to)] = square[static_cast<std::size_t>(from)];
     row_of[static_cast<std::size_t>(to)] = row_of[static_cast<std::size_t>(from)];

@@ -31,7 +31,7 @@ void DenseNewton::find_step(Divergence& divergence, const double* p, const doubl
   double more = 0;
   const double reach = templates_.largest_norm();
   for (int attempt = 0; attempt < 40; ++attempt) {
-    std::fill_n(hessian_.values.data(), d * d, 0.0);
+    std::fill_n(hessian_.data(), d * d, 0.0);
     divergence.add_hessian(templates_.centred().read(), p, mean, hessian_.view());
     for (Index c = 0; c < d; ++c) hessian_.row(c)[c] += 1 / alpha + more;
     if (kernel::cholesky(hessian_.view())) break;

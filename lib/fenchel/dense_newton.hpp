@@ -5,8 +5,8 @@
 #include "fenchel/divergence.hpp"
 #include "fenchel/dual.hpp"
 #include "fenchel/dual_search.hpp"
-#include "fenchel/rows.hpp"
 #include "fenchel/templates.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -28,8 +28,8 @@ class DenseNewton : public FromPool {
   void find_step(Divergence& divergence, const double* p, const double* mean, double alpha);
 
   const Templates& templates_;
-  Rows<double> hessian_;
-  Rows<double> gradient_, step_, logits_, along_;
+  OwnedMatrix<double> hessian_;
+  OwnedMatrix<double> gradient_, step_, logits_, along_;
   DualSearch search_;
 };
 

@@ -2,7 +2,7 @@
 
 #include "fenchel/dual.hpp"
 #include "fenchel/line_search.hpp"
-#include "fenchel/rows.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {

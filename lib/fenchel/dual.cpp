@@ -77,15 +77,15 @@ class DualSolver {
     } else {
       finder = std::make_unique<ConjugateSteps>(templates, problem_.alpha, threads_);
     }
-    Rows<double> evidence, lambda, mean;
+    OwnedMatrix<double> evidence, lambda, mean;
     BlockProblem block{
         templates,       problem_.evidence, problem_.preference, problem_.alpha, options_, *finder,
         results_.lambda, mean_.view(),      results_.p,          summaries_,     left_};
     if (space.is_reduced()) {
-      evidence = Rows<double>(queries(), space.depth());
+      evidence = OwnedMatrix<double>(queries(), space.depth());
       space.project(problem_.evidence, evidence.view());
-      lambda = Rows<double>(queries(), space.depth());
-      mean = Rows<double>(queries(), space.depth());
+      lambda = OwnedMatrix<double>(queries(), space.depth());
+      mean = OwnedMatrix<double>(queries(), space.depth());
       block.evidence = evidence.read();
       block.lambda = lambda.view();
       block.mean = mean.view();
@@ -109,8 +109,8 @@ class DualSolver {
   }
 
   // λ = αz + the basis times (λ in coordinates − αz).
-  void lift(const Space& space, const Rows<double>& evidence, const Rows<double>& lambda,
-            const Rows<double>& mean) {
+  void lift(const Space& space, const OwnedMatrix<double>& evidence,
+            const OwnedMatrix<double>& lambda, const OwnedMatrix<double>& mean) {
     for (Index q = 0; q < queries(); ++q) {
       const bool empty = summaries_[static_cast<std::size_t>(q)].status == DualStatus::empty;
       double* to = results_.lambda.row(q);
@@ -129,7 +129,7 @@ class DualSolver {
 
   // Adds the share of the part of z outside the coordinates z̃ to both values: there λ = αz.
   void add_orthogonal(const Space& space, Index q, const double* coordinates) {
-    const Rows<double> away = space.outside(problem_.evidence.row_range(q, 1), coordinates);
+    const OwnedMatrix<double> away = space.outside(problem_.evidence.row_range(q, 1), coordinates);
     const double value = problem_.alpha / 2 * kernel::dot(away.row(0), away.row(0), all_.depth());
     summaries_[static_cast<std::size_t>(q)].primal += value;
     summaries_[static_cast<std::size_t>(q)].dual += value;
@@ -175,7 +175,7 @@ class DualSolver {
       std::fill_n(results_.lambda.row(q), all_.depth(), 0.0);
       return;
     }
-    Rows<double> z(1, d), lambda(1, d), mean(1, d), target(1, d), p(1, n), zero(1, n);
+    OwnedMatrix<double> z(1, d), lambda(1, d), mean(1, d), target(1, d), p(1, n), zero(1, n);
     std::fill_n(zero.row(0), n, 0.0);
     const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
     space.project(evidence, z.view());
@@ -245,7 +245,7 @@ class DualSolver {
   Templates all_;
   PooledVector<DualSummary> summaries_;
   PooledVector<std::uint8_t> left_;
-  Rows<double> mean_;
+  OwnedMatrix<double> mean_;
   std::unique_ptr<ScaledCost> scaled_cost_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "fenchel/divergence.hpp"
-#include "fenchel/rows.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
 
@@ -33,7 +33,7 @@ class DualSearch {
   double step(Divergence& divergence, const Logits& logits, const Point& point, double alpha);
 
  private:
-  Rows<double> moved_, p_;
+  OwnedMatrix<double> moved_, p_;
 };
 
 }  // namespace attn::fenchel

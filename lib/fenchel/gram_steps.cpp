@@ -24,17 +24,17 @@ struct GramScratch final : StepFinder::Scratch {
         row_of(static_cast<std::size_t>(rows)) {}
 
   // Slots hold the rows that are not done. Vectors x of d are stored as x̂ with x = T̂ᵀx̂.
-  Rows<float> p, step, along, residual, direction;
-  Rows<float> logits;  // Gram matrix times direction
-  Rows<float> image;   // Gram matrix times residual
-  Rows<float> weighted;
+  OwnedMatrix<float> p, step, along, residual, direction;
+  OwnedMatrix<float> logits;  // Gram matrix times direction
+  OwnedMatrix<float> image;   // Gram matrix times residual
+  OwnedMatrix<float> weighted;
   PooledVector<double> square;  // ‖residual‖²
   PooledVector<Index> row_of;
 
   void move(Index from, Index to) {
     if (from == to) return;
-    for (Rows<float>* rows : {&p, &step, &along, &residual, &direction, &logits}) {
-      std::copy_n(rows->row(from), rows->width, rows->row(to));
+    for (OwnedMatrix<float>* rows : {&p, &step, &along, &residual, &direction, &logits}) {
+      std::copy_n(rows->row(from), rows->cols(), rows->row(to));
     }
     square[static_cast<std::size_t>(to)] = square[static_cast<std::size_t>(from)];
     row_of[static_cast<std::size_t>(to)] = row_of[static_cast<std::size_t>(from)];
@@ -42,10 +42,10 @@ struct GramScratch final : StepFinder::Scratch {
 };
 
 // T̂T̂ᵀ: the diagonal and the elements below by products, the rest by symmetry.
-kernel::Packed<float> gram_of(const Rows<float>& scaled, int threads) {
-  const Index n = scaled.count;
+kernel::Packed<float> gram_of(const OwnedMatrix<float>& scaled, int threads) {
+  const Index n = scaled.rows();
   const auto columns = kernel::Packed<float>::of_transposed(scaled.read(), threads);
-  Rows<float> gram(n, n);
+  OwnedMatrix<float> gram(n, n);
   constexpr Index panel = 48;
   kernel::parallel_for((n + panel - 1) / panel, threads, [&](Index item, int) {
     // The longest first.

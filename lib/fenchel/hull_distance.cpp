@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "fenchel/rows.hpp"
 #include "kernel/conjugate.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -29,11 +29,11 @@ double bound_along(MatrixView<const double> templates, const double* closed, con
 
 // Subtracts from `row` its part along the first `count` rows of an orthonormal basis. Twice, since
 // the first subtraction leaves its rounding.
-void make_orthogonal(const Rows<double>& basis, Index count, double* row) {
+void make_orthogonal(const OwnedMatrix<double>& basis, Index count, double* row) {
   for (int pass = 0; pass < 2; ++pass) {
     for (Index b = 0; b < count; ++b) {
-      const double along = kernel::dot(basis.row(b), row, basis.width);
-      kernel::axpy(row, basis.row(b), basis.width, -along);
+      const double along = kernel::dot(basis.row(b), row, basis.cols());
+      kernel::axpy(row, basis.row(b), basis.cols(), -along);
     }
   }
 }
@@ -45,8 +45,8 @@ double distance_from_hull(MatrixView<const double> templates, const double* clos
   const Index n = templates.rows;
   const Index d = templates.cols;
   constexpr double weightless = 1e-9;
-  Rows<double> basis(std::min(n, d), d);
-  Rows<double> row(1, d);
+  OwnedMatrix<double> basis(std::min(n, d), d);
+  OwnedMatrix<double> row(1, d);
   Index count = 0;
   for (Index i = 0; i < n && count < d; ++i) {
     if (!(near.p[i] >= weightless)) continue;
@@ -56,7 +56,7 @@ double distance_from_hull(MatrixView<const double> templates, const double* clos
     const double left = std::sqrt(kernel::dot(row.row(0), row.row(0), d));
     if (!(left > 1e-9 * whole)) continue;  // in the span of the others, to rounding
     for (Index c = 0; c < d; ++c) basis.row(count)[c] = row.row(0)[c] / left;
-    if (++count == basis.count) break;
+    if (++count == basis.rows()) break;
   }
   std::copy_n(near.away, d, row.row(0));
   make_orthogonal(basis, count, row.row(0));

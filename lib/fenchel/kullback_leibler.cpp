@@ -24,7 +24,7 @@ Index weighted_deviations(MatrixView<const double> templates, const double* p, c
 
 void KullbackLeibler::add_hessian(MatrixView<const double> templates, const double* p,
                                   const double* mean, MatrixView<double> out) {
-  if (deviations_.count == 0) deviations_ = Rows<double>(templates.rows, templates.cols);
+  if (deviations_.rows() == 0) deviations_ = OwnedMatrix<double>(templates.rows, templates.cols);
   const Index rows = weighted_deviations(templates, p, mean, deviations_.view());
   kernel::add_gram(deviations_.first(rows), 1.0, out);
 }

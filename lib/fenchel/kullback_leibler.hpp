@@ -1,7 +1,7 @@
 #pragma once
 
 #include "fenchel/divergence.hpp"
-#include "fenchel/rows.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
 
@@ -23,7 +23,7 @@ class KullbackLeibler final : public Divergence {
  private:
   const double* minus_log_u_;
   Index n_;
-  Rows<double> deviations_;
+  OwnedMatrix<double> deviations_;
 };
 
 /// Writes rows √p_i (t_i − mean) of the templates whose weight counts in a sum of squares; returns

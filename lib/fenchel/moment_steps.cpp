@@ -10,8 +10,8 @@ Index product_count(Index d) { return d * (d + 1) / 2; }
 
 struct MomentScratch final : StepFinder::Scratch {
   MomentScratch(Index rows, Index d) : moments(rows, product_count(d)), hessian(d, d) {}
-  Rows<double> moments;
-  Rows<double> hessian;
+  OwnedMatrix<double> moments;
+  OwnedMatrix<double> hessian;
 };
 
 }  // namespace
@@ -19,7 +19,7 @@ struct MomentScratch final : StepFinder::Scratch {
 MomentSteps::MomentSteps(const Templates& templates, double alpha)
     : templates_(templates), alpha_(alpha) {
   const Index d = templates.depth();
-  Rows<double> products(templates.count(), product_count(d));
+  OwnedMatrix<double> products(templates.count(), product_count(d));
   for (Index i = 0; i < templates.count(); ++i) {
     const double* t = templates.centred().row(i);
     double* to = products.row(i);

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "fenchel/rows.hpp"
 #include "fenchel/templates.hpp"
 #include "kernel/packed.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -68,7 +68,7 @@ class ConjugateSteps final : public StepFinder {
  private:
   const Templates& templates_;
   double alpha_;
-  Rows<float> scaled_;  // the templates without their common scale
+  OwnedMatrix<float> scaled_;  // the templates without their common scale
   TemplateProducts<float> products_;
 };
 

@@ -24,15 +24,16 @@ BlockSolver::BlockSolver(const BlockProblem& problem, Index most_rows)
   const Index n = problem.templates.count();
   const Index d = problem.templates.depth();
   const bool shared = problem.preference.rows == 1;
-  minus_log_u_ = Rows<double>(shared ? 1 : most_rows, n);
-  u_ = Rows<double>(shared ? 1 : most_rows, n);
-  for (Rows<double>* rows : {&lambda_, &target_, &mean_, &gradient_, &step_}) {
-    *rows = Rows<double>(most_rows, d);
+  minus_log_u_ = OwnedMatrix<double>(shared ? 1 : most_rows, n);
+  u_ = OwnedMatrix<double>(shared ? 1 : most_rows, n);
+  for (OwnedMatrix<double>* rows : {&lambda_, &target_, &mean_, &gradient_, &step_}) {
+    *rows = OwnedMatrix<double>(most_rows, d);
   }
-  for (Rows<double>* rows : {&logits_, &p_, &along_}) *rows = Rows<double>(most_rows, n);
+  for (OwnedMatrix<double>* rows : {&logits_, &p_, &along_})
+    *rows = OwnedMatrix<double>(most_rows, n);
   if (problem.finder.needs_residual()) {
-    for (Rows<double>* rows : {&weights_, &residual_, &new_weights_}) {
-      *rows = Rows<double>(most_rows, n);
+    for (OwnedMatrix<double>* rows : {&weights_, &residual_, &new_weights_}) {
+      *rows = OwnedMatrix<double>(most_rows, n);
     }
   }
   for (auto* values : {&norms_, &forcing_, &needed_}) {
@@ -46,7 +47,7 @@ std::int64_t BlockSolver::bytes(Index rows, Index n, Index d) {
 }
 
 const double* BlockSolver::closed(Index row) const {
-  return minus_log_u_.row(minus_log_u_.count == 1 ? 0 : row);
+  return minus_log_u_.row(minus_log_u_.rows() == 1 ? 0 : row);
 }
 
 void BlockSolver::begin(Index first, Index count) {
@@ -162,10 +163,10 @@ void BlockSolver::keep(Index from, Index to) {
   for (auto* values : {&norms_, &needed_}) {
     (*values)[static_cast<std::size_t>(to)] = (*values)[static_cast<std::size_t>(from)];
   }
-  const auto move = [&](const Rows<double>& rows) {
-    if (rows.count > 1) std::copy_n(rows.row(from), rows.width, rows.row(to));
+  const auto move = [&](const OwnedMatrix<double>& rows) {
+    if (rows.rows() > 1) std::copy_n(rows.row(from), rows.cols(), rows.row(to));
   };
-  for (const Rows<double>* rows :
+  for (const OwnedMatrix<double>* rows :
        {&lambda_, &target_, &mean_, &gradient_, &logits_, &p_, &minus_log_u_, &weights_}) {
     move(*rows);
   }

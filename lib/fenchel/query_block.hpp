@@ -60,12 +60,12 @@ class BlockSolver : public FromPool {
   BlockProblem problem_;
   std::unique_ptr<StepFinder::Scratch> scratch_;
   PooledVector<Query> queries_;
-  Rows<double> minus_log_u_, u_;  // for each row, or for all
-  Rows<double> lambda_, target_, mean_, gradient_, step_;
-  Rows<double> logits_, p_, along_;
-  Rows<double> weights_;   // w − u
-  Rows<double> residual_;  // w − u + p, if the finder needs it
-  Rows<double> new_weights_;
+  OwnedMatrix<double> minus_log_u_, u_;  // for each row, or for all
+  OwnedMatrix<double> lambda_, target_, mean_, gradient_, step_;
+  OwnedMatrix<double> logits_, p_, along_;
+  OwnedMatrix<double> weights_;   // w − u
+  OwnedMatrix<double> residual_;  // w − u + p, if the finder needs it
+  OwnedMatrix<double> new_weights_;
   PooledVector<double> norms_, forcing_, needed_;
   PooledVector<std::uint8_t> slow_;
   DualSearch search_;

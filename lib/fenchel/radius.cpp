@@ -49,9 +49,9 @@ class RadiusQuery {
   }
 
   double* evidence() { return evidence_.row(0); }
-  const Rows<double>& lambda() const { return lambda_; }
-  const Rows<double>& mean() const { return mean_; }
-  const Rows<double>& p() const { return p_; }
+  const OwnedMatrix<double>& lambda() const { return lambda_; }
+  const OwnedMatrix<double>& mean() const { return mean_; }
+  const OwnedMatrix<double>& p() const { return p_; }
 
   /// Solves for the evidence that has been written. `apart` is the square of the part of z outside
   /// the coordinates, which no p can change. Throws Error(numerical) if no p is near enough.
@@ -237,7 +237,7 @@ class RadiusQuery {
   double apart_ = 0;
   double partition_ = 0;
   DualSummary summary_;
-  Rows<double> evidence_, target_, lambda_, mean_, away_, p_, logits_;
+  OwnedMatrix<double> evidence_, target_, lambda_, mean_, away_, p_, logits_;
 };
 
 class RadiusSolver {
@@ -286,14 +286,15 @@ class RadiusSolver {
     RadiusQuery query(space_.templates(), newton, *divergence, square_radius_, options_);
     const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
     space_.project(evidence, {query.evidence(), 1, space_.depth()});
-    const Rows<double> apart = space_.outside(evidence, query.evidence());
+    const OwnedMatrix<double> apart = space_.outside(evidence, query.evidence());
     const DualSummary summary = query.solve(kernel::dot(apart.row(0), apart.row(0), all_.depth()),
                                             problem_.first_query + q);
     write(query, summary.alpha, apart, q);
     return summary;
   }
 
-  void write(const RadiusQuery& query, double alpha, const Rows<double>& apart, Index q) const {
+  void write(const RadiusQuery& query, double alpha, const OwnedMatrix<double>& apart,
+             Index q) const {
     const Index d = all_.depth();
     const MatrixView<double> lambda = results_.lambda.row_range(q, 1);
     for (Index c = 0; c < d; ++c) lambda(0, c) = alpha * apart.row(0)[c];

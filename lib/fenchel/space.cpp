@@ -87,8 +87,8 @@ void Space::add_lifted(MatrixView<const double> rows, MatrixView<double> out) co
   for (Index i = 0; i < rows.rows; ++i) kernel::axpy(out.row(i), rows.row(i), rows.cols, 1);
 }
 
-Rows<double> Space::outside(MatrixView<const double> row, const double* coordinates) const {
-  Rows<double> left(1, row.cols);
+OwnedMatrix<double> Space::outside(MatrixView<const double> row, const double* coordinates) const {
+  OwnedMatrix<double> left(1, row.cols);
   if (!is_reduced()) {
     std::fill_n(left.row(0), row.cols, 0.0);
     return left;

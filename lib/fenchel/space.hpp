@@ -32,11 +32,11 @@ class Space {
   /// out += the vectors that have these rows of coordinates.
   void add_lifted(MatrixView<const double> rows, MatrixView<double> out) const;
   /// The part of `row` (1, D) outside its `coordinates` (d).
-  Rows<double> outside(MatrixView<const double> row, const double* coordinates) const;
+  OwnedMatrix<double> outside(MatrixView<const double> row, const double* coordinates) const;
 
  private:
   const Templates* templates_;
-  Rows<double> basis_;
+  OwnedMatrix<double> basis_;
   std::unique_ptr<Templates> reduced_;
 };
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "fenchel/rows.hpp"
 #include "kernel/few_rows.hpp"
 #include "kernel/packed.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
 
@@ -16,7 +16,7 @@ class TemplateProducts {
   TemplateProducts() = default;
 
   /// The numbers of `templates` must outlive the object; the Rows that own them may be moved.
-  TemplateProducts(const Rows<T>& templates, int threads)
+  TemplateProducts(const OwnedMatrix<T>& templates, int threads)
       : templates_(templates.read()),
         by_template_(kernel::Packed<T>::of_transposed(templates_, threads)) {}
 

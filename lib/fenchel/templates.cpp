@@ -24,7 +24,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
     : centred_(templates.rows, templates.cols),
       centre_(static_cast<std::size_t>(templates.cols), 0.0) {
   const Index parts = parts_of(count());
-  Rows<double> sums(parts, depth());
+  OwnedMatrix<double> sums(parts, depth());
   kernel::parallel_for(parts, threads, [&](Index part, int) {
     double* sum = sums.row(part);
     std::fill_n(sum, depth(), 0.0);
@@ -50,7 +50,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
   products_ = TemplateProducts<double>(centred_, threads);
 }
 
-Templates::Templates(Rows<double> centred, PooledVector<double> centre)
+Templates::Templates(OwnedMatrix<double> centred, PooledVector<double> centre)
     : centred_(std::move(centred)), centre_(std::move(centre)) {
   set_largest_norm(1);
   products_ = TemplateProducts<double>(centred_, 1);
@@ -75,10 +75,10 @@ void Templates::set_largest_norm(int threads) {
   }
 }
 
-Templates Templates::reduced(Rows<double>& basis) const {
-  basis = Rows<double>(count(), depth());
-  std::copy_n(centred_.values.data(), count() * depth(), basis.values.data());
-  Rows<double> coordinates(count(), count());
+Templates Templates::reduced(OwnedMatrix<double>& basis) const {
+  basis = OwnedMatrix<double>(count(), depth());
+  std::copy_n(centred_.data(), count() * depth(), basis.data());
+  OwnedMatrix<double> coordinates(count(), count());
   kernel::orthonormal_rows(basis.view(), coordinates.view());
   return Templates(std::move(coordinates),
                    PooledVector<double>(static_cast<std::size_t>(count()), 0.0));

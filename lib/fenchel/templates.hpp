@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "fenchel/rows.hpp"
 #include "fenchel/template_products.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -18,11 +18,11 @@ class Templates : public FromPool {
 
   /// The same templates in an orthonormal basis of their span, n <= d: n coordinates instead of d.
   /// The part of λ orthogonal to the span is always that of αz.
-  Templates reduced(Rows<double>& basis) const;
+  Templates reduced(OwnedMatrix<double>& basis) const;
 
-  Index count() const { return centred_.count; }
-  Index depth() const { return centred_.width; }
-  const Rows<double>& centred() const { return centred_; }
+  Index count() const { return centred_.rows(); }
+  Index depth() const { return centred_.cols(); }
+  const OwnedMatrix<double>& centred() const { return centred_; }
   std::span<const double> centre() const { return centre_; }
   double largest_norm() const { return largest_norm_; }
 
@@ -36,10 +36,10 @@ class Templates : public FromPool {
   }
 
  private:
-  Templates(Rows<double> centred, PooledVector<double> centre);
+  Templates(OwnedMatrix<double> centred, PooledVector<double> centre);
   void set_largest_norm(int threads);
 
-  Rows<double> centred_;
+  OwnedMatrix<double> centred_;
   PooledVector<double> centre_;
   double largest_norm_ = 0;
   TemplateProducts<double> products_;

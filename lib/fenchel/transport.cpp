@@ -60,7 +60,7 @@ Transport::Transport(const ScaledCost& cost, const double* u)
     value /= total;
     if (value > 0) entropy_ -= value * std::log(value);
   }
-  conditional_ = Rows<double>(static_cast<Index>(sources_.size()), n);
+  conditional_ = OwnedMatrix<double>(static_cast<Index>(sources_.size()), n);
 }
 
 double Transport::evaluate(const double* logits, double* p) {
@@ -84,10 +84,10 @@ void Transport::add_hessian(MatrixView<const double> templates, const double* p,
   const Index d = templates.cols;
   const double factor = 1 / cost_.gamma();
   // Σ_i u_i Cov_i = Cov_p − Cov of the sources' means.
-  if (deviations_.count == 0) deviations_ = Rows<double>(n, d);
+  if (deviations_.rows() == 0) deviations_ = OwnedMatrix<double>(n, d);
   const Index rows = weighted_deviations(templates, p, mean, deviations_.view());
   kernel::add_gram(deviations_.first(rows), factor, out);
-  const MatrixView<double> means = deviations_.first(conditional_.count);
+  const MatrixView<double> means = deviations_.first(conditional_.rows());
   std::fill_n(means.data, means.rows * d, 0.0);
   kernel::multiply_add(conditional_.read(), templates, means);
   for (Index s = 0; s < means.rows; ++s) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "fenchel/divergence.hpp"
-#include "fenchel/rows.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -16,12 +16,12 @@ class ScaledCost : public FromPool {
   ScaledCost(const TransportCost& cost, Index n);
 
   double gamma() const { return gamma_; }
-  Index count() const { return by_source_.count; }
+  Index count() const { return by_source_.rows(); }
   const double* source(Index i) const { return by_source_.row(i); }
 
  private:
   double gamma_;
-  Rows<double> by_source_;
+  OwnedMatrix<double> by_source_;
 };
 
 /// Entropic optimal transport from u to p (FD 37-38, with −γH(u)):
@@ -47,8 +47,8 @@ class Transport final : public Divergence {
   PooledVector<double> preference_;  // of each source; sums to 1
   double entropy_ = 0;
   PooledVector<double> scaled_logits_;
-  Rows<double> conditional_;  // row i: p(t | source i)
-  Rows<double> deviations_;
+  OwnedMatrix<double> conditional_;  // row i: p(t | source i)
+  OwnedMatrix<double> deviations_;
 };
 
 }  // namespace attn::fenchel

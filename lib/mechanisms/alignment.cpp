@@ -23,7 +23,7 @@ class AlignmentMechanism : public Mechanism<T> {
     const auto context = matrix(results[Form::context]);
     const auto all = matrix(results[Form::weights]);
     std::vector<double> sums(static_cast<std::size_t>(rows.places()));
-    Matrix<T> panel(std::min(rows.rows(), rows.rows_at_once()), rows.places());
+    OwnedMatrix<T> panel(std::min(rows.rows(), rows.rows_at_once()), rows.places());
     for (Index first = 0; first < rows.rows(); first += panel.rows()) {
       const MatrixView<T> weights =
           panel.view().row_range(0, std::min(panel.rows(), rows.rows() - first));
@@ -50,10 +50,10 @@ class AlignmentMechanism : public Mechanism<T> {
     set_to_zero(dsource);
     AlignmentRows<T> rows(sequence.inputs, threads);
     const Index most = std::min(rows.rows(), rows.rows_at_once());
-    Matrix<T> kept = keep(rows);
-    Matrix<T> panel(rows.look_back() ? 0 : most, rows.places());
-    Matrix<T> scores(most, rows.places());                 // ∂L/∂α, then ∂L/∂f
-    Matrix<T> later = Matrix<T>::zeros(1, rows.places());  // of α, from the row after
+    OwnedMatrix<T> kept = keep(rows);
+    OwnedMatrix<T> panel(rows.look_back() ? 0 : most, rows.places());
+    OwnedMatrix<T> scores(most, rows.places());                      // ∂L/∂α, then ∂L/∂f
+    OwnedMatrix<T> later = OwnedMatrix<T>::zeros(1, rows.places());  // of α, from the row after
     for (Index end = rows.rows(); end > 0;) {
       const Index count = std::min(most, end);
       const Index first = end - count;
@@ -95,9 +95,9 @@ class AlignmentMechanism : public Mechanism<T> {
 
  private:
   // All weights, if rows depend on the row before.
-  static Matrix<T> keep(AlignmentRows<T>& rows) {
+  static OwnedMatrix<T> keep(AlignmentRows<T>& rows) {
     if (!rows.look_back()) return {};
-    Matrix<T> kept(rows.rows(), rows.places());
+    OwnedMatrix<T> kept(rows.rows(), rows.places());
     for (Index j = 0; j < rows.rows(); ++j) {
       rows.weigh(j, kept.view().row_range(j, 1));
       rows.set_previous(kept.view().row(j));

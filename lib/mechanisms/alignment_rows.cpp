@@ -53,8 +53,8 @@ AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
   if (!look_back()) return;
   // Weights sum to 1, so their part is at most as large as W_am.
   require_range(w_previous_);
-  seen_ = Matrix<T>(places_.rows(), places_.cols());
-  padded_ = Matrix<T>::zeros(1, places() + w_previous_.cols - 1);
+  seen_ = OwnedMatrix<T>(places_.rows(), places_.cols());
+  padded_ = OwnedMatrix<T>::zeros(1, places() + w_previous_.cols - 1);
 }
 
 template <class T>
@@ -129,14 +129,14 @@ void AlignmentRows<T>::weigh(Index first, MatrixView<T> weights) {
 template <class T>
 void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, T* previous) {
   if (dv_.data() == nullptr) {
-    dplaces_ = Matrix<T>::zeros(places_.rows(), places_.cols());
-    dstates_ = Matrix<T>::zeros(states_.rows(), states_.cols());
-    dv_ = Matrix<double>::zeros(1, v_.cols);
+    dplaces_ = OwnedMatrix<T>::zeros(places_.rows(), places_.cols());
+    dstates_ = OwnedMatrix<T>::zeros(states_.rows(), states_.cols());
+    dv_ = OwnedMatrix<double>::zeros(1, v_.cols);
     if (look_back()) {
-      dseen_ = Matrix<T>(places_.rows(), places_.cols());
-      dpadded_ = Matrix<T>(1, padded_.cols());
-      dw_previous_ = Matrix<T>::zeros(w_previous_.rows, w_previous_.cols);
-      w_by_place_ = Matrix<T>(w_previous_.cols, w_previous_.rows);
+      dseen_ = OwnedMatrix<T>(places_.rows(), places_.cols());
+      dpadded_ = OwnedMatrix<T>(1, padded_.cols());
+      dw_previous_ = OwnedMatrix<T>::zeros(w_previous_.rows, w_previous_.cols);
+      w_by_place_ = OwnedMatrix<T>(w_previous_.cols, w_previous_.rows);
       for (Index i = 0; i < w_by_place_.size(); ++i) {
         const Index m = i / w_previous_.rows, a = i % w_previous_.rows;
         w_by_place_.data()[i] = w_previous_(a, m);
@@ -146,8 +146,8 @@ void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, 
   const Index count_of_rows = energies.rows;
   const MatrixView<const T> states = states_.read().row_range(first, count_of_rows);
   const Index parts = place_parts(places());
-  Matrix<T> of_states = Matrix<T>::zeros(parts * count_of_rows, v_.cols);
-  Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
+  OwnedMatrix<T> of_states = OwnedMatrix<T>::zeros(parts * count_of_rows, v_.cols);
+  OwnedMatrix<double> of_v = OwnedMatrix<double>::zeros(parts, v_.cols);
   for_parts([&](Index n, Index at, Index count) {
     const MatrixView<T> own = columns((look_back() ? dseen_ : dplaces_).view(), at, count);
     if (look_back()) set_to_zero(own);
@@ -168,7 +168,7 @@ void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, 
 template <class T>
 void AlignmentRows<T>::differentiate_windows(T* previous) {
   add_to(dplaces_, dseen_.data());
-  Matrix<T> product(w_previous_.rows, w_previous_.cols);
+  OwnedMatrix<T> product(w_previous_.rows, w_previous_.cols);
   kernel::few_rows_transposed(T{1}, dseen_.read(), windows(0, places()), product.view());
   add_to(dw_previous_, product.data());
   std::fill_n(dpadded_.data(), dpadded_.size(), T{0});

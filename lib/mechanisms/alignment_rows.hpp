@@ -49,15 +49,15 @@ class AlignmentRows {
 
   int threads_;
   MatrixView<const T> source_, target_, w_source_, w_target_, v_, w_position_, w_previous_;
-  Matrix<T> places_;      // (A, I): a place is a column
-  Matrix<T> states_;      // (J, A)
-  Matrix<T> seen_;        // (A, I), with w_previous: places_ plus the part from the row before
-  Matrix<T> padded_;      // the row before, with K zeros on either side
-  Matrix<T> w_by_place_;  // w_previous, transposed
+  OwnedMatrix<T> places_;      // (A, I): a place is a column
+  OwnedMatrix<T> states_;      // (J, A)
+  OwnedMatrix<T> seen_;        // (A, I), with w_previous: places_ plus the part from the row before
+  OwnedMatrix<T> padded_;      // the row before, with K zeros on either side
+  OwnedMatrix<T> w_by_place_;  // w_previous, transposed
   // Gradients of the same shapes.
-  Matrix<T> dplaces_, dstates_, dseen_, dpadded_;
-  Matrix<T> dw_previous_;
-  Matrix<double> dv_;
+  OwnedMatrix<T> dplaces_, dstates_, dseen_, dpadded_;
+  OwnedMatrix<T> dw_previous_;
+  OwnedMatrix<double> dv_;
 };
 
 }  // namespace attn::mechanisms

@@ -51,7 +51,7 @@ class CoattentionMechanism : public Mechanism<T> {
     CoattentionEncoder<T> encoder(sequence.inputs, threads);
     encoder.forward({}, {});
     const MatrixView<const T> u = encoder.encoding();
-    Matrix<T> du = Matrix<T>::zeros(u.rows, u.cols);
+    OwnedMatrix<T> du = OwnedMatrix<T>::zeros(u.rows, u.cols);
     if (grad_results[Form::encoding]) add_to(du, grad_results[Form::encoding].data);
     if (sequence.inputs[Form::w_decoder] && u.rows > 0) {
       decode_backward(sequence, grad_results, u, gradients, du);
@@ -94,7 +94,7 @@ class CoattentionMechanism : public Mechanism<T> {
 
   static void write_decoded(const Kept& kept, const std::optional<Span>& target,
                             const Tensors<T>& results) {
-    const auto write_rows = [&](std::size_t result, const std::vector<Matrix<T>>& rows) {
+    const auto write_rows = [&](std::size_t result, const std::vector<OwnedMatrix<T>>& rows) {
       if (!results[result]) return;
       const auto all = matrix(results[result]);
       set_to_zero(all);
@@ -122,23 +122,24 @@ class CoattentionMechanism : public Mechanism<T> {
   }
 
   void decode_backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
-                       MatrixView<const T> u, const Tensors<T>& gradients, Matrix<T>& du) const {
+                       MatrixView<const T> u, const Tensors<T>& gradients,
+                       OwnedMatrix<T>& du) const {
     const Decoder decoder = CoattentionMechanism::decoder(sequence, decoding_);
     const Kept kept = decoder.forward(u);
     const std::optional<Span> target = target_of(sequence);
     const auto dloss = grad_results[Form::loss];
     const auto upstream = [&](std::size_t result, Index own) {
-      std::vector<Matrix<T>> rows;
+      std::vector<OwnedMatrix<T>> rows;
       const auto given = matrix(grad_results[result]);
       for (Index i = 0; i < std::ssize(kept.spans); ++i) {
-        rows.push_back(Matrix<T>::zeros(1, u.rows));
+        rows.push_back(OwnedMatrix<T>::zeros(1, u.rows));
         if (given.data != nullptr) add_to(rows.back(), given.row(i));
         if (dloss && target) rows.back().data()[own] -= *dloss.data;
       }
       return rows;
     };
-    std::vector<Matrix<T>> dstart = upstream(Form::start_log_p, target ? target->start : 0);
-    std::vector<Matrix<T>> dend = upstream(Form::end_log_p, target ? target->end : 0);
+    std::vector<OwnedMatrix<T>> dstart = upstream(Form::start_log_p, target ? target->start : 0);
+    std::vector<OwnedMatrix<T>> dend = upstream(Form::end_log_p, target ? target->end : 0);
     decoder.backward(
         u, kept, dstart, dend,
         {matrix(gradients[Form::w_decoder]), matrix(gradients[Form::b_decoder]),

@@ -32,9 +32,9 @@ void add_rows(MatrixView<const T> from, MatrixView<T> to) {
 
 // [left, right] by rows, for the rows that both have.
 template <class T>
-Matrix<T> joined(MatrixView<const T> left, MatrixView<const T> right) {
+OwnedMatrix<T> joined(MatrixView<const T> left, MatrixView<const T> right) {
   const Index rows = std::min(left.rows, right.rows);
-  Matrix<T> both(rows, left.cols + right.cols);
+  OwnedMatrix<T> both(rows, left.cols + right.cols);
   copy_rows(left.row_range(0, rows), columns(both.view(), 0, left.cols));
   copy_rows(right.row_range(0, rows), columns(both.view(), left.cols, right.cols));
   return both;
@@ -42,16 +42,16 @@ Matrix<T> joined(MatrixView<const T> left, MatrixView<const T> right) {
 
 // The states of a text, and the sentinel as a last row.
 template <class T>
-Matrix<T> with_sentinel(const Matrix<T>& states, MatrixView<const T> sentinel) {
-  Matrix<T> all(states.rows() + 1, sentinel.cols);
+OwnedMatrix<T> with_sentinel(const OwnedMatrix<T>& states, MatrixView<const T> sentinel) {
+  OwnedMatrix<T> all(states.rows() + 1, sentinel.cols);
   copy_rows(states.read(), all.view());
   copy_rows(sentinel, all.view().row_range(states.rows(), 1));
   return all;
 }
 
 template <class T>
-Matrix<T> copied(MatrixView<const T> from) {
-  Matrix<T> made(from.rows, from.cols);
+OwnedMatrix<T> copied(MatrixView<const T> from) {
+  OwnedMatrix<T> made(from.rows, from.cols);
   copy_rows(from, made.view());
   return made;
 }
@@ -85,7 +85,7 @@ void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weigh
   d_ = with_sentinel(document_steps_.h, matrix(inputs_[Coattention::sentinel_d]));
   question_states_ = with_sentinel(question_steps_.h, matrix(inputs_[Coattention::sentinel_q]));
 
-  q_ = Matrix<T>(question_states_.rows(), d_.cols());
+  q_ = OwnedMatrix<T>(question_states_.rows(), d_.cols());
   kernel::multiply_transposed(T{1}, question_states_.read(),
                               matrix(inputs_[Coattention::w_question]), q_.view());
   const auto bias = matrix(inputs_[Coattention::b_question]);
@@ -95,10 +95,10 @@ void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weigh
   require_finite(q_.data(), q_.size());
   kernel::tanh_row(q_.data(), q_.size(), q_.data());
 
-  Matrix<T> of_question(q_.rows(), d_.cols());  // C^Q
+  OwnedMatrix<T> of_question(q_.rows(), d_.cols());  // C^Q
   DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_).forward(of_question.view(), weights_q);
   summaries_ = joined(q_.read(), of_question.read());
-  context_ = Matrix<T>(d_.rows(), summaries_.cols());
+  context_ = OwnedMatrix<T>(d_.rows(), summaries_.cols());
   DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
       .forward(context_.view(), weights_d);
 
@@ -115,12 +115,12 @@ void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<c
                                      const Tensors<T>& gradients) {
   const Index width = d_.cols();
   const Index positions = document_.rows;
-  Matrix<T> dd = Matrix<T>::zeros(d_.rows(), width);
-  Matrix<T> dq(q_.rows(), width);
-  Matrix<T> dsummaries(summaries_.rows(), summaries_.cols());
+  OwnedMatrix<T> dd = OwnedMatrix<T>::zeros(d_.rows(), width);
+  OwnedMatrix<T> dq(q_.rows(), width);
+  OwnedMatrix<T> dsummaries(summaries_.rows(), summaries_.cols());
   {
-    const Matrix<T> djoined = reread_backward(dencoding, gradients);
-    Matrix<T> dall = Matrix<T>::zeros(context_.rows(), context_.cols());  // of C^D
+    const OwnedMatrix<T> djoined = reread_backward(dencoding, gradients);
+    OwnedMatrix<T> dall = OwnedMatrix<T>::zeros(context_.rows(), context_.cols());  // of C^D
     copy_rows(columns(djoined.read(), width, 2 * width), dall.view().row_range(0, positions));
     if (dcontext.data != nullptr) add_rows(dcontext, dall.view());
     DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
@@ -129,10 +129,10 @@ void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<c
   }
   add_rows(columns(dsummaries.read(), 0, width), dq.view());
   {
-    const Matrix<T> dof_question = copied(columns(dsummaries.read(), width, width));
-    Matrix<T> own(q_.rows(), width);
-    Matrix<T> keys(d_.rows(), width);
-    Matrix<T> values(d_.rows(), width);
+    const OwnedMatrix<T> dof_question = copied(columns(dsummaries.read(), width, width));
+    OwnedMatrix<T> own(q_.rows(), width);
+    OwnedMatrix<T> keys(d_.rows(), width);
+    OwnedMatrix<T> values(d_.rows(), width);
     DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_)
         .backward(dof_question.read(), own.view(), keys.view(), values.view());
     add_to(dq, own.data());
@@ -145,14 +145,14 @@ void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<c
 
 // The gradient of [D, C^D].
 template <class T>
-Matrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencoding,
-                                                 const Tensors<T>& gradients) {
+OwnedMatrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencoding,
+                                                      const Tensors<T>& gradients) {
   const Index width = d_.cols();
-  Matrix<T> djoined[2];
+  OwnedMatrix<T> djoined[2];
   kernel::parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
-    Matrix<T>& own = djoined[backwards];
-    own = Matrix<T>::zeros(joined_.rows(), joined_.cols());
-    Matrix<T> dh = copied(columns(dencoding, backwards * width, width));
+    OwnedMatrix<T>& own = djoined[backwards];
+    own = OwnedMatrix<T>::zeros(joined_.rows(), joined_.cols());
+    OwnedMatrix<T> dh = copied(columns(dencoding, backwards * width, width));
     const std::size_t w = backwards == 1 ? Coattention::w_backward : Coattention::w_forward;
     rereader(backwards == 1)
         .backward(joined_.read(), backwards == 1 ? backward_steps_ : forward_steps_, dh,
@@ -163,7 +163,7 @@ Matrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencoding,
 }
 
 template <class T>
-void CoattentionEncoder<T>::question_backward(Matrix<T>& dq, const Tensors<T>& gradients) {
+void CoattentionEncoder<T>::question_backward(OwnedMatrix<T>& dq, const Tensors<T>& gradients) {
   tanh_gradient(q_.data(), q_.size(), dq.data());
   const auto dw = matrix(gradients[Coattention::w_question]);
   if (dw.data != nullptr) {
@@ -173,22 +173,23 @@ void CoattentionEncoder<T>::question_backward(Matrix<T>& dq, const Tensors<T>& g
   for (Index j = 0; j < dq.rows() && db.data != nullptr; ++j) {
     add_rows(dq.read().row_range(j, 1), db);
   }
-  Matrix<T> dstates(dq.rows(), dq.cols());
+  OwnedMatrix<T> dstates(dq.rows(), dq.cols());
   kernel::multiply(dq.read(), matrix(inputs_[Coattention::w_question]), dstates.view());
   const auto dsentinel = matrix(gradients[Coattention::sentinel_q]);
   if (dsentinel.data != nullptr) {
     add_rows(dstates.read().row_range(question_.rows, 1), dsentinel);
   }
-  Matrix<T> dh = copied(dstates.read().row_range(0, question_.rows));
+  OwnedMatrix<T> dh = copied(dstates.read().row_range(0, question_.rows));
   reader().backward(question_, question_steps_, dh, matrix(gradients[Coattention::w]),
                     matrix(gradients[Coattention::b]), matrix(gradients[Coattention::question]));
 }
 
 template <class T>
-void CoattentionEncoder<T>::document_backward(const Matrix<T>& dd, const Tensors<T>& gradients) {
+void CoattentionEncoder<T>::document_backward(const OwnedMatrix<T>& dd,
+                                              const Tensors<T>& gradients) {
   const auto dsentinel = matrix(gradients[Coattention::sentinel_d]);
   if (dsentinel.data != nullptr) add_rows(dd.read().row_range(document_.rows, 1), dsentinel);
-  Matrix<T> dh = copied(dd.read().row_range(0, document_.rows));
+  OwnedMatrix<T> dh = copied(dd.read().row_range(0, document_.rows));
   reader().backward(document_, document_steps_, dh, matrix(gradients[Coattention::w]),
                     matrix(gradients[Coattention::b]), matrix(gradients[Coattention::document]));
 }

@@ -33,23 +33,23 @@ class CoattentionEncoder {
  private:
   Lstm<T> reader() const;
   Lstm<T> rereader(bool backwards) const;
-  Matrix<T> reread_backward(MatrixView<const T> dencoding, const Tensors<T>& gradients);
-  void question_backward(Matrix<T>& dq, const Tensors<T>& gradients);
-  void document_backward(const Matrix<T>& dd, const Tensors<T>& gradients);
+  OwnedMatrix<T> reread_backward(MatrixView<const T> dencoding, const Tensors<T>& gradients);
+  void question_backward(OwnedMatrix<T>& dq, const Tensors<T>& gradients);
+  void document_backward(const OwnedMatrix<T>& dd, const Tensors<T>& gradients);
 
   const Tensors<const T>& inputs_;
   int threads_;
   MatrixView<const T> document_, question_;
   using Steps = typename Lstm<T>::Kept;
   Steps document_steps_, question_steps_;
-  Matrix<T> d_;                // D, (M+1, L)
-  Matrix<T> question_states_;  // Q′, (N+1, L)
-  Matrix<T> q_;                // Q, (N+1, L)
-  Matrix<T> summaries_;        // [Q, C^Q], (N+1, 2L)
-  Matrix<T> context_;          // C^D, (M+1, 2L)
-  Matrix<T> joined_;           // [D, C^D] without the sentinel's row, (M, 3L)
+  OwnedMatrix<T> d_;                // D, (M+1, L)
+  OwnedMatrix<T> question_states_;  // Q′, (N+1, L)
+  OwnedMatrix<T> q_;                // Q, (N+1, L)
+  OwnedMatrix<T> summaries_;        // [Q, C^Q], (N+1, 2L)
+  OwnedMatrix<T> context_;          // C^D, (M+1, 2L)
+  OwnedMatrix<T> joined_;           // [D, C^D] without the sentinel's row, (M, 3L)
   Steps forward_steps_, backward_steps_;
-  Matrix<T> encoding_;  // u
+  OwnedMatrix<T> encoding_;  // u
 };
 
 }  // namespace attn::mechanisms

@@ -12,8 +12,8 @@ namespace {
 
 // [left; right] by rows.
 template <class T>
-Matrix<T> side_by_side(MatrixView<const T> left, MatrixView<const T> right) {
-  Matrix<T> both(left.rows, left.cols + right.cols);
+OwnedMatrix<T> side_by_side(MatrixView<const T> left, MatrixView<const T> right) {
+  OwnedMatrix<T> both(left.rows, left.cols + right.cols);
   for (Index i = 0; i < left.rows; ++i) {
     std::copy_n(left.row(i), left.cols, both.view().row(i));
     std::copy_n(right.row(i), right.cols, both.view().row(i) + left.cols);
@@ -30,14 +30,14 @@ class DecomposableMechanism : public Mechanism<T> {
   struct Side {
     MatrixView<const T> x;
     typename Net::Kept attended;  // F(x)
-    Matrix<T> aligned;            // the other side's means: β or α
-    Matrix<T> compared;           // [x; aligned]
+    OwnedMatrix<T> aligned;       // the other side's means: β or α
+    OwnedMatrix<T> compared;      // [x; aligned]
     typename Net::Kept results;   // G of these
   };
 
   struct Kept {
     std::array<Side, 2> sides;
-    Matrix<T> sums;             // [v₁; v₂]
+    OwnedMatrix<T> sums;        // [v₁; v₂]
     typename Net::Kept scores;  // H of these
   };
 
@@ -51,7 +51,7 @@ class DecomposableMechanism : public Mechanism<T> {
   }
 
   static void align(Side& side, const Side& other, const TensorView<T>& weights, int threads) {
-    side.aligned = Matrix<T>::zeros(side.x.rows, side.x.cols);
+    side.aligned = OwnedMatrix<T>::zeros(side.x.rows, side.x.cols);
     if (side.x.rows == 0 || other.x.rows == 0) return;
     attention(side, other, threads).forward(side.aligned.view(), matrix(weights));
   }
@@ -69,7 +69,7 @@ class DecomposableMechanism : public Mechanism<T> {
     align(kept.sides[0], kept.sides[1], weights_a, threads);
     align(kept.sides[1], kept.sides[0], weights_b, threads);
     const Index width = g.w2.rows;
-    kept.sums = Matrix<T>::zeros(1, 2 * width);
+    kept.sums = OwnedMatrix<T>::zeros(1, 2 * width);
     for (std::size_t n = 0; n < 2; ++n) {
       Side& side = kept.sides[n];
       side.compared = side_by_side<T>(side.x, side.aligned.read());
@@ -98,7 +98,7 @@ class DecomposableMechanism : public Mechanism<T> {
 
   void forward(const Sequence<T>& sequence, const Tensors<T>& results, int threads) const override {
     const Kept kept = keep(sequence, results[Form::weights_a], results[Form::weights_b], threads);
-    const auto write = [&](std::size_t result, const Matrix<T>& numbers) {
+    const auto write = [&](std::size_t result, const OwnedMatrix<T>& numbers) {
       if (results[result]) std::copy_n(numbers.data(), numbers.size(), results[result].data);
     };
     write(Form::scores, kept.scores.result);
@@ -112,20 +112,20 @@ class DecomposableMechanism : public Mechanism<T> {
     const auto of_f = gradients_of(gradients, Form::f1);
     const auto of_g = gradients_of(gradients, Form::g1);
     const auto of_h = gradients_of(gradients, Form::h1);
-    Matrix<T> dscores = Matrix<T>::zeros(1, kept.scores.result.cols());
+    OwnedMatrix<T> dscores = OwnedMatrix<T>::zeros(1, kept.scores.result.cols());
     if (grad_results[Form::scores]) add_to(dscores, grad_results[Form::scores].data);
-    Matrix<T> dsums = Matrix<T>::zeros(1, kept.sums.cols());
+    OwnedMatrix<T> dsums = OwnedMatrix<T>::zeros(1, kept.sums.cols());
     net(sequence, Form::h1, false)
         .backward(kept.sums.read(), kept.scores, dscores, of_h, dsums.view());
 
-    std::array<Matrix<T>, 2> dx;         // of a and b
-    std::array<Matrix<T>, 2> daligned;   // of β and α
-    std::array<Matrix<T>, 2> dattended;  // of F(a) and F(b)
+    std::array<OwnedMatrix<T>, 2> dx;         // of a and b
+    std::array<OwnedMatrix<T>, 2> daligned;   // of β and α
+    std::array<OwnedMatrix<T>, 2> dattended;  // of F(a) and F(b)
     for (std::size_t n = 0; n < 2; ++n) {
       const Side& side = kept.sides[n];
-      dx[n] = Matrix<T>::zeros(side.x.rows, side.x.cols);
-      daligned[n] = Matrix<T>::zeros(side.x.rows, side.x.cols);
-      dattended[n] = Matrix<T>::zeros(side.x.rows, side.attended.result.cols());
+      dx[n] = OwnedMatrix<T>::zeros(side.x.rows, side.x.cols);
+      daligned[n] = OwnedMatrix<T>::zeros(side.x.rows, side.x.cols);
+      dattended[n] = OwnedMatrix<T>::zeros(side.x.rows, side.attended.result.cols());
       const TensorView<const T>& upstream = grad_results[n == 0 ? Form::beta : Form::alpha];
       if (upstream) add_to(daligned[n], upstream.data);
       compare_backward(net(sequence, Form::g1, true), side,
@@ -157,13 +157,13 @@ class DecomposableMechanism : public Mechanism<T> {
  private:
   // dsum is ∂L/∂v of a side: which each of its positions has.
   static void compare_backward(const Net& g, const Side& side, const T* dsum,
-                               const typename Net::Gradients& of_g, Matrix<T>& dx,
-                               Matrix<T>& daligned) {
-    Matrix<T> dresults(side.x.rows, g.w2.rows);
+                               const typename Net::Gradients& of_g, OwnedMatrix<T>& dx,
+                               OwnedMatrix<T>& daligned) {
+    OwnedMatrix<T> dresults(side.x.rows, g.w2.rows);
     for (Index i = 0; i < dresults.rows(); ++i) {
       std::copy_n(dsum, dresults.cols(), dresults.view().row(i));
     }
-    Matrix<T> dcompared = Matrix<T>::zeros(side.x.rows, 2 * side.x.cols);
+    OwnedMatrix<T> dcompared = OwnedMatrix<T>::zeros(side.x.rows, 2 * side.x.cols);
     g.backward(side.compared.read(), side.results, dresults, of_g, dcompared.view());
     for (Index i = 0; i < side.x.rows; ++i) {
       for (Index c = 0; c < side.x.cols; ++c) {
@@ -173,13 +173,13 @@ class DecomposableMechanism : public Mechanism<T> {
     }
   }
 
-  static void align_backward(const Side& side, const Side& other, const Matrix<T>& daligned,
-                             Matrix<T>& dside, Matrix<T>& dother, Matrix<T>& dx_other,
-                             int threads) {
+  static void align_backward(const Side& side, const Side& other, const OwnedMatrix<T>& daligned,
+                             OwnedMatrix<T>& dside, OwnedMatrix<T>& dother,
+                             OwnedMatrix<T>& dx_other, int threads) {
     if (side.x.rows == 0 || other.x.rows == 0) return;
-    Matrix<T> dq(dside.rows(), dside.cols());
-    Matrix<T> dk(dother.rows(), dother.cols());
-    Matrix<T> dv(dx_other.rows(), dx_other.cols());
+    OwnedMatrix<T> dq(dside.rows(), dside.cols());
+    OwnedMatrix<T> dk(dother.rows(), dother.cols());
+    OwnedMatrix<T> dv(dx_other.rows(), dx_other.cols());
     attention(side, other, threads).backward(daligned.read(), dq.view(), dk.view(), dv.view());
     add_to(dside, dq.data());
     add_to(dother, dk.data());

@@ -18,7 +18,7 @@ void reset_state(const T* gates, const T* h, Index width, T* reset) {
 // gates += W h.
 template <class T>
 void add_product(const T* h, MatrixView<const T> w, T* gates) {
-  Matrix<T> product(1, w.rows);
+  OwnedMatrix<T> product(1, w.rows);
   kernel::few_rows_transposed(T{1}, {h, 1, w.cols}, w, product.view());
   for (Index n = 0; n < w.rows; ++n) gates[n] += product.data()[n];
 }
@@ -37,7 +37,7 @@ void differentiate_step(const GruWeights<T>& weights, T* gates, const T* h, cons
     dh[n] += dnext[n] * z[n];
     z[n] = dnext[n] * (h[n] - y) * z[n] * (1 - z[n]);
   }
-  Matrix<T> dreset = Matrix<T>::zeros(1, width);
+  OwnedMatrix<T> dreset = OwnedMatrix<T>::zeros(1, width);
   kernel::few_rows_add({candidate, 1, width}, weights.of_candidate(), dreset.view());
   for (Index n = 0; n < width; ++n) {
     const T dr = dreset.data()[n];
@@ -54,8 +54,8 @@ typename Gru<T>::Kept Gru<T>::forward(MatrixView<const T> x) const {
   const Index width = weights_.width();
   Kept kept{{x.rows, 3 * width}, {x.rows, width}};
   kernel::multiply_transposed(T{1}, x, weights_.of_input(), kept.gates.view());
-  const Matrix<T> zero = Matrix<T>::zeros(1, width);
-  Matrix<T> reset(1, width);
+  const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
+  OwnedMatrix<T> reset(1, width);
   const T* h = zero.data();
   for (Index step = 0; step < x.rows; ++step) {
     const Index t = position(step, x.rows);
@@ -80,14 +80,14 @@ typename Gru<T>::Kept Gru<T>::forward(MatrixView<const T> x) const {
 }
 
 template <class T>
-void Gru<T>::backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
+void Gru<T>::backward(MatrixView<const T> x, Kept& kept, OwnedMatrix<T>& dh, MatrixView<T> dw,
                       MatrixView<T> db, MatrixView<T> dx) const {
   const Index width = weights_.width();
-  Matrix<T> unused(1, width);  // ∂L/∂h of the state before the first step
-  const Matrix<T> zero = Matrix<T>::zeros(1, width);
+  OwnedMatrix<T> unused(1, width);  // ∂L/∂h of the state before the first step
+  const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
   // h, and r⊙h, before each step, by position.
-  Matrix<T> previous = Matrix<T>::zeros(x.rows, width);
-  Matrix<T> reset = Matrix<T>::zeros(x.rows, width);
+  OwnedMatrix<T> previous = OwnedMatrix<T>::zeros(x.rows, width);
+  OwnedMatrix<T> reset = OwnedMatrix<T>::zeros(x.rows, width);
   for (Index step = x.rows; step-- > 0;) {
     const Index t = position(step, x.rows);
     const Index before = position(step - 1, x.rows);

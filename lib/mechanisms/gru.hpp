@@ -33,8 +33,8 @@ class Gru {
   Gru(const GruWeights<T>& weights, bool backwards) : weights_(weights), backwards_(backwards) {}
 
   struct Kept {
-    Matrix<T> gates;  // by position, (T, 3D): r, z, n
-    Matrix<T> h;      // (T, D)
+    OwnedMatrix<T> gates;  // by position, (T, 3D): r, z, n
+    OwnedMatrix<T> h;      // (T, D)
   };
 
   /// Throws Error(numerical) for a number beyond the range of T.
@@ -42,7 +42,7 @@ class Gru {
 
   /// From ∂L/∂h by position, adds the gradients of W and b to those that have data, and the
   /// gradient of x to dx. Changes kept.gates and dh.
-  void backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
+  void backward(MatrixView<const T> x, Kept& kept, OwnedMatrix<T>& dh, MatrixView<T> dw,
                 MatrixView<T> db, MatrixView<T> dx) const;
 
  private:

@@ -19,16 +19,16 @@ class HardMechanism : public Mechanism<T> {
 
   // The results that both passes need.
   struct Kept {
-    Matrix<T> hidden;   // tanh(W_a a_i + W_h h), (L, A)
-    Matrix<T> weights;  // α, (1, L)
-    Matrix<T> mean;     // Σ α_i a_i, (1, D)
+    OwnedMatrix<T> hidden;   // tanh(W_a a_i + W_h h), (L, A)
+    OwnedMatrix<T> weights;  // α, (1, L)
+    OwnedMatrix<T> mean;     // Σ α_i a_i, (1, D)
   };
 
   static Kept keep(const Sequence<T>& sequence) {
     const auto a = matrix(sequence.inputs[Form::a]);
     const auto w_a = matrix(sequence.inputs[Form::w_a]);
     Kept kept{{a.rows, w_a.rows}, {1, a.rows}, {1, a.cols}};
-    Matrix<T> of_state(1, w_a.rows);
+    OwnedMatrix<T> of_state(1, w_a.rows);
     kernel::multiply_transposed(T{1}, matrix(sequence.inputs[Form::state]),
                                 matrix(sequence.inputs[Form::w_h]), of_state.view());
     kernel::multiply_transposed(T{1}, a, w_a, kept.hidden.view());
@@ -97,7 +97,7 @@ class HardMechanism : public Mechanism<T> {
       }
     }
     const std::vector<double> log_p = readout.differentiate(a, of_each, {dreadout, dbias, da});
-    Matrix<T> dmean = Matrix<T>::zeros(1, a.cols);
+    OwnedMatrix<T> dmean = OwnedMatrix<T>::zeros(1, a.cols);
     readout.differentiate(kept.mean.read(), {upstream(grad_results, Form::log_p_soft)},
                           {dreadout, dbias, dmean.view()});
     if (da.data != nullptr) {
@@ -105,7 +105,7 @@ class HardMechanism : public Mechanism<T> {
     }
 
     // ∂L/∂α, then ∂L/∂e of α = softmax(e).
-    Matrix<T> energies(1, a.rows);
+    OwnedMatrix<T> energies(1, a.rows);
     kernel::multiply_transposed(T{1}, dmean.read(), a, energies.view());
     for (std::size_t i = 0; i < log_p.size(); ++i) {
       energies.data()[i] += static_cast<T>(of_log_p * log_p[i]);
@@ -133,7 +133,8 @@ class HardMechanism : public Mechanism<T> {
   }
 
   // ∂H/∂e_i = −α_i (log α_i + H); through ∂H/∂α, it would be infinite at α_i = 0.
-  static void add_of_entropy(double factor, const Matrix<T>& weights, Matrix<T>& energies) {
+  static void add_of_entropy(double factor, const OwnedMatrix<T>& weights,
+                             OwnedMatrix<T>& energies) {
     if (factor == 0) return;
     const double entropy = kernel::entropy_row(weights.data(), weights.cols());
     for (Index i = 0; i < weights.cols(); ++i) {
@@ -145,20 +146,20 @@ class HardMechanism : public Mechanism<T> {
 
   // From ∂L/∂e, writes the gradients of the energies' inputs; the gradient of a is added.
   static void differentiate_energies(const Sequence<T>& sequence, const Kept& kept,
-                                     const Matrix<T>& energies, const Tensors<T>& gradients) {
+                                     const OwnedMatrix<T>& energies, const Tensors<T>& gradients) {
     const auto a = matrix(sequence.inputs[Form::a]);
     const auto w_a = matrix(sequence.inputs[Form::w_a]);
     if (gradients[Form::v]) {
       kernel::multiply(energies.read(), kept.hidden.read(), matrix(gradients[Form::v]));
     }
-    Matrix<T> hidden(a.rows, w_a.rows);  // ∂L/∂(W_a a_i + W_h h)
+    OwnedMatrix<T> hidden(a.rows, w_a.rows);  // ∂L/∂(W_a a_i + W_h h)
     kernel::transposed_product(energies.read(), matrix(sequence.inputs[Form::v]), hidden.view());
     tanh_gradient(kept.hidden.data(), hidden.size(), hidden.data());
     if (gradients[Form::w_a]) {
       kernel::transposed_product(hidden.read(), a, matrix(gradients[Form::w_a]));
     }
     if (gradients[Form::a]) kernel::multiply_add(hidden.read(), w_a, matrix(gradients[Form::a]));
-    Matrix<T> of_state = Matrix<T>::zeros(1, w_a.rows);
+    OwnedMatrix<T> of_state = OwnedMatrix<T>::zeros(1, w_a.rows);
     for (Index i = 0; i < a.rows; ++i) add_to(of_state, hidden.read().row(i));
     if (gradients[Form::w_h]) {
       kernel::transposed_product(of_state.read(), matrix(sequence.inputs[Form::state]),

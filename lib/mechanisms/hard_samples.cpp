@@ -14,16 +14,16 @@ namespace {
 
 // ∂log p(y|Σ α_i a_i)/∂e
 template <class T>
-std::vector<double> soft_gradient_of(const Sequence<T>& sequence, const Matrix<T>& weights) {
+std::vector<double> soft_gradient_of(const Sequence<T>& sequence, const OwnedMatrix<T>& weights) {
   const auto a = matrix(sequence.inputs[Hard::a]);
   const WordReadout<T> readout(matrix(sequence.inputs[Hard::readout]),
                                matrix(sequence.inputs[Hard::readout_bias]),
                                *sequence.tokens[Hard::target].data);
-  Matrix<T> mean(1, a.cols);
+  OwnedMatrix<T> mean(1, a.cols);
   kernel::multiply(weights.read(), a, mean.view());
-  Matrix<T> of_mean = Matrix<T>::zeros(1, a.cols);
+  OwnedMatrix<T> of_mean = OwnedMatrix<T>::zeros(1, a.cols);
   readout.differentiate(mean.read(), {1.0}, {{}, {}, of_mean.view()});
-  Matrix<T> energies(1, a.rows);
+  OwnedMatrix<T> energies(1, a.rows);
   kernel::multiply_transposed(T{1}, of_mean.read(), a, energies.view());
   softmax_gradient(weights.data(), energies.data(), a.rows);
   return {energies.data(), energies.data() + a.rows};
@@ -36,8 +36,8 @@ constexpr Index at_once = 512;  // samples
 template <class T>
 HardStep hard_step(const Sequence<T>& sequence) {
   const Index positions = matrix(sequence.inputs[Hard::a]).rows;
-  Matrix<T> weights(1, positions);
-  Matrix<T> each(1, positions);
+  OwnedMatrix<T> weights(1, positions);
+  OwnedMatrix<T> each(1, positions);
   T log_p_soft = 0;
   Tensors<T> results(Hard::form().results.size());
   results[Hard::weights] = {weights.data(), {positions}};
@@ -123,8 +123,8 @@ void estimate_gradients(const Sequence<T>& sequence, const HardSampling& samplin
                         Index number, const Tensors<T>& gradients) {
   const HardStep step = hard_step(sequence);
   const Index positions = std::ssize(step.weights);
-  Matrix<T> each = Matrix<T>::zeros(2, std::max<Index>(1, positions));
-  Matrix<T> single = Matrix<T>::zeros(1, 3);
+  OwnedMatrix<T> each = OwnedMatrix<T>::zeros(2, std::max<Index>(1, positions));
+  OwnedMatrix<T> single = OwnedMatrix<T>::zeros(1, 3);
   Tensors<T> grad_results(Hard::form().results.size());
   grad_results[Hard::log_p] = {single.data(), {}};
   grad_results[Hard::log_p_soft] = {single.data() + 1, {}};

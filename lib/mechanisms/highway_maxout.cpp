@@ -17,7 +17,7 @@ Index maxout_panel_rows(Index positions, Index width, Index pieces) {
 }
 
 template <class T>
-void add_to_rows(Matrix<T>& to, MatrixView<const T> row) {
+void add_to_rows(OwnedMatrix<T>& to, MatrixView<const T> row) {
   if (row.data == nullptr) return;
   for (Index i = 0; i < to.rows(); ++i) {
     for (Index c = 0; c < to.cols(); ++c) to.view()(i, c) += row.data[c];
@@ -25,7 +25,7 @@ void add_to_rows(Matrix<T>& to, MatrixView<const T> row) {
 }
 
 template <class T>
-void add_row_sums(const Matrix<T>& from, MatrixView<T> to) {
+void add_row_sums(const OwnedMatrix<T>& from, MatrixView<T> to) {
   if (to.data == nullptr) return;
   for (Index i = 0; i < from.rows(); ++i) {
     for (Index c = 0; c < from.cols(); ++c) to.data[c] += from.read()(i, c);
@@ -34,8 +34,8 @@ void add_row_sums(const Matrix<T>& from, MatrixView<T> to) {
 
 // The first of the largest pieces of each unit, and its value.
 template <class T>
-void take_maxima(const Matrix<T>& layer, Index pieces, MatrixView<T> maxima,
-                 Matrix<std::int32_t>& piece) {
+void take_maxima(const OwnedMatrix<T>& layer, Index pieces, MatrixView<T> maxima,
+                 OwnedMatrix<std::int32_t>& piece) {
   require_finite(layer.data(), layer.size());  // a comparison would hide a NaN
   const Index width = maxima.cols;
   for (Index i = 0; i < layer.rows(); ++i) {
@@ -56,8 +56,8 @@ void take_maxima(const Matrix<T>& layer, Index pieces, MatrixView<T> maxima,
 
 // The reverse: from the gradient of the maxima to the gradient of the layer.
 template <class T>
-void give_to_pieces(MatrixView<const T> dmaxima, const Matrix<std::int32_t>& piece,
-                    Matrix<T>& dlayer) {
+void give_to_pieces(MatrixView<const T> dmaxima, const OwnedMatrix<std::int32_t>& piece,
+                    OwnedMatrix<T>& dlayer) {
   std::fill_n(dlayer.data(), dlayer.size(), T{0});
   for (Index i = 0; i < dlayer.rows(); ++i) {
     for (Index c = 0; c < dmaxima.cols; ++c) {
@@ -88,11 +88,11 @@ struct HighwayMaxout<T>::Panel {
   MatrixView<T> first() { return columns(maxima.view(), 0, maxima.cols() / 2); }
   MatrixView<T> second() { return columns(maxima.view(), maxima.cols() / 2, maxima.cols() / 2); }
 
-  Matrix<T> layer;   // before the maxima: the first layer, then the second, (rows, PL)
-  Matrix<T> maxima;  // [m₁; m₂]
-  Matrix<T> last;    // W₃ [m₁; m₂] + b₃
-  Matrix<T> scores;
-  Matrix<std::int32_t> first_piece, second_piece, last_piece;
+  OwnedMatrix<T> layer;   // before the maxima: the first layer, then the second, (rows, PL)
+  OwnedMatrix<T> maxima;  // [m₁; m₂]
+  OwnedMatrix<T> last;    // W₃ [m₁; m₂] + b₃
+  OwnedMatrix<T> scores;
+  OwnedMatrix<std::int32_t> first_piece, second_piece, last_piece;
 };
 
 template <class T>
@@ -102,8 +102,8 @@ HighwayMaxout<T>::HighwayMaxout(const HighwayMaxoutTensors<const T>& weights) : 
 }
 
 template <class T>
-Matrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
-  Matrix<T> r(1, width());
+OwnedMatrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
+  OwnedMatrix<T> r(1, width());
   kernel::multiply_transposed(T{1}, state, weights_.w, r.view());
   require_finite(r.data(), r.size());
   kernel::tanh_row(r.data(), r.size(), r.data());
@@ -112,8 +112,8 @@ Matrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
 
 // The part of the first layer that all rows share.
 template <class T>
-Matrix<T> HighwayMaxout<T>::of_state(const Matrix<T>& r) const {
-  Matrix<T> common(1, weights_.w1.rows);
+OwnedMatrix<T> HighwayMaxout<T>::of_state(const OwnedMatrix<T>& r) const {
+  OwnedMatrix<T> common(1, weights_.w1.rows);
   kernel::multiply_transposed(T{1}, r.read(), columns(weights_.w1, 2 * width(), width()),
                               common.view());
   add_to_rows(common, weights_.b1);
@@ -122,7 +122,7 @@ Matrix<T> HighwayMaxout<T>::of_state(const Matrix<T>& r) const {
 
 template <class T>
 typename HighwayMaxout<T>::Panel HighwayMaxout<T>::panel(MatrixView<const T> u,
-                                                         const Matrix<T>& common) const {
+                                                         const OwnedMatrix<T>& common) const {
   Panel made(u.rows, width(), pieces());
   kernel::multiply_transposed(T{1}, u, columns(weights_.w1, 0, 2 * width()), made.layer.view());
   add_to_rows(made.layer, common.read());
@@ -139,7 +139,7 @@ typename HighwayMaxout<T>::Panel HighwayMaxout<T>::panel(MatrixView<const T> u,
 
 template <class T>
 void HighwayMaxout<T>::scores(MatrixView<const T> u, MatrixView<const T> state, T* scores) const {
-  const Matrix<T> common = of_state(reduced(state));
+  const OwnedMatrix<T> common = of_state(reduced(state));
   const Index rows = maxout_panel_rows(u.rows, width(), pieces());
   for (Index first = 0; first < u.rows; first += rows) {
     const Index count = std::min(rows, u.rows - first);
@@ -152,23 +152,23 @@ template <class T>
 void HighwayMaxout<T>::differentiate(MatrixView<const T> u, MatrixView<const T> state,
                                      const T* dscores, const HighwayMaxoutTensors<T>& gradients,
                                      MatrixView<T> du, MatrixView<T> dstate) const {
-  const Matrix<T> r = reduced(state);
-  const Matrix<T> common = of_state(r);
+  const OwnedMatrix<T> r = reduced(state);
+  const OwnedMatrix<T> common = of_state(r);
   const auto of_u = columns(weights_.w1, 0, 2 * width());
   const auto dof_u = columns_if(gradients.w1, 0, 2 * width());
-  Matrix<T> dcommon = Matrix<T>::zeros(1, common.cols());
+  OwnedMatrix<T> dcommon = OwnedMatrix<T>::zeros(1, common.cols());
   const Index rows = maxout_panel_rows(u.rows, width(), pieces());
   for (Index first = 0; first < u.rows; first += rows) {
     const Index count = std::min(rows, u.rows - first);
     const auto own = u.row_range(first, count);
     Panel some = panel(own, common);
-    Matrix<T>& dlayer = some.layer;  // the layers themselves are no longer needed
+    OwnedMatrix<T>& dlayer = some.layer;  // the layers themselves are no longer needed
     give_to_pieces<T>({dscores + first, count, 1}, some.last_piece, some.last);
     if (gradients.w3.data != nullptr) {
       kernel::add_transposed_product(some.last.read(), some.maxima.read(), gradients.w3);
     }
     add_row_sums(some.last, gradients.b3);
-    Matrix<T> dmaxima(count, 2 * width());
+    OwnedMatrix<T> dmaxima(count, 2 * width());
     kernel::multiply(some.last.read(), weights_.w3, dmaxima.view());
     const auto dfirst = columns(dmaxima.view(), 0, width());
 
@@ -192,7 +192,7 @@ void HighwayMaxout<T>::differentiate(MatrixView<const T> u, MatrixView<const T> 
     kernel::add_transposed_product(dcommon.read(), r.read(),
                                    columns(gradients.w1, 2 * width(), width()));
   }
-  Matrix<T> dr(1, width());
+  OwnedMatrix<T> dr(1, width());
   kernel::multiply(dcommon.read(), columns(weights_.w1, 2 * width(), width()), dr.view());
   tanh_gradient(r.data(), r.size(), dr.data());
   if (gradients.w.data != nullptr) {

@@ -40,9 +40,9 @@ class HighwayMaxout {
   struct Panel;
   Index width() const { return weights_.w.rows; }
   Index pieces() const { return weights_.w3.rows; }
-  Matrix<T> reduced(MatrixView<const T> state) const;
-  Matrix<T> of_state(const Matrix<T>& r) const;
-  Panel panel(MatrixView<const T> u, const Matrix<T>& common) const;
+  OwnedMatrix<T> reduced(MatrixView<const T> state) const;
+  OwnedMatrix<T> of_state(const OwnedMatrix<T>& r) const;
+  Panel panel(MatrixView<const T> u, const OwnedMatrix<T>& common) const;
 
   HighwayMaxoutTensors<const T> weights_;
 };

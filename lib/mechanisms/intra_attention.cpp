@@ -27,7 +27,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
     Run run(*this, sequence, threads);
     run.forward(matrix(results[Form::weights]),
                 fuses() ? matrix(results[Form::source_weights]) : MatrixView<T>());
-    const auto write = [&](std::size_t result, const Matrix<T>& numbers) {
+    const auto write = [&](std::size_t result, const OwnedMatrix<T>& numbers) {
       if (results[result]) std::copy_n(numbers.data(), numbers.size(), results[result].data);
     };
     write(Form::h, run.h);
@@ -95,7 +95,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
           typename TapeReader<T>::Weights{matrix(inputs[Form::u_h]), matrix(inputs[Form::u_x]),
                                           matrix(inputs[Form::u_prev]), matrix(inputs[Form::u])},
           x, source_h.rows, source_h.cols + width);
-      Matrix<T> both(1, source_h.cols + width);
+      OwnedMatrix<T> both(1, source_h.cols + width);
       for (Index j = 0; j < source_h.rows; ++j) {
         std::copy_n(source_h.row(j), source_h.cols, both.data());
         std::copy_n(source_c.row(j), width, both.data() + source_h.cols);
@@ -103,8 +103,8 @@ class IntraAttentionMechanism : public Mechanism<T> {
       }
       if (!own.is_deep()) return;
       const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
-      read_gates = Matrix<T>(x.rows, width);
-      added = Matrix<T>(x.rows, width);
+      read_gates = OwnedMatrix<T>(x.rows, width);
+      added = OwnedMatrix<T>(x.rows, width);
       kernel::multiply_transposed(T{1}, x, of_input, read_gates.view());
     }
 
@@ -119,7 +119,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
     Index source_places() const { return inputs[Form::source_h].shape[0]; }
 
     void forward(MatrixView<T> weights, MatrixView<T> source_weights) {
-      Matrix<T> both(1, 2 * width);
+      OwnedMatrix<T> both(1, 2 * width);
       for (Index t = 0; t < x.rows; ++t) {
         T* const found = weights.data != nullptr ? weights.row(t) : nullptr;
         states.read(t, t, found, threads);
@@ -143,7 +143,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
       if (!own.is_deep()) return nullptr;
       const T* const mean = source->means().view().row(t);  // [γ̃; α̃]
       const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
-      Matrix<T> more(1, width);
+      OwnedMatrix<T> more(1, width);
       kernel::few_rows_transposed(T{1}, {mean, 1, source->state()}, of_state, more.view());
       T* const r = read_gates.view().row(t);
       for (Index n = 0; n < width; ++n) r[n] += more.data()[n];
@@ -154,9 +154,9 @@ class IntraAttentionMechanism : public Mechanism<T> {
     }
 
     void backward(const Tensors<const T>& upstream, const Tensors<T>& gradients) {
-      Matrix<T> dstate(1, 2 * width);  // of [h_t; c_t]
-      Matrix<T> dmean(1, 2 * width);   // of [h̃_t; c̃_t]
-      const Matrix<T> zero = Matrix<T>::zeros(1, width);
+      OwnedMatrix<T> dstate(1, 2 * width);  // of [h_t; c_t]
+      OwnedMatrix<T> dmean(1, 2 * width);   // of [h̃_t; c̃_t]
+      const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
       for (Index t = x.rows; t-- > 0;) {
         std::fill_n(dstate.data(), 2 * width, T{0});
         add_row(upstream[Form::h], t, dstate.data());
@@ -182,7 +182,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
     // dc is ∂L/∂c_t.
     void fuse_back(Index t, const Tensors<const T>& upstream, const T* dc) {
       const Index state = source->state();
-      Matrix<T> dmean = Matrix<T>::zeros(1, state + width);  // of [γ̃_t; α̃_t]
+      OwnedMatrix<T> dmean = OwnedMatrix<T>::zeros(1, state + width);  // of [γ̃_t; α̃_t]
       add_row(upstream[Form::fused], t, dmean.data());
       if (own.is_deep()) {
         const T* const mean = source->means().view().row(t);
@@ -224,7 +224,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
                      source_places(), dx);
       const auto dh = matrix(gradients[Form::source_h]);
       const auto dc = matrix(gradients[Form::source_c]);
-      Matrix<T> both(1, source->state() + width);
+      OwnedMatrix<T> both(1, source->state() + width);
       for (Index j = 0; j < source_places(); ++j) {
         std::fill_n(both.data(), both.size(), T{0});
         source->add_place_gradient(j, both.data());
@@ -252,9 +252,9 @@ class IntraAttentionMechanism : public Mechanism<T> {
     Index width;
     TapeReader<T> states;
     std::optional<TapeReader<T>> source;
-    Matrix<T> gates, h, c;
-    Matrix<T> read_gates;  // r, in the backward pass their gradients
-    Matrix<T> added;       // r⊙α̃
+    OwnedMatrix<T> gates, h, c;
+    OwnedMatrix<T> read_gates;  // r, in the backward pass their gradients
+    OwnedMatrix<T> added;       // r⊙α̃
   };
 
   Fusion fusion_;

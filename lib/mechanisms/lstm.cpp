@@ -9,8 +9,8 @@
 namespace attn::mechanisms {
 
 template <class T>
-Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x) {
-  Matrix<T> gates(x.rows, weights.w.rows);
+OwnedMatrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x) {
+  OwnedMatrix<T> gates(x.rows, weights.w.rows);
   kernel::multiply_transposed(T{1}, x, weights.of_input(), gates.view());
   if (weights.b.data == nullptr) return gates;
   for (Index t = 0; t < x.rows; ++t) {
@@ -31,8 +31,8 @@ void activate(T* gates, Index width) {
 }
 
 template <class T>
-Matrix<T> transposed(MatrixView<const T> from) {
-  Matrix<T> made(from.cols, from.rows);
+OwnedMatrix<T> transposed(MatrixView<const T> from) {
+  OwnedMatrix<T> made(from.cols, from.rows);
   for (Index r = 0; r < from.rows; ++r) {
     for (Index c = 0; c < from.cols; ++c) made.view()(c, r) = from(r, c);
   }
@@ -44,7 +44,7 @@ Matrix<T> transposed(MatrixView<const T> from) {
 template <class T>
 void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates) {
   const Index width = weights.width();
-  Matrix<T> of_state(1, 4 * width);
+  OwnedMatrix<T> of_state(1, 4 * width);
   kernel::few_rows_transposed(T{1}, {h, 1, width}, weights.of_state(), of_state.view());
   for (Index n = 0; n < 4 * width; ++n) gates[n] += of_state.data()[n];
   activate(gates, width);
@@ -70,7 +70,7 @@ void lstm_gradient(T* gates, const T* c, const T* next_c, const T* dh, Index wid
   T* const f = i + width;
   T* const o = f + width;
   T* const candidate = o + width;
-  Matrix<T> tanh_c(1, width);
+  OwnedMatrix<T> tanh_c(1, width);
   kernel::tanh_row(next_c, width, tanh_c.data());
   for (Index n = 0; n < width; ++n) {
     const T y = tanh_c.data()[n];
@@ -90,9 +90,9 @@ typename Lstm<T>::Kept Lstm<T>::forward(MatrixView<const T> x) const {
   const Index width = weights_.width();
   // Products with the copy need no sums over lanes.
   const bool copies = x.rows >= lstm_steps_to_copy;
-  const Matrix<T> of_state = copies ? transposed(weights_.of_state()) : Matrix<T>();
+  const OwnedMatrix<T> of_state = copies ? transposed(weights_.of_state()) : OwnedMatrix<T>();
   Kept kept{lstm_inputs(weights_, x), {x.rows, width}, {x.rows, width}};
-  const Matrix<T> zero = Matrix<T>::zeros(1, width);
+  const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
   const T* h = zero.data();
   const T* c = zero.data();
   for (Index step = 0; step < x.rows; ++step) {
@@ -112,13 +112,14 @@ typename Lstm<T>::Kept Lstm<T>::forward(MatrixView<const T> x) const {
 }
 
 template <class T>
-void Lstm<T>::backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
+void Lstm<T>::backward(MatrixView<const T> x, Kept& kept, OwnedMatrix<T>& dh, MatrixView<T> dw,
                        MatrixView<T> db, MatrixView<T> dx) const {
   const Index width = weights_.width();
-  const Matrix<T> zero = Matrix<T>::zeros(1, width);
-  Matrix<T> dc = Matrix<T>::zeros(1, width);
-  Matrix<T> dprevious(1, width);
-  Matrix<T> previous = Matrix<T>::zeros(x.rows, width);  // h before each step, by position
+  const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
+  OwnedMatrix<T> dc = OwnedMatrix<T>::zeros(1, width);
+  OwnedMatrix<T> dprevious(1, width);
+  OwnedMatrix<T> previous =
+      OwnedMatrix<T>::zeros(x.rows, width);  // h before each step, by position
   for (Index step = x.rows; step-- > 0;) {
     const Index t = position(step, x.rows);
     const Index before = position(step - 1, x.rows);
@@ -146,11 +147,11 @@ void Lstm<T>::backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixV
   if (dx.data != nullptr) kernel::multiply_add(kept.gates.read(), weights_.of_input(), dx);
 }
 
-#define ATTN_LSTM(T)                                                            \
-  template Matrix<T> lstm_inputs(const LstmWeights<T>&, MatrixView<const T>);   \
-  template void lstm_gates(const LstmWeights<T>&, const T*, T*);                \
-  template void lstm_state(const T*, const T*, const T*, Index, T*, T*);        \
-  template void lstm_gradient(T*, const T*, const T*, const T*, Index, T*, T*); \
+#define ATTN_LSTM(T)                                                               \
+  template OwnedMatrix<T> lstm_inputs(const LstmWeights<T>&, MatrixView<const T>); \
+  template void lstm_gates(const LstmWeights<T>&, const T*, T*);                   \
+  template void lstm_state(const T*, const T*, const T*, Index, T*, T*);           \
+  template void lstm_gradient(T*, const T*, const T*, const T*, Index, T*, T*);    \
   template class Lstm<T>;
 ATTN_LSTM(float)
 ATTN_LSTM(double)

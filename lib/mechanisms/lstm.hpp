@@ -23,7 +23,7 @@ struct LstmWeights {
 
 /// W_x x_t + b for each row x_t: (rows, 4D).
 template <class T>
-Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x);
+OwnedMatrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x);
 
 /// Gates of one step: `gates` (4D) holds W_x x + b; adds W_h h and turns them into [i; f; o; ĉ].
 /// Throws Error(numerical) for a number beyond the range of T.
@@ -52,15 +52,15 @@ class Lstm {
   Lstm(const LstmWeights<T>& weights, bool backwards) : weights_(weights), backwards_(backwards) {}
 
   struct Kept {
-    Matrix<T> gates;  // by position, (T, 4D)
-    Matrix<T> c, h;   // (T, D)
+    OwnedMatrix<T> gates;  // by position, (T, 4D)
+    OwnedMatrix<T> c, h;   // (T, D)
   };
 
   Kept forward(MatrixView<const T> x) const;
 
   /// From ∂L/∂h by position, adds the gradients of W and b to those that have data, and the
   /// gradient of x to dx. Changes kept.gates and dh.
-  void backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
+  void backward(MatrixView<const T> x, Kept& kept, OwnedMatrix<T>& dh, MatrixView<T> dw,
                 MatrixView<T> db, MatrixView<T> dx) const;
 
  private:

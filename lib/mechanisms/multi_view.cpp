@@ -23,15 +23,15 @@ class MultiViewMechanism : public Mechanism<T> {
   // The results that both passes need.
   struct Kept {
     double hybrid = 0;  // the input
-    Matrix<T> q;
-    std::array<Matrix<T>, most_views> k;  // of the views that are attended to
-    Matrix<T> sum;                        // x + Σ π_v S_v
+    OwnedMatrix<T> q;
+    std::array<OwnedMatrix<T>, most_views> k;  // of the views that are attended to
+    OwnedMatrix<T> sum;                        // x + Σ π_v S_v
   };
 
   // The layer norm of rows, as its gradient needs it.
   struct Norm {
-    Matrix<T> gain, shift;    // (1, D)
-    Matrix<T> mean, inverse;  // (1, N)
+    OwnedMatrix<T> gain, shift;    // (1, D)
+    OwnedMatrix<T> mean, inverse;  // (1, N)
   };
 
  public:
@@ -61,11 +61,11 @@ class MultiViewMechanism : public Mechanism<T> {
     const auto x = matrix(sequence.inputs[Form::x]);
     if (x.rows == 0 || !grad_results[Form::out]) return;
     const Kept kept = keep(sequence, nullptr, threads);
-    Matrix<T> dsum(x.rows, x.cols);
+    OwnedMatrix<T> dsum(x.rows, x.cols);
     const Norm norm = normalise(sequence, kept, dsum.view());
     differentiate_norm(norm, kept, grad_results[Form::out].data, gradients, dsum);
 
-    Matrix<T> dq = Matrix<T>::zeros(x.rows, kept.q.cols());
+    OwnedMatrix<T> dq = OwnedMatrix<T>::zeros(x.rows, kept.q.cols());
     double dhybrid = 0;
     for (std::size_t v = 0; v < most_views; ++v) {
       if (!attends(sequence, v)) continue;
@@ -125,8 +125,8 @@ class MultiViewMechanism : public Mechanism<T> {
     return sequence.inputs[Form::own_wk + v] ? Form::own_wk + v : std::size_t{Form::wk};
   }
 
-  static Matrix<T> project(MatrixView<const T> rows, MatrixView<const T> w, const char* what) {
-    Matrix<T> made(rows.rows, w.cols);
+  static OwnedMatrix<T> project(MatrixView<const T> rows, MatrixView<const T> w, const char* what) {
+    OwnedMatrix<T> made(rows.rows, w.cols);
     kernel::multiply(rows, w, made.view());
     require_in_range(made.read(), what);
     return made;
@@ -148,9 +148,9 @@ class MultiViewMechanism : public Mechanism<T> {
       }
     }
     kept.q = project(x, wq, "a query");
-    kept.sum = Matrix<T>(x.rows, x.cols);
+    kept.sum = OwnedMatrix<T>(x.rows, x.cols);
     std::copy_n(x.data, kept.sum.size(), kept.sum.data());
-    Matrix<T> gathered(x.rows, x.cols);
+    OwnedMatrix<T> gathered(x.rows, x.cols);
     for (std::size_t v = 0; v < most_views; ++v) {
       if (!attends(sequence, v)) continue;
       const auto wk = matrix(sequence.inputs[place_of_wk(sequence, v)]);
@@ -200,18 +200,18 @@ class MultiViewMechanism : public Mechanism<T> {
   }
 
   void gather(const Sequence<T>& sequence, const Kept& kept, std::size_t v,
-              const Tensors<T>* results, Matrix<T>& gathered, int threads) const {
+              const Tensors<T>* results, OwnedMatrix<T>& gathered, int threads) const {
     const AttentionInputs<T> inputs = operands(sequence, kept, v);
     AttentionPlan<T> plan(shapes_of(inputs), plan_options(), threads);
     AttentionOutputs<T> outputs;
     outputs.out = {gathered.data(), plan.out_shape()};
-    std::vector<std::pair<Matrix<double>, TensorView<T>>> found;
+    std::vector<std::pair<OwnedMatrix<double>, TensorView<T>>> found;
     if (results != nullptr) {
       outputs.weights = (*results)[Form::weights + v];
       for (const Vector& vector : vectors()) {
         if (vector.result + v >= results->size() || !(*results)[vector.result + v]) continue;
         const TensorView<T>& result = (*results)[vector.result + v];
-        found.emplace_back(Matrix<double>(1, result.shape[0]), result);
+        found.emplace_back(OwnedMatrix<double>(1, result.shape[0]), result);
         outputs.*vector.output = {found.back().first.data(), result.shape};
       }
     }
@@ -224,8 +224,8 @@ class MultiViewMechanism : public Mechanism<T> {
   }
 
   // D numbers: the input, or `usual`.
-  static Matrix<T> by_feature(const TensorView<const T>& input, Index width, T usual) {
-    Matrix<T> made(1, width);
+  static OwnedMatrix<T> by_feature(const TensorView<const T>& input, Index width, T usual) {
+    OwnedMatrix<T> made(1, width);
     std::fill_n(made.data(), width, usual);
     if (input) std::copy_n(input.data, width, made.data());
     return made;
@@ -250,11 +250,11 @@ class MultiViewMechanism : public Mechanism<T> {
 
   // From ∂L/∂out, computes the gradients of gain and shift, and of the sum, to dsum.
   static void differentiate_norm(const Norm& norm, const Kept& kept, const T* grad_out,
-                                 const Tensors<T>& gradients, Matrix<T>& dsum) {
+                                 const Tensors<T>& gradients, OwnedMatrix<T>& dsum) {
     const Index width = dsum.cols();
     std::copy_n(grad_out, dsum.size(), dsum.data());
-    Matrix<T> dgain = Matrix<T>::zeros(1, width);
-    Matrix<T> dshift = Matrix<T>::zeros(1, width);
+    OwnedMatrix<T> dgain = OwnedMatrix<T>::zeros(1, width);
+    OwnedMatrix<T> dshift = OwnedMatrix<T>::zeros(1, width);
     kernel::layer_norm_gradient(kept.sum.read(), norm.mean.data(), norm.inverse.data(),
                                 norm.gain.data(), dsum.read(), dsum.view(), dgain.data(),
                                 dshift.data());
@@ -267,25 +267,25 @@ class MultiViewMechanism : public Mechanism<T> {
   // that of u.
   double differentiate_view(const Sequence<T>& sequence, const Kept& kept, std::size_t v,
                             MatrixView<const T> grad_out, const Tensors<T>& gradients,
-                            Matrix<T>& dq, int threads) const {
+                            OwnedMatrix<T>& dq, int threads) const {
     const std::size_t place = place_of_wk(sequence, v);
     const auto view = matrix(sequence.inputs[Form::view + v]);
     const auto dview = matrix(gradients[Form::view + v]);
     const auto dwk = matrix(gradients[place]);
     const AttentionInputs<T> inputs = operands(sequence, kept, v);
     AttentionGradients<T> wanted;
-    Matrix<T> own_dq, dk, dv;
+    OwnedMatrix<T> own_dq, dk, dv;
     T dhybrid = 0;
     if (gradients[Form::x] || gradients[Form::wq]) {
-      own_dq = Matrix<T>(dq.rows(), dq.cols());
+      own_dq = OwnedMatrix<T>(dq.rows(), dq.cols());
       wanted.q = {own_dq.data(), inputs.q.shape};
     }
     if (dview.data != nullptr || dwk.data != nullptr) {
-      dk = Matrix<T>(view.rows, dq.cols());
+      dk = OwnedMatrix<T>(view.rows, dq.cols());
       wanted.k = {dk.data(), inputs.k.shape};
     }
     if (dview.data != nullptr) {
-      dv = Matrix<T>(view.rows, view.cols);
+      dv = OwnedMatrix<T>(view.rows, view.cols);
       wanted.v = {dv.data(), inputs.v.shape};
     }
     if (reads_hybrid() && gradients[Form::hybrid]) wanted.hybrid = {&dhybrid, {}};

@@ -42,7 +42,7 @@ class OverAttentionMechanism : public Mechanism<T> {
   template <class Use>
   static void for_panels(const Sides& sides, const Use& use) {
     const Index rows = panel_rows(sides.q.rows, sizeof(T));
-    Matrix<T> panel(std::min(rows, sides.d.rows), sides.q.rows);
+    OwnedMatrix<T> panel(std::min(rows, sides.d.rows), sides.q.rows);
     for (Index first = 0; first < sides.d.rows; first += rows) {
       const Index count = std::min(rows, sides.d.rows - first);
       MatrixView<T> energies(panel.data(), count, sides.q.rows);

@@ -15,7 +15,7 @@ template <class T>
 void log_softmax_row(T* s, Index n) {
   require_finite(s, n);
   const double shift = kernel::row_max(s, n, nullptr);
-  Matrix<T> exponentials(1, n);
+  OwnedMatrix<T> exponentials(1, n);
   const double log_sum = std::log(kernel::exp_row(exponentials.data(), s, n, nullptr, shift));
   for (Index t = 0; t < n; ++t) {
     s[t] = static_cast<T>((static_cast<double>(s[t]) - shift) - log_sum);
@@ -34,7 +34,7 @@ void log_softmax_gradient(const T* log_p, T* d, Index n) {
 }
 
 template <class T>
-Index place_of_largest(const Matrix<T>& row, Index from) {
+Index place_of_largest(const OwnedMatrix<T>& row, Index from) {
   return std::max_element(row.data() + from, row.data() + row.size()) - row.data();
 }
 
@@ -44,24 +44,24 @@ template <class T>
 typename PointingDecoder<T>::Kept PointingDecoder<T>::forward(MatrixView<const T> u) const {
   const Index width = cell_.width();
   Kept kept;
-  Matrix<T> h = Matrix<T>::zeros(1, width);
-  Matrix<T> c = Matrix<T>::zeros(1, width);
+  OwnedMatrix<T> h = OwnedMatrix<T>::zeros(1, width);
+  OwnedMatrix<T> c = OwnedMatrix<T>::zeros(1, width);
   Span span = all(u);
   for (Index iteration = 0; iteration < decoding_.iterations; ++iteration) {
-    Matrix<T> state(1, 5 * width);
+    OwnedMatrix<T> state(1, 5 * width);
     std::copy_n(u.row(span.start), 2 * width, state.data() + width);
     std::copy_n(u.row(span.end), 2 * width, state.data() + 3 * width);
-    Matrix<T> gates = lstm_inputs(cell_, columns(state.read(), width, 4 * width));
+    OwnedMatrix<T> gates = lstm_inputs(cell_, columns(state.read(), width, 4 * width));
     lstm_gates(cell_, h.data(), gates.data());
-    Matrix<T> next_c(1, width);
+    OwnedMatrix<T> next_c(1, width);
     lstm_state<T>(gates.data(), c.data(), nullptr, width, next_c.data(), h.data());
     c = std::move(next_c);
     std::copy_n(h.data(), width, state.data());
 
-    Matrix<T> start(1, u.rows);
+    OwnedMatrix<T> start(1, u.rows);
     start_.scores(u, state.read(), start.data());
     log_softmax_row(start.data(), u.rows);
-    Matrix<T> end(1, u.rows);
+    OwnedMatrix<T> end(1, u.rows);
     end_.scores(u, state.read(), end.data());
     log_softmax_row(end.data(), u.rows);
 
@@ -79,21 +79,22 @@ typename PointingDecoder<T>::Kept PointingDecoder<T>::forward(MatrixView<const T
 
 template <class T>
 void PointingDecoder<T>::backward(MatrixView<const T> u, const Kept& kept,
-                                  std::vector<Matrix<T>>& dstart, std::vector<Matrix<T>>& dend,
-                                  const Gradients& gradients, MatrixView<T> du) const {
+                                  std::vector<OwnedMatrix<T>>& dstart,
+                                  std::vector<OwnedMatrix<T>>& dend, const Gradients& gradients,
+                                  MatrixView<T> du) const {
   const Index width = cell_.width();
   const Index made = std::ssize(kept.spans);
   // What the LSTM reads is fixed with the spans, so that it is a sequence as any other.
-  Matrix<T> read(made, 4 * width);
-  Matrix<T> dread(made, 4 * width);
-  Matrix<T> dh(made, width);
+  OwnedMatrix<T> read(made, 4 * width);
+  OwnedMatrix<T> dread(made, 4 * width);
+  OwnedMatrix<T> dh(made, width);
   for (Index i = 0; i < made; ++i) {
     const auto n = static_cast<std::size_t>(i);
-    const Matrix<T>& state = kept.states[n];
+    const OwnedMatrix<T>& state = kept.states[n];
     std::copy_n(state.data() + width, 4 * width, read.view().row(i));
     log_softmax_gradient(kept.start[n].data(), dstart[n].data(), u.rows);
     log_softmax_gradient(kept.end[n].data(), dend[n].data(), u.rows);
-    Matrix<T> dstate = Matrix<T>::zeros(1, 5 * width);
+    OwnedMatrix<T> dstate = OwnedMatrix<T>::zeros(1, 5 * width);
     start_.differentiate(u, state.read(), dstart[n].data(), gradients.start, du, dstate.view());
     end_.differentiate(u, state.read(), dend[n].data(), gradients.end, du, dstate.view());
     std::copy_n(dstate.data(), width, dh.view().row(i));

@@ -38,9 +38,9 @@ class PointingDecoder {
 
   /// The values of each iteration that was made.
   struct Kept {
-    std::vector<Span> spans;            // the result
-    std::vector<Matrix<T>> states;      // [h; u_s; u_e] (5L), of the span before
-    std::vector<Matrix<T>> start, end;  // log p (M)
+    std::vector<Span> spans;                 // the result
+    std::vector<OwnedMatrix<T>> states;      // [h; u_s; u_e] (5L), of the span before
+    std::vector<OwnedMatrix<T>> start, end;  // log p (M)
   };
 
   struct Gradients {
@@ -53,8 +53,9 @@ class PointingDecoder {
 
   /// From the gradients of log p of each iteration, (1, M), which are changed, adds to the
   /// gradients that have data and to du.
-  void backward(MatrixView<const T> u, const Kept& kept, std::vector<Matrix<T>>& dstart,
-                std::vector<Matrix<T>>& dend, const Gradients& gradients, MatrixView<T> du) const;
+  void backward(MatrixView<const T> u, const Kept& kept, std::vector<OwnedMatrix<T>>& dstart,
+                std::vector<OwnedMatrix<T>>& dend, const Gradients& gradients,
+                MatrixView<T> du) const;
 
   static std::int64_t bytes(Index positions, Index width, Index pieces, const Decoding& decoding,
                             bool gradients);

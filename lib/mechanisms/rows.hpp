@@ -5,42 +5,13 @@
 
 #include "attnkit/error.hpp"
 #include "kernel/tile.hpp"
-#include "tensor/buffer.hpp"
-#include "tensor/view.hpp"
+#include "tensor/owned_matrix.hpp"
 
 namespace attn::mechanisms {
 
-/// A matrix that owns its memory.
-template <class T>
-class Matrix {
- public:
-  Matrix() = default;
-
-  /// Values unspecified. Throws std::bad_alloc.
-  Matrix(Index rows, Index cols) : numbers_(rows * cols), rows_(rows), cols_(cols) {}
-
-  static Matrix zeros(Index rows, Index cols) {
-    Matrix made(rows, cols);
-    std::fill_n(made.data(), made.size(), T{0});
-    return made;
-  }
-
-  T* data() const { return numbers_.data(); }
-  Index rows() const { return rows_; }
-  Index cols() const { return cols_; }
-  Index size() const { return rows_ * cols_; }
-  MatrixView<T> view() { return {data(), rows_, cols_}; }
-  MatrixView<const T> read() const { return {data(), rows_, cols_}; }
-
- private:
-  Buffer<T> numbers_;
-  Index rows_ = 0;
-  Index cols_ = 0;
-};
-
 /// to_j += from_j.
 template <class T>
-void add_to(Matrix<T>& to, const T* from) {
+void add_to(OwnedMatrix<T>& to, const T* from) {
   for (Index n = 0; n < to.size(); ++n) to.data()[n] += from[n];
 }
 

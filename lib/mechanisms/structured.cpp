@@ -17,9 +17,9 @@ class StructuredMechanism : public Mechanism<T> {
 
   // What both passes compute.
   struct Kept {
-    Matrix<T> hidden;   // tanh(x W₁ᵀ), (T, A)
-    Matrix<T> weights;  // (R, T)
-    Matrix<T> overlap;  // AAᵀ − I, (R, R)
+    OwnedMatrix<T> hidden;   // tanh(x W₁ᵀ), (T, A)
+    OwnedMatrix<T> weights;  // (R, T)
+    OwnedMatrix<T> overlap;  // AAᵀ − I, (R, R)
   };
 
   static Kept keep(const Sequence<T>& sequence) {
@@ -66,7 +66,7 @@ class StructuredMechanism : public Mechanism<T> {
     const Kept kept = keep(sequence);
     const auto grad_out = matrix(grad_results[Form::out]);
     // ∂L/∂A, then ∂L/∂S of A = softmax(S).
-    Matrix<T> scores = Matrix<T>::zeros(w2.rows, x.rows);
+    OwnedMatrix<T> scores = OwnedMatrix<T>::zeros(w2.rows, x.rows);
     if (grad_out.data != nullptr) {
       kernel::multiply_transposed(T{1}, grad_out, x, scores.view());
     }
@@ -78,7 +78,7 @@ class StructuredMechanism : public Mechanism<T> {
     if (gradients[Form::w2]) {
       kernel::multiply(scores.read(), kept.hidden.read(), matrix(gradients[Form::w2]));
     }
-    Matrix<T> hidden(x.rows, w1.rows);  // ∂L/∂(x W₁ᵀ)
+    OwnedMatrix<T> hidden(x.rows, w1.rows);  // ∂L/∂(x W₁ᵀ)
     kernel::transposed_product(scores.read(), w2, hidden.view());
     tanh_gradient(kept.hidden.data(), hidden.size(), hidden.data());
     if (gradients[Form::w1]) {
@@ -126,7 +126,7 @@ class StructuredMechanism : public Mechanism<T> {
 
   // ∂/∂A of the penalty, 4 (AAᵀ − I) A, and of AAᵀ, (G + Gᵀ) A.
   static void add_of_overlap(const Tensors<const T>& grad_results, const Kept& kept,
-                             Matrix<T>& scores) {
+                             OwnedMatrix<T>& scores) {
     const TensorView<const T>& penalty = grad_results[Form::penalty];
     const auto overlap = matrix(grad_results[Form::overlap]);
     const auto [of_diagonal, of_rest] = shares(kept.overlap.rows());
@@ -135,7 +135,7 @@ class StructuredMechanism : public Mechanism<T> {
     };
     const T diagonal = upstream(Form::diagonal, of_diagonal);
     const T rest = upstream(Form::off_diagonal, of_rest);
-    Matrix<T> factor = Matrix<T>::zeros(kept.overlap.rows(), kept.overlap.rows());
+    OwnedMatrix<T> factor = OwnedMatrix<T>::zeros(kept.overlap.rows(), kept.overlap.rows());
     for (Index r = 0; r < factor.rows(); ++r) {
       for (Index s = 0; s < factor.rows(); ++s) {
         T& one = factor.view()(r, s);

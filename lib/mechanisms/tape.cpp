@@ -46,12 +46,12 @@ Tape<T>::Tape(MatrixView<const T> v, Index places, Index memory)
 template <class T>
 void Tape<T>::set(Index place, const T* projection, const T* memory) {
   const Index column = place % block;
-  const auto write = [&](const Matrix<T>& all, const T* numbers) {
+  const auto write = [&](const OwnedMatrix<T>& all, const T* numbers) {
     const auto to = of_block(all, place - column, block);
     for (Index a = 0; a < v_.cols; ++a) to(a, column) = numbers[a];
   };
   write(projections_, projection);
-  Matrix<T> exponentials(1, v_.cols);
+  OwnedMatrix<T> exponentials(1, v_.cols);
   if (exponentials_of(projection, v_.cols, exponentials.data())) {
     write(exponentials_, exponentials.data());
   } else {
@@ -62,7 +62,7 @@ void Tape<T>::set(Index place, const T* projection, const T* memory) {
 
 template <class T>
 typename Tape<T>::Query Tape<T>::query(const T* u) const {
-  Matrix<T> exponentials(1, v_.cols);
+  OwnedMatrix<T> exponentials(1, v_.cols);
   if (!exponentials_of(u, v_.cols, exponentials.data())) return {u, {}};
   return {u, std::move(exponentials)};
 }
@@ -85,9 +85,9 @@ SoftmaxScale Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threa
   const Query asked = query(u);
   // Each part has a scale and a mean of its own, not yet divided.
   const Index parts = place_parts(n);
-  Matrix<double> largest(1, parts);
-  Matrix<double> sum(1, parts);
-  Matrix<T> means = Matrix<T>::zeros(parts, memories_.cols());
+  OwnedMatrix<double> largest(1, parts);
+  OwnedMatrix<double> sum(1, parts);
+  OwnedMatrix<T> means = OwnedMatrix<T>::zeros(parts, memories_.cols());
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     const Index start = p * places_at_once;
     const Index length = std::min(places_at_once, n - start);
@@ -120,11 +120,11 @@ SoftmaxScale Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threa
 template <class T>
 void Tape<T>::start_gradients() {
   is_differentiated_ = true;
-  projection_gradients_ = Matrix<T>::zeros(projections_.rows(), block);
-  memory_gradients_ = Matrix<T>::zeros(memories_.rows(), memories_.cols());
-  v_gradient_ = Matrix<double>::zeros(1, v_.cols);
-  waiting_weights_ = Matrix<T>(calls_at_once, memories_.rows());
-  waiting_dmeans_ = Matrix<T>(calls_at_once, memories_.cols());
+  projection_gradients_ = OwnedMatrix<T>::zeros(projections_.rows(), block);
+  memory_gradients_ = OwnedMatrix<T>::zeros(memories_.rows(), memories_.cols());
+  v_gradient_ = OwnedMatrix<double>::zeros(1, v_.cols);
+  waiting_weights_ = OwnedMatrix<T>(calls_at_once, memories_.rows());
+  waiting_dmeans_ = OwnedMatrix<T>(calls_at_once, memories_.cols());
 }
 
 template <class T>
@@ -171,7 +171,7 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
   std::fill(weights + n, weights + memories_.rows(), T{0});
   std::copy_n(dmean, width, waiting_dmeans_.view().row(waiting_));
   ++waiting_;
-  Matrix<T> dweights(1, n);
+  OwnedMatrix<T> dweights(1, n);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     for_blocks(p, [&](Index first, Index count) {
       T* const own = weights + first;
@@ -184,8 +184,8 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
   });
   // Not from the mean, whose rounding all places would share: du is what is left of large sums.
   softmax_gradient(weights, dweights.data(), n);
-  Matrix<T> of_query = Matrix<T>::zeros(parts, v_.cols);
-  Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
+  OwnedMatrix<T> of_query = OwnedMatrix<T>::zeros(parts, v_.cols);
+  OwnedMatrix<double> of_v = OwnedMatrix<double>::zeros(parts, v_.cols);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     for_blocks(p, [&](Index first, Index count) {
       const T* const own = dweights.data() + first;

@@ -54,7 +54,7 @@ class Tape {
   // A query, and exp(2u) if kernel/tanh_of_products.hpp may be used for it.
   struct Query {
     const T* u;
-    Matrix<T> exponentials;
+    OwnedMatrix<T> exponentials;
   };
   Query query(const T* u) const;
   bool by_products(const Query& query, Index first) const {
@@ -62,7 +62,7 @@ class Tape {
   }
 
   // Numbers of a block's first places.
-  MatrixView<T> of_block(const Matrix<T>& all, Index first, Index count) const {
+  MatrixView<T> of_block(const OwnedMatrix<T>& all, Index first, Index count) const {
     return {all.data() + first * v_.cols, v_.cols, count, block};
   }
   // Writes the energies of a block's first places.
@@ -74,13 +74,13 @@ class Tape {
   void add_waiting_memory_gradients(int threads);
 
   MatrixView<const T> v_;
-  Matrix<T> projections_;     // by block: (A, block)
-  Matrix<T> exponentials_;    // exp(2p), where a block's projections are small
-  PooledVector<char> small_;  // of each block so far
-  Matrix<T> memories_;        // (places, M)
-  Matrix<T> projection_gradients_, memory_gradients_;
-  Matrix<double> v_gradient_;
-  Matrix<T> waiting_weights_, waiting_dmeans_;  // by call, those of all places
+  OwnedMatrix<T> projections_;   // by block: (A, block)
+  OwnedMatrix<T> exponentials_;  // exp(2p), where a block's projections are small
+  PooledVector<char> small_;     // of each block so far
+  OwnedMatrix<T> memories_;      // (places, M)
+  OwnedMatrix<T> projection_gradients_, memory_gradients_;
+  OwnedMatrix<double> v_gradient_;
+  OwnedMatrix<T> waiting_weights_, waiting_dmeans_;  // by call, those of all places
   Index waiting_ = 0;
   bool is_differentiated_ = false;
 };

@@ -11,8 +11,8 @@ namespace attn::mechanisms {
 
 /// Rows of `matrix` one step later, with zeros in front.
 template <class T>
-Matrix<T> shifted(MatrixView<const T> matrix) {
-  Matrix<T> made = Matrix<T>::zeros(matrix.rows, matrix.cols);
+OwnedMatrix<T> shifted(MatrixView<const T> matrix) {
+  OwnedMatrix<T> made = OwnedMatrix<T>::zeros(matrix.rows, matrix.cols);
   for (Index t = 1; t < matrix.rows; ++t) {
     std::copy_n(matrix.row(t - 1), matrix.cols, made.view().row(t));
   }
@@ -42,12 +42,12 @@ class TapeReader {
   }
 
   Index state() const { return weights_.project.cols; }
-  const Matrix<T>& means() const { return means_; }
-  Matrix<T>& means() { return means_; }
+  const OwnedMatrix<T>& means() const { return means_; }
+  OwnedMatrix<T>& means() { return means_; }
 
   /// Writes a place of the tape, whose memory begins with its state.
   void set(Index place, const T* memory) {
-    Matrix<T> projection(1, weights_.v.cols);
+    OwnedMatrix<T> projection(1, weights_.v.cols);
     kernel::few_rows_transposed(T{1}, {memory, 1, state()}, weights_.project, projection.view());
     tape_.set(place, projection.data(), memory);
   }
@@ -57,7 +57,7 @@ class TapeReader {
   void read(Index t, Index n, T* weights, int threads) {
     T* const query = queries_.view().row(t);
     if (t > 0) {
-      Matrix<T> more(1, queries_.cols());
+      OwnedMatrix<T> more(1, queries_.cols());
       kernel::few_rows_transposed(T{1}, {means_.view().row(t - 1), 1, state()}, weights_.of_mean,
                                   more.view());
       for (Index a = 0; a < queries_.cols(); ++a) query[a] += more.data()[a];
@@ -69,7 +69,7 @@ class TapeReader {
   /// Takes the gradient of the mean of step t, and adds the part from the next step's query to it.
   /// Steps go down.
   void read_back(Index t, Index n, T* dmean, int threads) {
-    if (dqueries_.data() == nullptr) dqueries_ = Matrix<T>::zeros(x_.rows, queries_.cols());
+    if (dqueries_.data() == nullptr) dqueries_ = OwnedMatrix<T>::zeros(x_.rows, queries_.cols());
     if (t + 1 < x_.rows) {
       kernel::few_rows_add(dqueries_.read().row_range(t + 1, 1), weights_.of_mean,
                            {dmean, 1, state()});
@@ -81,7 +81,7 @@ class TapeReader {
   /// The gradient of a place: of its memory, and of its projection, once no step reads it any more.
   void add_place_gradient(Index place, T* dmemory) {
     if (!tape_.is_differentiated()) return;
-    Matrix<T> projection(1, weights_.v.cols);
+    OwnedMatrix<T> projection(1, weights_.v.cols);
     tape_.projection_gradient(place, projection.data());
     tape_.add_memory_gradient(place, dmemory);
     kernel::few_rows_add(projection.read(), weights_.project, {dmemory, 1, state()});
@@ -91,7 +91,7 @@ class TapeReader {
   void finish(const Gradients& gradients, Index places, MatrixView<T> dx) {
     if (dqueries_.data() == nullptr) return;
     if (gradients.project.data != nullptr) {
-      Matrix<T> projections(places, weights_.v.cols);
+      OwnedMatrix<T> projections(places, weights_.v.cols);
       for (Index p = 0; p < places; ++p) tape_.projection_gradient(p, projections.view().row(p));
       const MatrixView<const T> memories = tape_.memories();
       kernel::add_transposed_product(projections.read(),
@@ -102,7 +102,8 @@ class TapeReader {
       kernel::add_transposed_product(dqueries_.read(), x_, gradients.of_input);
     }
     if (gradients.of_mean.data != nullptr) {
-      const Matrix<T> before = shifted<T>({means_.data(), means_.rows(), state(), means_.cols()});
+      const OwnedMatrix<T> before =
+          shifted<T>({means_.data(), means_.rows(), state(), means_.cols()});
       kernel::add_transposed_product(dqueries_.read(), before.read(), gradients.of_mean);
     }
     if (gradients.v.data != nullptr) {
@@ -117,7 +118,7 @@ class TapeReader {
   Weights weights_;
   MatrixView<const T> x_;
   Tape<T> tape_;
-  Matrix<T> queries_, means_, dqueries_;
+  OwnedMatrix<T> queries_, means_, dqueries_;
   PooledVector<SoftmaxScale> scales_;  // of each step
 };
 

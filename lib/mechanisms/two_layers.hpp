@@ -14,8 +14,8 @@ struct TwoLayers {
   bool ends_in_relu = false;
 
   struct Kept {
-    Matrix<T> hidden;
-    Matrix<T> result;
+    OwnedMatrix<T> hidden;
+    OwnedMatrix<T> result;
   };
 
   /// Where gradients go; gradients without data are not computed.
@@ -31,11 +31,11 @@ struct TwoLayers {
   }
 
   /// Adds ∂L/∂x to dx if it has data, and the gradients of the weights to `gradients`. Changes dy.
-  void backward(MatrixView<const T> x, const Kept& kept, Matrix<T>& dy, const Gradients& gradients,
-                MatrixView<T> dx) const {
+  void backward(MatrixView<const T> x, const Kept& kept, OwnedMatrix<T>& dy,
+                const Gradients& gradients, MatrixView<T> dx) const {
     if (ends_in_relu) cut(kept.result, dy);
     add_gradients(kept.hidden.read(), dy, gradients.w2, gradients.b2);
-    Matrix<T> dh(x.rows, w1.rows);
+    OwnedMatrix<T> dh(x.rows, w1.rows);
     kernel::multiply(dy.read(), w2, dh.view());
     cut(kept.hidden, dh);
     add_gradients(x, dh, gradients.w1, gradients.b1);
@@ -44,7 +44,7 @@ struct TwoLayers {
 
  private:
   static void layer(MatrixView<const T> x, MatrixView<const T> w, MatrixView<const T> b, bool cuts,
-                    Matrix<T>& y) {
+                    OwnedMatrix<T>& y) {
     kernel::multiply_transposed(T{1}, x, w, y.view());
     for (Index i = 0; i < y.rows(); ++i) {
       T* const row = y.view().row(i);
@@ -56,13 +56,13 @@ struct TwoLayers {
   }
 
   // d ← 0 where ReLU gave 0.
-  static void cut(const Matrix<T>& y, Matrix<T>& d) {
+  static void cut(const OwnedMatrix<T>& y, OwnedMatrix<T>& d) {
     for (Index n = 0; n < d.size(); ++n) {
       if (!(y.data()[n] > 0)) d.data()[n] = 0;
     }
   }
 
-  static void add_gradients(MatrixView<const T> x, const Matrix<T>& dy, MatrixView<T> dw,
+  static void add_gradients(MatrixView<const T> x, const OwnedMatrix<T>& dy, MatrixView<T> dw,
                             MatrixView<T> db) {
     if (dw.data != nullptr) kernel::add_transposed_product(dy.read(), x, dw);
     if (db.data == nullptr) return;

@@ -81,7 +81,7 @@ class WordReadout {
   template <class Use>
   void for_panels(MatrixView<const T> z, const Use& use) const {
     const Index rows = std::min(panel_rows(weights_.rows), z.rows);
-    Matrix<T> panel(rows, weights_.rows);
+    OwnedMatrix<T> panel(rows, weights_.rows);
     for (Index first = 0; first < z.rows; first += rows) {
       const Index count = std::min(rows, z.rows - first);
       const MatrixView<T> scores(panel.data(), count, weights_.rows);

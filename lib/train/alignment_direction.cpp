@@ -55,18 +55,18 @@ void AlignmentDirection::forward(const Slot<T>& slot, const Side<T>& source, con
   passed.states = decoder_.forward(slot, input.sequences, input.vectors, passed.decoder);
   const mechanisms::Batch<T> batch = batch_of(slot, source, input, passed);
   const Index rows = input.sequences.rows();
-  Rows<T> context(rows, encoder_.outputs());
+  OwnedMatrix<T> context(rows, encoder_.outputs());
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Alignment::context] = sequence_tensor(context, input.sequences);
   if (with_weights) {
     const Index count = input.sequences.count;
     const Index targets = input.sequences.length;
     const Index sources = source.sequences.length;
-    passed.weights = Rows<T>(count, targets * sources);
+    passed.weights = OwnedMatrix<T>(count, targets * sources);
     results[Alignment::weights] = {passed.weights.data(), {count, targets, sources}};
   }
   attention_.forward(batch, results);
-  passed.features = Rows<T>(rows, feature_width());
+  passed.features = OwnedMatrix<T>(rows, feature_width());
   for (Index row = 0; row < rows; ++row) {
     T* const features = passed.features.view().row(row);
     std::copy_n(passed.states.view().row(row), passed.states.cols(), features);
@@ -84,12 +84,13 @@ Prediction AlignmentDirection::predict(const Slot<T>& slot, const Passed<T>& pas
 
 template <class T>
 void AlignmentDirection::backward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input,
-                                  Passed<T>& passed, Rows<T>& dfeatures, const Rows<T>& dweights,
-                                  MatrixView<T> dsource, MatrixView<T> dinput) const {
+                                  Passed<T>& passed, OwnedMatrix<T>& dfeatures,
+                                  const OwnedMatrix<T>& dweights, MatrixView<T> dsource,
+                                  MatrixView<T> dinput) const {
   slot.dropout.apply(dfeatures, place_);
   const Index rows = input.sequences.rows();
   const Index width = decoder_.outputs();
-  Rows<T> dcontext(rows, encoder_.outputs());
+  OwnedMatrix<T> dcontext(rows, encoder_.outputs());
   for (Index row = 0; row < rows; ++row) {
     std::copy_n(dfeatures.view().row(row) + width, dcontext.cols(), dcontext.view().row(row));
   }
@@ -100,8 +101,8 @@ void AlignmentDirection::backward(const Slot<T>& slot, const Side<T>& source, co
     upstream[Alignment::weights] = {
         dweights.data(), {input.sequences.count, input.sequences.length, source.sequences.length}};
   }
-  Rows<T> dencodings(passed.encodings.rows(), passed.encodings.cols());
-  Rows<T> dstates(rows, width);
+  OwnedMatrix<T> dencodings(passed.encodings.rows(), passed.encodings.cols());
+  OwnedMatrix<T> dstates(rows, width);
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[Alignment::source] = sequence_tensor(dencodings, source.sequences);
   gradients[Alignment::target] = sequence_tensor(dstates, input.sequences);
@@ -139,8 +140,8 @@ PassBytes AlignmentDirection::bytes(const Sequences& source, const Sequences& in
   template Prediction AlignmentDirection::predict(const Slot<T>&, const Passed<T>&,               \
                                                   const Targets&, double, MatrixView<T>) const;   \
   template void AlignmentDirection::backward(const Slot<T>&, const Side<T>&, const Side<T>&,      \
-                                             Passed<T>&, Rows<T>&, const Rows<T>&, MatrixView<T>, \
-                                             MatrixView<T>) const;                                \
+                                             Passed<T>&, OwnedMatrix<T>&, const OwnedMatrix<T>&,  \
+                                             MatrixView<T>, MatrixView<T>) const;                 \
   template PassBytes AlignmentDirection::bytes<T>(const Sequences&, const Sequences&, bool) const;
 ATTN_ALIGNMENT_DIRECTION(float)
 ATTN_ALIGNMENT_DIRECTION(double)

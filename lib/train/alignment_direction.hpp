@@ -36,10 +36,10 @@ class AlignmentDirection {
   template <class T>
   struct Passed {
     RecurrentLayer::Kept<T> encoder, decoder;
-    Rows<T> encodings;
-    Rows<T> states;
-    Rows<T> weights;   ///< (sequences, J·I), if they were requested
-    Rows<T> features;  ///< by word: the state and the context
+    OwnedMatrix<T> encodings;
+    OwnedMatrix<T> states;
+    OwnedMatrix<T> weights;   ///< (sequences, J·I), if they were requested
+    OwnedMatrix<T> features;  ///< by word: the state and the context
   };
 
   template <class T>
@@ -56,12 +56,12 @@ class AlignmentDirection {
   /// the other tensors and adds the gradients of the vectors.
   template <class T>
   void backward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input, Passed<T>& passed,
-                Rows<T>& dfeatures, const Rows<T>& dweights, MatrixView<T> dsource,
+                OwnedMatrix<T>& dfeatures, const OwnedMatrix<T>& dweights, MatrixView<T> dsource,
                 MatrixView<T> dinput) const;
 
   /// SoftmaxLayer::logits for the features of the rows.
   template <class T>
-  Rows<T> logits(const Slot<T>& slot, MatrixView<const T> features) const {
+  OwnedMatrix<T> logits(const Slot<T>& slot, MatrixView<const T> features) const {
     return softmax_.logits(slot.weights, features);
   }
 

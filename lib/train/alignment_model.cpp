@@ -23,10 +23,11 @@ class AlignmentModel::Back {
     for (Index n = 0; n < inputs.count; ++n) lengths_.push_back(inputs.own_length(n) - 1);
   }
 
-  void forward(const Slot<T>& slot, const Rows<T>& source_vectors, const Rows<T>& input_vectors) {
+  void forward(const Slot<T>& slot, const OwnedMatrix<T>& source_vectors,
+               const OwnedMatrix<T>& input_vectors) {
     const Index width = source_vectors.cols();
-    x_ = Rows<T>(sources_.count * most_words_, width);
-    y_ = Rows<T>::zeros(sources_.rows(), width);
+    x_ = OwnedMatrix<T>(sources_.count * most_words_, width);
+    y_ = OwnedMatrix<T>::zeros(sources_.rows(), width);
     for (Index n = 0; n < sources_.count; ++n) {
       std::copy_n(input_vectors.view().row(n * (most_words_ + 1) + 1), most_words_ * width,
                   x_.data() + n * most_words_ * width);
@@ -45,17 +46,17 @@ class AlignmentModel::Back {
         targets.tokens.push_back(tokens[static_cast<std::size_t>(targets.rows.back())]);
       }
     }
-    if (differentiates) dfeatures_ = Rows<T>::zeros(y_.rows(), direction_.feature_width());
+    if (differentiates) dfeatures_ = OwnedMatrix<T>::zeros(y_.rows(), direction_.feature_width());
     return direction_.predict(slot, passed_, targets, factor, dfeatures_.view());
   }
 
   // Σ_ji A_ji A′_ij over all pairs; with gradients, adds those of −scale times the sum to the
   // weights of the other direction, (pairs, J + 1, I) with the row of </s>, and to the own weights.
-  double agree(const Rows<T>& weights, double scale, Rows<T>* dweights) {
+  double agree(const OwnedMatrix<T>& weights, double scale, OwnedMatrix<T>* dweights) {
     const Index places = sources_.length;
     if (dweights != nullptr) {
-      *dweights = Rows<T>::zeros(weights.rows(), weights.cols());
-      dweights_ = Rows<T>::zeros(passed_.weights.rows(), passed_.weights.cols());
+      *dweights = OwnedMatrix<T>::zeros(weights.rows(), weights.cols());
+      dweights_ = OwnedMatrix<T>::zeros(passed_.weights.rows(), passed_.weights.cols());
     }
     double sum = 0;
     for (Index n = 0; n < sources_.count; ++n) {
@@ -83,10 +84,10 @@ class AlignmentModel::Back {
   }
 
   // Adds the gradients of the vectors.
-  void backward(const Slot<T>& slot, Rows<T>& dsource, Rows<T>& dinput) {
+  void backward(const Slot<T>& slot, OwnedMatrix<T>& dsource, OwnedMatrix<T>& dinput) {
     const Index width = x_.cols();
-    Rows<T> dx = Rows<T>::zeros(x_.rows(), width);
-    Rows<T> dy = Rows<T>::zeros(y_.rows(), width);
+    OwnedMatrix<T> dx = OwnedMatrix<T>::zeros(x_.rows(), width);
+    OwnedMatrix<T> dy = OwnedMatrix<T>::zeros(y_.rows(), width);
     direction_.backward(slot, source(), input(), passed_, dfeatures_, dweights_, dx.view(),
                         dy.view());
     for (Index n = 0; n < sources_.count; ++n) {
@@ -107,9 +108,9 @@ class AlignmentModel::Back {
   Sequences sources_;
   Index most_words_;  // of a target
   std::vector<Index> lengths_;
-  Rows<T> x_, y_;
+  OwnedMatrix<T> x_, y_;
   AlignmentDirection::Passed<T> passed_;
-  Rows<T> dfeatures_, dweights_;
+  OwnedMatrix<T> dfeatures_, dweights_;
 };
 
 AlignmentModel::AlignmentModel(const AlignmentModelOptions& options)
@@ -124,18 +125,19 @@ AlignmentModel::AlignmentModel(const AlignmentModelOptions& options)
 
 template <class T>
 Prediction AlignmentModel::run(const Pass<T>& pass) const {
-  const Rows<T> x = source_vectors(pass);
-  const Rows<T> y = input_vectors(pass);
+  const OwnedMatrix<T> x = source_vectors(pass);
+  const OwnedMatrix<T> y = input_vectors(pass);
   const AlignmentDirection::Side<T> source = {pass.batch.source.view(), x.view()};
   const AlignmentDirection::Side<T> input = {pass.batch.input.view(), y.view()};
   AlignmentDirection::Passed<T> passed;
   there_.forward(pass.slot, source, input, back_.has_value(), passed);
-  Rows<T> dfeatures =
-      pass.differentiates() ? Rows<T>::zeros(y.rows(), there_.feature_width()) : Rows<T>();
+  OwnedMatrix<T> dfeatures = pass.differentiates()
+                                 ? OwnedMatrix<T>::zeros(y.rows(), there_.feature_width())
+                                 : OwnedMatrix<T>();
   Prediction found =
       there_.predict(pass.slot, passed, pass.batch.targets, pass.factor, dfeatures.view());
   std::optional<Back<T>> back;
-  Rows<T> dweights;
+  OwnedMatrix<T> dweights;
   if (back_) {
     back.emplace(*back_, source.sequences, input.sequences);
     back->forward(pass.slot, x, y);
@@ -153,8 +155,8 @@ Prediction AlignmentModel::run(const Pass<T>& pass) const {
   }
   if (!pass.differentiates()) return found;
 
-  Rows<T> dx = Rows<T>::zeros(x.rows(), x.cols());
-  Rows<T> dy = Rows<T>::zeros(y.rows(), y.cols());
+  OwnedMatrix<T> dx = OwnedMatrix<T>::zeros(x.rows(), x.cols());
+  OwnedMatrix<T> dy = OwnedMatrix<T>::zeros(y.rows(), y.cols());
   there_.backward(pass.slot, source, input, passed, dfeatures, dweights, dx.view(), dy.view());
   if (back) back->backward(pass.slot, dx, dy);
   finish_source(pass, dx);
@@ -163,14 +165,14 @@ Prediction AlignmentModel::run(const Pass<T>& pass) const {
 }
 
 template <class T>
-Rows<T> AlignmentModel::scores(const Pass<T>& pass) const {
-  const Rows<T> x = source_vectors(pass);
-  const Rows<T> y = input_vectors(pass);
+OwnedMatrix<T> AlignmentModel::scores(const Pass<T>& pass) const {
+  const OwnedMatrix<T> x = source_vectors(pass);
+  const OwnedMatrix<T> y = input_vectors(pass);
   const AlignmentDirection::Side<T> source = {pass.batch.source.view(), x.view()};
   const AlignmentDirection::Side<T> input = {pass.batch.input.view(), y.view()};
   AlignmentDirection::Passed<T> passed;
   there_.forward(pass.slot, source, input, false, passed);
-  Rows<T> last(input.sequences.count, passed.features.cols());
+  OwnedMatrix<T> last(input.sequences.count, passed.features.cols());
   for (Index n = 0; n < last.rows(); ++n) {
     const Index row = n * input.sequences.length + input.sequences.own_length(n) - 1;
     std::copy_n(passed.features.view().row(row), last.cols(), last.view().row(n));
@@ -191,9 +193,9 @@ PassBytes AlignmentModel::layer_bytes(const Sequences& source, const Sequences& 
   return layers.then(back);
 }
 
-#define ATTN_ALIGNMENT_MODEL(T)                                  \
-  template Prediction AlignmentModel::run(const Pass<T>&) const; \
-  template Rows<T> AlignmentModel::scores(const Pass<T>&) const; \
+#define ATTN_ALIGNMENT_MODEL(T)                                         \
+  template Prediction AlignmentModel::run(const Pass<T>&) const;        \
+  template OwnedMatrix<T> AlignmentModel::scores(const Pass<T>&) const; \
   template PassBytes AlignmentModel::layer_bytes<T>(const Sequences&, const Sequences&) const;
 ATTN_ALIGNMENT_MODEL(float)
 ATTN_ALIGNMENT_MODEL(double)

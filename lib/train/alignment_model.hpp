@@ -26,7 +26,7 @@ class AlignmentModel : public MechanismModelOf<AlignmentModel> {
   template <class T>
   Prediction run(const Pass<T>& pass) const;
   template <class T>
-  Rows<T> scores(const Pass<T>& pass) const;
+  OwnedMatrix<T> scores(const Pass<T>& pass) const;
   template <class T>
   PassBytes layer_bytes(const Sequences& source, const Sequences& input) const;
 

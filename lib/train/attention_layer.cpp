@@ -15,8 +15,8 @@ MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
 
 // W x_i for each row x_i.
 template <class T>
-Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const T> from) {
-  Rows<T> made(from.rows, place.rows);
+OwnedMatrix<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const T> from) {
+  OwnedMatrix<T> made(from.rows, place.rows);
   kernel::blocked::multiply_transposed(from, place.in(slot.weights), made.view());
   return made;
 }
@@ -53,27 +53,27 @@ void AttentionLayer::project(const Slot<T>& slot, const Sequences& queries, Matr
   const Index depth = options_.depth();
   const Index inner = heads * depth;
   const bool same = x.data == y.data;
-  const Rows<T> first = product(slot, same ? stacked(stacked(wq_, wk_), wv_) : wq_, x);
+  const OwnedMatrix<T> first = product(slot, same ? stacked(stacked(wq_, wk_), wv_) : wq_, x);
   kept.q = split_heads(first.view(), 0, queries, heads, depth);
-  const Rows<T> second = same ? Rows<T>() : product(slot, stacked(wk_, wv_), y);
+  const OwnedMatrix<T> second = same ? OwnedMatrix<T>() : product(slot, stacked(wk_, wv_), y);
   const MatrixView<const T> pairs = same ? first.view() : second.view();
   kept.k = split_heads(pairs, same ? inner : 0, keys, heads, depth);
   kept.v = split_heads(pairs, same ? 2 * inner : inner, keys, heads, depth);
 }
 
 template <class T>
-Rows<T> AttentionLayer::joined_out(const Slot<T>& slot, const Rows<T>& out,
-                                   const Sequences& queries) const {
+OwnedMatrix<T> AttentionLayer::joined_out(const Slot<T>& slot, const OwnedMatrix<T>& out,
+                                          const Sequences& queries) const {
   const Index depth = options_.depth();
-  Rows<T> joined(queries.rows(), options_.heads * depth);
+  OwnedMatrix<T> joined(queries.rows(), options_.heads * depth);
   join_heads(out, joined.view(), 0, queries, options_.heads, depth);
   return product(slot, wo_, std::as_const(joined).view());
 }
 
 template <class T>
-Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
-                                MatrixView<const T> x, const Sequences& keys, MatrixView<const T> y,
-                                Kept<T>& kept) const {
+OwnedMatrix<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
+                                       MatrixView<const T> x, const Sequences& keys,
+                                       MatrixView<const T> y, Kept<T>& kept) const {
   project(slot, queries, x, keys, y, kept);
   heads_.forward(slot, queries, keys, kept);
   return joined_out(slot, kept.out, queries);
@@ -86,21 +86,22 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   const Index heads = options_.heads;
   const Index depth = options_.depth();
   const Index inner = heads * depth;
-  Rows<T> djoined(queries.rows(), inner);
+  OwnedMatrix<T> djoined(queries.rows(), inner);
   join_heads(kept.out, djoined.view(), 0, queries, heads, depth);
   kernel::blocked::transposed_product(dout, std::as_const(djoined).view(), wo_.in(slot.gradients));
   kernel::blocked::multiply(dout, wo_.in(slot.weights), djoined.view());
-  const Rows<T> grad_out = split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
+  const OwnedMatrix<T> grad_out =
+      split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
 
   const HeadAttention::Gradients<T> d = heads_.backward(slot, queries, keys, kept, grad_out);
-  const auto back = [&](const MatrixPlace& place, MatrixView<const T> from, Rows<T>& above,
+  const auto back = [&](const MatrixPlace& place, MatrixView<const T> from, OwnedMatrix<T>& above,
                         MatrixView<T> sum) {
     const MatrixView<const T> read = std::as_const(above).view();
     kernel::blocked::transposed_product(read, from, place.in(slot.gradients));
     kernel::blocked::multiply_add(read, place.in(slot.weights), sum);
   };
   if (x.data == y.data) {
-    Rows<T> all(queries.rows(), 3 * inner);
+    OwnedMatrix<T> all(queries.rows(), 3 * inner);
     join_heads(d.q, all.view(), 0, queries, heads, depth);
     join_heads(d.k, all.view(), inner, keys, heads, depth);
     join_heads(d.v, all.view(), 2 * inner, keys, heads, depth);
@@ -108,7 +109,7 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   } else {
     join_heads(d.q, djoined.view(), 0, queries, heads, depth);
     back(wq_, x, djoined, dx);
-    Rows<T> pairs(keys.rows(), 2 * inner);
+    OwnedMatrix<T> pairs(keys.rows(), 2 * inner);
     join_heads(d.k, pairs.view(), 0, keys, heads, depth);
     join_heads(d.v, pairs.view(), inner, keys, heads, depth);
     back(stacked(wk_, wv_), y, pairs, dy);
@@ -129,8 +130,8 @@ void AttentionLayer::KeptKeys<T>::choose(const std::vector<Index>& from) {
   const Index block = k.size() / std::ssize(lengths);
   KeptKeys chosen;
   chosen.most = most;
-  chosen.k = Rows<T>(block / k.cols() * std::ssize(from), k.cols());
-  chosen.v = Rows<T>(chosen.k.rows(), k.cols());
+  chosen.k = OwnedMatrix<T>(block / k.cols() * std::ssize(from), k.cols());
+  chosen.v = OwnedMatrix<T>(chosen.k.rows(), k.cols());
   for (std::size_t n = 0; n < from.size(); ++n) {
     const Index to = static_cast<Index>(n) * block;
     std::copy_n(k.data() + from[n] * block, block, chosen.k.data() + to);
@@ -143,7 +144,8 @@ void AttentionLayer::KeptKeys<T>::choose(const std::vector<Index>& from) {
 template <class T>
 AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index sequences, Index most) const {
   const Index rows = sequences * options_.heads * most;
-  return {Rows<T>::zeros(rows, options_.depth()), Rows<T>::zeros(rows, options_.depth()), most,
+  return {OwnedMatrix<T>::zeros(rows, options_.depth()),
+          OwnedMatrix<T>::zeros(rows, options_.depth()), most,
           std::vector<Index>(static_cast<std::size_t>(sequences), 0)};
 }
 
@@ -153,7 +155,7 @@ void AttentionLayer::add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKe
   const Index depth = options_.depth();
   const Index count = std::ssize(keys.lengths);
   const Sequences added = {count, y.rows / count};
-  const Rows<T> pairs = product(slot, stacked(wk_, wv_), y);
+  const OwnedMatrix<T> pairs = product(slot, stacked(wk_, wv_), y);
   for_each_head_row(added, heads, depth, [&](Index row, Index head, Index) {
     const Index n = row / added.length;
     const Index position = keys.lengths[static_cast<std::size_t>(n)] + row % added.length;
@@ -166,19 +168,21 @@ void AttentionLayer::add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKe
 }
 
 template <class T>
-Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
-                               const KeptKeys<T>& keys) const {
+OwnedMatrix<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
+                                      const KeptKeys<T>& keys) const {
   const Index count = std::ssize(keys.lengths);
   const Sequences queries = {count, x.rows / count};
   const Sequences all = {count, keys.most, keys.lengths.data()};
-  const Rows<T> projected = product(slot, wq_, x);
-  const Rows<T> q = split_heads(projected.view(), 0, queries, options_.heads, options_.depth());
+  const OwnedMatrix<T> projected = product(slot, wq_, x);
+  const OwnedMatrix<T> q =
+      split_heads(projected.view(), 0, queries, options_.heads, options_.depth());
   return joined_out(slot, heads_.attend(slot, queries, all, q, keys.k, keys.v), queries);
 }
 
 #define ATTN_ATTENTION_LAYER(T)                                                                    \
-  template Rows<T> AttentionLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>,  \
-                                           const Sequences&, MatrixView<const T>, Kept<T>&) const; \
+  template OwnedMatrix<T> AttentionLayer::forward(const Slot<T>&, const Sequences&,                \
+                                                  MatrixView<const T>, const Sequences&,           \
+                                                  MatrixView<const T>, Kept<T>&) const;            \
   template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \
                                          const Sequences&, MatrixView<const T>, const Kept<T>&,    \
                                          MatrixView<const T>, MatrixView<T>, MatrixView<T>) const; \
@@ -186,8 +190,8 @@ Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
   template struct AttentionLayer::KeptKeys<T>;                                                     \
   template AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index, Index) const;                \
   template void AttentionLayer::add_keys(const Slot<T>&, MatrixView<const T>, KeptKeys<T>&) const; \
-  template Rows<T> AttentionLayer::attend(const Slot<T>&, MatrixView<const T>, const KeptKeys<T>&) \
-      const;
+  template OwnedMatrix<T> AttentionLayer::attend(const Slot<T>&, MatrixView<const T>,              \
+                                                 const KeptKeys<T>&) const;
 ATTN_ATTENTION_LAYER(float)
 ATTN_ATTENTION_LAYER(double)
 #undef ATTN_ATTENTION_LAYER

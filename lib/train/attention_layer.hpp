@@ -35,8 +35,8 @@ class AttentionLayer {
 
   /// Attention of the rows x to the rows y, which may be the same.
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
-                  const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+                         const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
 
   /// Writes the gradients of the layer's tensors; adds ∂L/∂x to dx and ∂L/∂y to dy, which may be
   /// the same.
@@ -52,8 +52,8 @@ class AttentionLayer {
 
   /// See HeadAttention::column_sums.
   template <class T>
-  Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                           const Kept<T>& kept) const {
+  OwnedMatrix<double> column_sums(const Slot<T>& slot, const Sequences& queries,
+                                  const Sequences& keys, const Kept<T>& kept) const {
     return heads_.column_sums(slot, queries, keys, kept);
   }
 
@@ -61,7 +61,7 @@ class AttentionLayer {
   /// first lengths[n] positions.
   template <class T>
   struct KeptKeys {
-    Rows<T> k, v;
+    OwnedMatrix<T> k, v;
     Index most = 0;
     std::vector<Index> lengths;
 
@@ -82,7 +82,7 @@ class AttentionLayer {
   /// far. Under unas, where weights do not depend on other queries, these are the rows that
   /// `forward` returns for queries that see these keys. Throws Error(usage) for any other scheme.
   template <class T>
-  Rows<T> attend(const Slot<T>& slot, MatrixView<const T> x, const KeptKeys<T>& keys) const;
+  OwnedMatrix<T> attend(const Slot<T>& slot, MatrixView<const T> x, const KeptKeys<T>& keys) const;
 
   const AttentionLayerOptions& options() const { return options_; }
 
@@ -106,7 +106,8 @@ class AttentionLayer {
   void project(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
                const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
   template <class T>
-  Rows<T> joined_out(const Slot<T>& slot, const Rows<T>& out, const Sequences& queries) const;
+  OwnedMatrix<T> joined_out(const Slot<T>& slot, const OwnedMatrix<T>& out,
+                            const Sequences& queries) const;
 
   AttentionLayerOptions options_;
   std::string group_;

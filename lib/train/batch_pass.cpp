@@ -159,7 +159,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
   const std::vector<Numbers> all = summed_numbers();
   const auto for_arrays = [&](int sender, const auto& body) {
     for_slots(share.of(sender), [&](std::size_t slot) {
-      for (Rows<T>* const rows : token_gradients[slot].arrays()) body(slot, *rows);
+      for (OwnedMatrix<T>* const rows : token_gradients[slot].arrays()) body(slot, *rows);
     });
   };
   // The memory of gradients that `sender` has, and `adder` adds.
@@ -177,7 +177,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
         kernel::Ranks& ranks = share.ranks();
         SlotMessage message;
         for_slots(share.own(), [&](std::size_t slot) { put_sums(message, found[slot]); });
-        for_arrays(ranks.own(), [&](std::size_t, const Rows<T>& rows) {
+        for_arrays(ranks.own(), [&](std::size_t, const OwnedMatrix<T>& rows) {
           message.put(rows.rows());
           message.put(rows.cols());
         });
@@ -185,7 +185,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
         const auto send = [&](const T* data, Index count) {
           ranks.send(to, std::as_bytes(std::span(data, static_cast<std::size_t>(count))));
         };
-        for_arrays(ranks.own(), [&](std::size_t, const Rows<T>& rows) {
+        for_arrays(ranks.own(), [&](std::size_t, const OwnedMatrix<T>& rows) {
           if (rows.size() > 0) send(rows.data(), rows.size());
         });
         for_parts(ranks.own(), to, send);
@@ -194,18 +194,18 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
         kernel::Ranks& ranks = share.ranks();
         SlotMessage message = SlotMessage::received(ranks, from);
         for_slots(share.of(from), [&](std::size_t slot) { take_sums(message, found[slot]); });
-        for_arrays(from, [&](std::size_t, Rows<T>& rows) {
+        for_arrays(from, [&](std::size_t, OwnedMatrix<T>& rows) {
           Index count = 0;
           Index cols = 0;
           message.take(count);
           message.take(cols);
-          rows = Rows<T>(count, cols);
+          rows = OwnedMatrix<T>(count, cols);
         });
         const auto receive = [&](T* data, Index count) {
           ranks.receive(from,
                         std::as_writable_bytes(std::span(data, static_cast<std::size_t>(count))));
         };
-        for_arrays(from, [&](std::size_t, const Rows<T>& rows) {
+        for_arrays(from, [&](std::size_t, const OwnedMatrix<T>& rows) {
           if (rows.size() > 0) receive(rows.data(), rows.size());
         });
         for_parts(from, ranks.own(), receive);

@@ -14,14 +14,14 @@ Classifier::Classifier(Parameters& parameters, const std::string& prefix, const 
 template <class T>
 Prediction Classifier::forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                                double factor, MatrixView<T> dx, Prediction* by_target) const {
-  Rows<T> inner = first_.forward(slot, x);
+  OwnedMatrix<T> inner = first_.forward(slot, x);
   T* const h = inner.data();
   for (Index n = 0; n < inner.size(); ++n) h[n] = h[n] < 0 ? T{0} : h[n];
   const MatrixView<const T> read = std::as_const(inner).view();
   if (dx.data == nullptr) {
     return answers_.forward(slot, read, targets, factor, MatrixView<T>(), by_target);
   }
-  Rows<T> dinner = Rows<T>::zeros(inner.rows(), inner.cols());
+  OwnedMatrix<T> dinner = OwnedMatrix<T>::zeros(inner.rows(), inner.cols());
   const Prediction found = answers_.forward(slot, read, targets, factor, dinner.view(), by_target);
   T* const d = dinner.data();
   for (Index n = 0; n < inner.size(); ++n) d[n] = h[n] > 0 ? d[n] : T{0};

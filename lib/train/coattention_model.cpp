@@ -38,8 +38,8 @@ Prediction CoattentionModel::run(const Pass<T>& pass) const {
   const Sequences documents = pass.batch.source.view();
   const Sequences questions = pass.batch.input.view();
   const Index count = documents.count;
-  const Rows<T> d = source_vectors(pass);
-  const Rows<T> q = input_vectors(pass);
+  const OwnedMatrix<T> d = source_vectors(pass);
+  const OwnedMatrix<T> q = input_vectors(pass);
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, count);
   batch.sizes["M"] = documents.length;
   batch.sizes["N"] = questions.length;
@@ -47,9 +47,9 @@ Prediction CoattentionModel::run(const Pass<T>& pass) const {
   batch.inputs[Coattention::question] = sequence_tensor(q, questions);
   batch.tokens[Coattention::target] = {pass.batch.targets.tokens.data(), {count, 2}};
   batch.lengths = {lengths_of(documents), lengths_of(questions)};
-  Rows<T> loss(1, count);
-  Rows<T> iterations(1, count);
-  Rows<T> spans(count, 2);
+  OwnedMatrix<T> loss(1, count);
+  OwnedMatrix<T> iterations(1, count);
+  OwnedMatrix<T> spans(count, 2);
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Coattention::loss] = {loss.data(), {count}};
   results[Coattention::iterations] = {iterations.data(), {count}};
@@ -73,12 +73,12 @@ Prediction CoattentionModel::run(const Pass<T>& pass) const {
   found.smoothed = found.loss;
   if (!pass.differentiates()) return found;
 
-  Rows<T> dloss(1, count);
+  OwnedMatrix<T> dloss(1, count);
   std::fill_n(dloss.data(), count, static_cast<T>(pass.factor));
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[Coattention::loss] = {dloss.data(), {count}};
-  Rows<T> dd(d.rows(), d.cols());
-  Rows<T> dq(q.rows(), q.cols());
+  OwnedMatrix<T> dd(d.rows(), d.cols());
+  OwnedMatrix<T> dq(q.rows(), q.cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[Coattention::document] = sequence_tensor(dd, documents);
   gradients[Coattention::question] = sequence_tensor(dq, questions);

@@ -117,8 +117,8 @@ class Search {
  private:
   // The best of all extensions; `tokens` are the last tokens of the prefixes without </s>.
   std::vector<Prefix> extended(const std::vector<Prefix>& kept, const std::vector<Index>& tokens) {
-    const Rows<T> last = model_.decoder().extend(slot_, tokens, past_);
-    const Rows<T> logits = model_.softmax().logits(slot_.weights, last.view());
+    const OwnedMatrix<T> last = model_.decoder().extend(slot_, tokens, past_);
+    const OwnedMatrix<T> logits = model_.softmax().logits(slot_.weights, last.view());
     std::vector<Extension> all;
     all.reserve(kept.size() * static_cast<std::size_t>(most_extensions(model_, options_)));
     std::vector<Index> rows(kept.size());  // of the kept prefixes, among the extended ones

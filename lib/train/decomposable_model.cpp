@@ -25,8 +25,8 @@ template <class T>
 Prediction DecomposableModel::run(const Pass<T>& pass) const {
   const Sequences sources = pass.batch.source.view();
   const Sequences inputs = pass.batch.input.view();
-  const Rows<T> a = source_vectors(pass);
-  const Rows<T> b = input_vectors(pass);
+  const OwnedMatrix<T> a = source_vectors(pass);
+  const OwnedMatrix<T> b = input_vectors(pass);
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, sources.count);
   batch.sizes["M"] = sources.length;
   batch.sizes["N"] = inputs.length;
@@ -34,7 +34,7 @@ Prediction DecomposableModel::run(const Pass<T>& pass) const {
   batch.inputs[Decomposable::b] = sequence_tensor(b, inputs);
   batch.lengths = {lengths_of(sources), lengths_of(inputs)};
   const Index classes = options().classes;
-  Rows<T> scores(sources.count, classes);
+  OwnedMatrix<T> scores(sources.count, classes);
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Decomposable::scores] = {scores.data(), {sources.count, classes}};
   attention_.forward(batch, results);
@@ -49,8 +49,8 @@ Prediction DecomposableModel::run(const Pass<T>& pass) const {
 
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[Decomposable::scores] = {scores.data(), results[Decomposable::scores].shape};
-  Rows<T> da(a.rows(), a.cols());
-  Rows<T> db(b.rows(), b.cols());
+  OwnedMatrix<T> da(a.rows(), a.cols());
+  OwnedMatrix<T> db(b.rows(), b.cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[Decomposable::a] = sequence_tensor(da, sources);
   gradients[Decomposable::b] = sequence_tensor(db, inputs);

@@ -9,8 +9,8 @@ namespace {
 
 // The positional terms from position `first` on.
 template <class T>
-Rows<T> sinusoids(Index first, Index length, Index width) {
-  Rows<T> table(length, width);
+OwnedMatrix<T> sinusoids(Index first, Index length, Index width) {
+  OwnedMatrix<T> table(length, width);
   for (Index t = 0; t < length; ++t) {
     for (Index c = 0; c < width; ++c) {
       const auto pair = static_cast<double>(c - c % 2);
@@ -37,16 +37,16 @@ Embedding::Embedding(Parameters& parameters, const std::string& prefix, const Op
 }
 
 template <class T>
-Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                           Index first) const {
-  const Rows<T> computed = options_.positions == Positions::sinusoidal
-                               ? sinusoids<T>(first, sequences.length, options_.width)
-                               : Rows<T>();
+OwnedMatrix<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences,
+                                  const Index* tokens, Index first) const {
+  const OwnedMatrix<T> computed = options_.positions == Positions::sinusoidal
+                                      ? sinusoids<T>(first, sequences.length, options_.width)
+                                      : OwnedMatrix<T>();
   const T* const positions = options_.positions == Positions::learned
                                  ? learned_.in(slot.weights).row(first)
                                  : std::as_const(computed).data();
   const MatrixView<const T> table = table_.in(slot.weights);
-  Rows<T> x(sequences.rows(), options_.width);
+  OwnedMatrix<T> x(sequences.rows(), options_.width);
   for (Index r = 0; r < x.rows(); ++r) {
     T* const row = x.view().row(r);
     if (tokens[r] == padding_token) {
@@ -63,7 +63,7 @@ Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences, cons
 
 template <class T>
 void Embedding::backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                         Rows<T>& dx) const {
+                         OwnedMatrix<T>& dx) const {
   slot.dropout.apply(dx, place_);
   if (options_.positions != Positions::learned) return;
   const MatrixView<T> sum = learned_.in(slot.gradients);
@@ -75,7 +75,7 @@ void Embedding::backward(const Slot<T>& slot, const Sequences& sequences, const 
 }
 
 template <class T>
-void Embedding::add_rows(const Rows<T>& rows, const Index* tokens, T* gradients) const {
+void Embedding::add_rows(const OwnedMatrix<T>& rows, const Index* tokens, T* gradients) const {
   const MatrixView<T> sum = table_.in(gradients);
   for (Index r = 0; r < rows.rows(); ++r) {
     if (tokens[r] == padding_token) continue;
@@ -83,12 +83,12 @@ void Embedding::add_rows(const Rows<T>& rows, const Index* tokens, T* gradients)
   }
 }
 
-#define ATTN_EMBEDDING(T)                                                                     \
-  template Rows<T> Embedding::forward(const Slot<T>&, const Sequences&, const Index*, Index)  \
-      const;                                                                                  \
-  template void Embedding::backward(const Slot<T>&, const Sequences&, const Index*, Rows<T>&) \
-      const;                                                                                  \
-  template void Embedding::add_rows(const Rows<T>&, const Index*, T*) const;
+#define ATTN_EMBEDDING(T)                                                                    \
+  template OwnedMatrix<T> Embedding::forward(const Slot<T>&, const Sequences&, const Index*, \
+                                             Index) const;                                   \
+  template void Embedding::backward(const Slot<T>&, const Sequences&, const Index*,          \
+                                    OwnedMatrix<T>&) const;                                  \
+  template void Embedding::add_rows(const OwnedMatrix<T>&, const Index*, T*) const;
 ATTN_EMBEDDING(float)
 ATTN_EMBEDDING(double)
 #undef ATTN_EMBEDDING

@@ -46,18 +46,18 @@ class Embedding {
   /// The rows of `sequences`, whose tokens follow each other, padding included. Each sequence
   /// begins at position `first`.
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                  Index first = 0) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                         Index first = 0) const;
 
   /// Writes the gradient of the positions and turns dx = ∂L/∂x into the gradients of the tokens'
   /// vectors, row by row; rows of padding have no meaning. add_rows adds the rows to E's gradient.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                Rows<T>& dx) const;
+                OwnedMatrix<T>& dx) const;
 
   /// Adds row r of `rows` to the row tokens[r] of E's gradient, in order.
   template <class T>
-  void add_rows(const Rows<T>& rows, const Index* tokens, T* gradients) const;
+  void add_rows(const OwnedMatrix<T>& rows, const Index* tokens, T* gradients) const;
 
   /// The bytes for these sequences.
   template <class T>

@@ -14,11 +14,12 @@ FeedForward::FeedForward(Parameters& parameters, const std::string& prefix, Inde
       activation_(activation) {}
 
 template <class T>
-Rows<T> FeedForward::forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const {
-  Rows<T> inner = in_.forward(slot, x);
+OwnedMatrix<T> FeedForward::forward(const Slot<T>& slot, MatrixView<const T> x,
+                                    Kept<T>& kept) const {
+  OwnedMatrix<T> inner = in_.forward(slot, x);
   if (activation_ == Activation::gelu) {
     kept.before = std::move(inner);
-    inner = Rows<T>(kept.before.rows(), kept.before.cols());
+    inner = OwnedMatrix<T>(kept.before.rows(), kept.before.cols());
     kernel::gelu(kept.before.data(), inner.size(), inner.data());
   } else {
     T* const h = inner.data();
@@ -31,7 +32,7 @@ Rows<T> FeedForward::forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>
 template <class T>
 void FeedForward::backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
                            MatrixView<const T> dy, MatrixView<T> dx) const {
-  Rows<T> dh = Rows<T>::zeros(kept.inner.rows(), kept.inner.cols());
+  OwnedMatrix<T> dh = OwnedMatrix<T>::zeros(kept.inner.rows(), kept.inner.cols());
   out_.backward(slot, kept.inner.view(), dy, dh.view());
   if (activation_ == Activation::gelu) {
     kernel::gelu_slope(kept.before.data(), dh.size(), dh.data());
@@ -44,7 +45,8 @@ void FeedForward::backward(const Slot<T>& slot, MatrixView<const T> x, const Kep
 }
 
 #define ATTN_FEED_FORWARD(T)                                                                  \
-  template Rows<T> FeedForward::forward(const Slot<T>&, MatrixView<const T>, Kept<T>&) const; \
+  template OwnedMatrix<T> FeedForward::forward(const Slot<T>&, MatrixView<const T>, Kept<T>&) \
+      const;                                                                                  \
   template void FeedForward::backward(const Slot<T>&, MatrixView<const T>, const Kept<T>&,    \
                                       MatrixView<const T>, MatrixView<T>) const;
 ATTN_FEED_FORWARD(float)

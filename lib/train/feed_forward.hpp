@@ -18,12 +18,12 @@ class FeedForward {
 
   template <class T>
   struct Kept {
-    Rows<T> before;  ///< W₁ x + b₁; only for GELU
-    Rows<T> inner;   ///< activation(W₁ x + b₁)
+    OwnedMatrix<T> before;  ///< W₁ x + b₁; only for GELU
+    OwnedMatrix<T> inner;   ///< activation(W₁ x + b₁)
   };
 
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
 
   /// Writes the gradients of the layer's tensors and adds ∂L/∂x to dx.
   template <class T>

@@ -18,7 +18,7 @@ std::vector<Index> greedy_output(const MechanismModel& model, const T* weights,
   batch.source = padded_rows({source});
   while (std::ssize(prefix) <= options.length) {
     batch.input = padded_rows({prefix});
-    const Rows<T> scores = model.next_scores(slot, batch);
+    const OwnedMatrix<T> scores = model.next_scores(slot, batch);
     Index best = -1;
     T largest = -std::numeric_limits<T>::infinity();
     for (Index token = 0; token < scores.cols(); ++token) {

@@ -19,9 +19,9 @@ using mechanisms::Hard;
 // The states of both networks.
 template <class T>
 struct HardModel::Passed {
-  Rows<T> x, y;
+  OwnedMatrix<T> x, y;
   RecurrentLayer::Kept<T> encoder, decoder;
-  Rows<T> encodings, states;
+  OwnedMatrix<T> encodings, states;
 };
 
 // The choices before some words, each of which is a sequence of the mechanism.
@@ -51,8 +51,8 @@ class HardModel::Choices {
   Index count() const { return std::ssize(rows_); }
   Index places() const { return sources_.length; }
   Index length(Index n) const { return lengths_[static_cast<std::size_t>(n)]; }
-  const Rows<T>& states() const { return states_; }
-  const Rows<T>& annotations() const { return annotations_; }
+  const OwnedMatrix<T>& states() const { return states_; }
+  const OwnedMatrix<T>& annotations() const { return annotations_; }
 
   void put_into(mechanisms::Batch<T>& batch) const {
     batch.sizes["L"] = places();
@@ -63,8 +63,8 @@ class HardModel::Choices {
 
   // Adds the gradients of annotations and states to those of the encodings and of the network's
   // states.
-  void add_gradients(const Rows<T>& da, const Rows<T>& dstate, Rows<T>& dencodings,
-                     Rows<T>& dstates) const {
+  void add_gradients(const OwnedMatrix<T>& da, const OwnedMatrix<T>& dstate,
+                     OwnedMatrix<T>& dencodings, OwnedMatrix<T>& dstates) const {
     const Index width = dencodings.cols();
     for (Index n = 0; n < count(); ++n) {
       T* const dh = dstates.view().row(row(n));
@@ -84,7 +84,7 @@ class HardModel::Choices {
   Sequences sources_;
   Index input_length_;
   std::vector<Index> rows_, lengths_;
-  Rows<T> annotations_, states_;
+  OwnedMatrix<T> annotations_, states_;
 };
 
 HardModel::HardModel(const MechanismOptions& options)
@@ -110,15 +110,15 @@ void HardModel::encode(const Pass<T>& pass, Passed<T>& passed) const {
 
 // log Σ_i α_i p(y|a_i) of every word y, for each choice.
 template <class T>
-Rows<T> HardModel::mixtures(const Slot<T>& slot, const Choices<T>& choices,
-                            const Rows<T>& weights) const {
+OwnedMatrix<T> HardModel::mixtures(const Slot<T>& slot, const Choices<T>& choices,
+                                   const OwnedMatrix<T>& weights) const {
   const MatrixView<const T> readout = attention_.weight(Hard::readout).in(slot.weights);
   const T* const bias = attention_.weight(Hard::readout_bias).in(slot.weights).data;
-  Rows<T> mixed(choices.count(), readout.rows);
+  OwnedMatrix<T> mixed(choices.count(), readout.rows);
   std::vector<double> sums;
   for (Index n = 0; n < choices.count(); ++n) {
     const Index length = choices.length(n);
-    Rows<T> z(length, readout.rows);
+    OwnedMatrix<T> z(length, readout.rows);
     kernel::multiply_transposed(
         T{1}, choices.annotations().view().row_range(n * choices.places(), length), readout,
         z.view());
@@ -143,10 +143,10 @@ Prediction HardModel::run(const Pass<T>& pass) const {
   const Index width = options().width;
   // Arrays that outlive the pass come first: after larger arrays, they would split the memory of
   // the next pass.
-  Rows<T> dx, dy;
+  OwnedMatrix<T> dx, dy;
   if (pass.differentiates()) {
-    dx = Rows<T>::zeros(pass.batch.source.sequences.rows(), width);
-    dy = Rows<T>::zeros(pass.batch.input.sequences.rows(), width);
+    dx = OwnedMatrix<T>::zeros(pass.batch.source.sequences.rows(), width);
+    dy = OwnedMatrix<T>::zeros(pass.batch.input.sequences.rows(), width);
   }
   Passed<T> passed;
   encode(pass, passed);
@@ -156,9 +156,9 @@ Prediction HardModel::run(const Pass<T>& pass) const {
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, count);
   choices.put_into(batch);
   batch.tokens[Hard::target] = {targets.tokens.data(), {count}};
-  Rows<T> log_p(1, count);
-  Rows<T> entropy(1, count);
-  Rows<T> weights(count, choices.places());
+  OwnedMatrix<T> log_p(1, count);
+  OwnedMatrix<T> entropy(1, count);
+  OwnedMatrix<T> weights(count, choices.places());
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Hard::log_p] = {log_p.data(), {count}};
   results[Hard::entropy] = {entropy.data(), {count}};
@@ -175,7 +175,7 @@ Prediction HardModel::run(const Pass<T>& pass) const {
   }
   found.smoothed = found.loss;
   if (!pass.differentiates()) {
-    const Rows<T> mixed = mixtures(pass.slot, choices, weights);
+    const OwnedMatrix<T> mixed = mixtures(pass.slot, choices, weights);
     for (Index n = 0; n < count; ++n) {
       const T* const row = mixed.view().row(n);
       const Index best = std::max_element(row, row + mixed.cols()) - row;
@@ -184,18 +184,19 @@ Prediction HardModel::run(const Pass<T>& pass) const {
     return found;
   }
 
-  Rows<T> dlog_p(1, count);
+  OwnedMatrix<T> dlog_p(1, count);
   std::fill_n(dlog_p.data(), count, static_cast<T>(-pass.factor));
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[Hard::log_p] = {dlog_p.data(), {count}};
-  Rows<T> da(choices.annotations().rows(), choices.annotations().cols());
-  Rows<T> dstate(count, choices.states().cols());
+  OwnedMatrix<T> da(choices.annotations().rows(), choices.annotations().cols());
+  OwnedMatrix<T> dstate(count, choices.states().cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[Hard::a] = {da.data(), batch.inputs[Hard::a].shape};
   gradients[Hard::state] = {dstate.data(), batch.inputs[Hard::state].shape};
   attention_.backward(pass.slot, batch, upstream, gradients);
-  Rows<T> dencodings = Rows<T>::zeros(passed.encodings.rows(), passed.encodings.cols());
-  Rows<T> dstates = Rows<T>::zeros(passed.states.rows(), passed.states.cols());
+  OwnedMatrix<T> dencodings =
+      OwnedMatrix<T>::zeros(passed.encodings.rows(), passed.encodings.cols());
+  OwnedMatrix<T> dstates = OwnedMatrix<T>::zeros(passed.states.rows(), passed.states.cols());
   choices.add_gradients(da, dstate, dencodings, dstates);
   encoder_.backward(pass.slot, pass.batch.source.view(), std::as_const(passed.x).view(),
                     passed.encoder, std::as_const(dencodings).view(), dx.view());
@@ -207,7 +208,7 @@ Prediction HardModel::run(const Pass<T>& pass) const {
 }
 
 template <class T>
-Rows<T> HardModel::scores(const Pass<T>& pass) const {
+OwnedMatrix<T> HardModel::scores(const Pass<T>& pass) const {
   Passed<T> passed;
   encode(pass, passed);
   const Sequences inputs = pass.batch.input.view();
@@ -221,7 +222,7 @@ Rows<T> HardModel::scores(const Pass<T>& pass) const {
   // Weights do not depend on the target, which is absent.
   const std::vector<Index> none(rows.size(), 0);
   batch.tokens[Hard::target] = {none.data(), {choices.count()}};
-  Rows<T> weights(choices.count(), choices.places());
+  OwnedMatrix<T> weights(choices.count(), choices.places());
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Hard::weights] = {weights.data(), {choices.count(), choices.places()}};
   attention_.forward(batch, results);
@@ -247,9 +248,9 @@ PassBytes HardModel::layer_bytes(const Sequences& source, const Sequences& input
           layers.backward + states + choices};
 }
 
-#define ATTN_HARD_MODEL(T)                                  \
-  template Prediction HardModel::run(const Pass<T>&) const; \
-  template Rows<T> HardModel::scores(const Pass<T>&) const; \
+#define ATTN_HARD_MODEL(T)                                         \
+  template Prediction HardModel::run(const Pass<T>&) const;        \
+  template OwnedMatrix<T> HardModel::scores(const Pass<T>&) const; \
   template PassBytes HardModel::layer_bytes<T>(const Sequences&, const Sequences&) const;
 ATTN_HARD_MODEL(float)
 ATTN_HARD_MODEL(double)

@@ -19,7 +19,7 @@ class HardModel : public MechanismModelOf<HardModel> {
   template <class T>
   Prediction run(const Pass<T>& pass) const;
   template <class T>
-  Rows<T> scores(const Pass<T>& pass) const;
+  OwnedMatrix<T> scores(const Pass<T>& pass) const;
   template <class T>
   PassBytes layer_bytes(const Sequences& source, const Sequences& input) const;
 
@@ -32,7 +32,8 @@ class HardModel : public MechanismModelOf<HardModel> {
   template <class T>
   void encode(const Pass<T>& pass, Passed<T>& passed) const;
   template <class T>
-  Rows<T> mixtures(const Slot<T>& slot, const Choices<T>& choices, const Rows<T>& weights) const;
+  OwnedMatrix<T> mixtures(const Slot<T>& slot, const Choices<T>& choices,
+                          const OwnedMatrix<T>& weights) const;
 
   RecurrentLayer encoder_;
   RecurrentLayer decoder_;

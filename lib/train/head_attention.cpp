@@ -11,8 +11,9 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // The operands of a plan for `extents`.
 template <class T>
-AttentionInputs<T> inputs_of(const AttentionExtents& extents, const Rows<T>& q, const Rows<T>& k,
-                             const Rows<T>& v, const Sequences& queries, const Sequences& keys,
+AttentionInputs<T> inputs_of(const AttentionExtents& extents, const OwnedMatrix<T>& q,
+                             const OwnedMatrix<T>& k, const OwnedMatrix<T>& v,
+                             const Sequences& queries, const Sequences& keys,
                              const std::vector<double>& shares) {
   AttentionInputs<T> in;
   in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
@@ -78,14 +79,14 @@ void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const
   const Index heads = options_.heads;
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   AttentionOutputs<T> outputs;
-  kept.out = Rows<T>(queries.rows() * heads, options_.depth);
+  kept.out = OwnedMatrix<T>(queries.rows() * heads, options_.depth);
   outputs.out = {kept.out.data(), plan.out_shape()};
-  kept.row_potential = Rows<double>(queries.rows() * heads, 1);
+  kept.row_potential = OwnedMatrix<double>(queries.rows() * heads, 1);
   outputs.row_potential = {kept.row_potential.data(), plan.query_shape()};
-  kept.col_potential = Rows<double>(keys.rows() * heads, 1);
+  kept.col_potential = OwnedMatrix<double>(keys.rows() * heads, 1);
   outputs.col_potential = {kept.col_potential.data(), plan.key_shape()};
   if (!shares.empty()) {
-    kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
+    kept.unas_row_potential = OwnedMatrix<double>(queries.rows() * heads, 1);
     outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
   }
   if (!options_.scheme.em) slot.dropout.apply_to_weights(plan, dropout_place_);
@@ -95,18 +96,19 @@ void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const
 template <class T>
 HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const Sequences& queries,
                                                     const Sequences& keys, const Kept<T>& kept,
-                                                    const Rows<T>& grad_out, bool adds) const {
+                                                    const OwnedMatrix<T>& grad_out,
+                                                    bool adds) const {
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
   Gradients<T> found;
-  found.q = Rows<T>(kept.q.rows(), kept.q.cols());
-  found.k = Rows<T>(kept.k.rows(), kept.k.cols());
+  found.q = OwnedMatrix<T>(kept.q.rows(), kept.q.cols());
+  found.k = OwnedMatrix<T>(kept.k.rows(), kept.k.cols());
   AttentionGradients<T> gradients;
   gradients.q = {found.q.data(), in.q.shape};
   gradients.k = {found.k.data(), in.k.shape};
   if (!options_.constant_values) {
-    found.v = Rows<T>(kept.v.rows(), kept.v.cols());
+    found.v = OwnedMatrix<T>(kept.v.rows(), kept.v.cols());
     gradients.v = {found.v.data(), in.v.shape};
   }
   std::vector<T> dshares(shares.size());
@@ -128,9 +130,9 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
 }
 
 template <class T>
-Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& queries,
-                                        const Sequences& keys, const Kept<T>& kept) const {
-  Rows<double> sums = Rows<double>::zeros(keys.rows() * options_.heads, 1);
+OwnedMatrix<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& queries,
+                                               const Sequences& keys, const Kept<T>& kept) const {
+  OwnedMatrix<double> sums = OwnedMatrix<double>::zeros(keys.rows() * options_.heads, 1);
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
@@ -141,8 +143,9 @@ Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& qu
 }
 
 template <class T>
-Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                              const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const {
+OwnedMatrix<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries,
+                                     const Sequences& keys, const OwnedMatrix<T>& q,
+                                     const OwnedMatrix<T>& k, const OwnedMatrix<T>& v) const {
   if (options_.scheme.em || options_.scheme.scheme != Scheme::unas) {
     throw Error(Failure::usage, "only under unas can queries attend one after the other");
   }
@@ -150,7 +153,7 @@ Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, con
   made_for.causal = false;  // there are no later keys yet
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   slot.dropout.apply_to_weights(plan, dropout_place_);
-  Rows<T> out(q.rows(), q.cols());
+  OwnedMatrix<T> out(q.rows(), q.cols());
   AttentionOutputs<T> outputs;
   outputs.out = {out.data(), plan.out_shape()};
   plan.run(inputs_of(made_for, q, k, v, queries, keys, {}), outputs);
@@ -170,17 +173,18 @@ PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) 
           of_queries + (options_.constant_values ? 1 : 2) * of_keys};
 }
 
-#define ATTN_HEAD_ATTENTION(T)                                                                  \
-  template void HeadAttention::forward(const Slot<T>&, const Sequences&, const Sequences&,      \
-                                       Kept<T>&) const;                                         \
-  template HeadAttention::Gradients<T> HeadAttention::backward(                                 \
-      const Slot<T>&, const Sequences&, const Sequences&, const Kept<T>&, const Rows<T>&, bool) \
-      const;                                                                                    \
-  template Rows<double> HeadAttention::column_sums(const Slot<T>&, const Sequences&,            \
-                                                   const Sequences&, const Kept<T>&) const;     \
-  template Rows<T> HeadAttention::attend(const Slot<T>&, const Sequences&, const Sequences&,    \
-                                         const Rows<T>&, const Rows<T>&, const Rows<T>&) const; \
-  template std::vector<double> HeadAttention::shares(const T*) const;                           \
+#define ATTN_HEAD_ATTENTION(T)                                                                     \
+  template void HeadAttention::forward(const Slot<T>&, const Sequences&, const Sequences&,         \
+                                       Kept<T>&) const;                                            \
+  template HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>&, const Sequences&,   \
+                                                               const Sequences&, const Kept<T>&,   \
+                                                               const OwnedMatrix<T>&, bool) const; \
+  template OwnedMatrix<double> HeadAttention::column_sums(const Slot<T>&, const Sequences&,        \
+                                                          const Sequences&, const Kept<T>&) const; \
+  template OwnedMatrix<T> HeadAttention::attend(                                                   \
+      const Slot<T>&, const Sequences&, const Sequences&, const OwnedMatrix<T>&,                   \
+      const OwnedMatrix<T>&, const OwnedMatrix<T>&) const;                                         \
+  template std::vector<double> HeadAttention::shares(const T*) const;                              \
   template PassBytes HeadAttention::bytes<T>(const Sequences&, const Sequences&) const;
 ATTN_HEAD_ATTENTION(float)
 ATTN_HEAD_ATTENTION(double)

@@ -37,9 +37,9 @@ class HeadAttention {
 
   template <class T>
   struct Kept {
-    Rows<T> q, k, v, out;  ///< (sequences, heads, positions, d)
+    OwnedMatrix<T> q, k, v, out;  ///< (sequences, heads, positions, d)
     /// (sequences, heads, positions): potentials, from which the backward pass starts.
-    Rows<double> row_potential, col_potential, unas_row_potential;
+    OwnedMatrix<double> row_potential, col_potential, unas_row_potential;
   };
 
   /// Computes all other members of `kept` from q, k and v.
@@ -50,24 +50,26 @@ class HeadAttention {
   /// ∂L/∂q, ∂L/∂k and ∂L/∂v; the last one is empty for constant values.
   template <class T>
   struct Gradients {
-    Rows<T> q, k, v;
+    OwnedMatrix<T> q, k, v;
   };
 
   /// The gradients for grad_out = ∂L/∂out. Writes the gradient of ρ, or adds to it if `adds`.
   template <class T>
   Gradients<T> backward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                        const Kept<T>& kept, const Rows<T>& grad_out, bool adds = false) const;
+                        const Kept<T>& kept, const OwnedMatrix<T>& grad_out,
+                        bool adds = false) const;
 
   /// c_j = Σ_i π_ij of π without dropout, (sequences, heads, keys); 0 for padding.
   template <class T>
-  Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                           const Kept<T>& kept) const;
+  OwnedMatrix<double> column_sums(const Slot<T>& slot, const Sequences& queries,
+                                  const Sequences& keys, const Kept<T>& kept) const;
 
   /// π v of queries that see all these keys, which need not be those of `forward`. Requires unas,
   /// where weights do not depend on other queries. Throws Error(usage) for any other scheme.
   template <class T>
-  Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                 const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
+  OwnedMatrix<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                        const OwnedMatrix<T>& q, const OwnedMatrix<T>& k,
+                        const OwnedMatrix<T>& v) const;
 
   /// The bytes without the plan, which takes plan_bytes.
   template <class T>

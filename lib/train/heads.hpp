@@ -30,9 +30,9 @@ void for_each_head_row(const Sequences& sequences, Index heads, Index depth, con
 
 /// The columns of `rows` from `first` on, head by head: (sequences, heads, positions, depth).
 template <class T>
-Rows<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequences, Index heads,
-                    Index depth) {
-  Rows<T> split(sequences.rows() * heads, depth);
+OwnedMatrix<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequences,
+                           Index heads, Index depth) {
+  OwnedMatrix<T> split(sequences.rows() * heads, depth);
   for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
     std::copy_n(rows.row(row) + first + head * depth, depth, split.data() + place);
   });
@@ -41,8 +41,8 @@ Rows<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequ
 
 /// The reverse of split_heads.
 template <class T>
-void join_heads(const Rows<T>& split, MatrixView<T> rows, Index first, const Sequences& sequences,
-                Index heads, Index depth) {
+void join_heads(const OwnedMatrix<T>& split, MatrixView<T> rows, Index first,
+                const Sequences& sequences, Index heads, Index depth) {
   for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
     std::copy_n(split.data() + place, depth, rows.row(row) + first + head * depth);
   });

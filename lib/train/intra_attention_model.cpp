@@ -29,18 +29,19 @@ IntraAttentionModel::IntraAttentionModel(const MechanismOptions& options)
 template <class T>
 Prediction IntraAttentionModel::run(const Pass<T>& pass) const {
   const Sequences inputs = pass.batch.input.view();
-  const Rows<T> x = input_vectors(pass);
+  const OwnedMatrix<T> x = input_vectors(pass);
   mechanisms::Batch<T> batch = cell_.batch(pass.slot, inputs.count);
   batch.sizes["T"] = inputs.length;
   batch.inputs[IntraAttention::x] = sequence_tensor(x, inputs);
   batch.lengths[0] = lengths_of(inputs);
-  Rows<T> h(inputs.rows(), options().width);
+  OwnedMatrix<T> h(inputs.rows(), options().width);
   mechanisms::Tensors<T> results(cell_.form().results.size());
   results[IntraAttention::h] = sequence_tensor(h, inputs);
   cell_.forward(batch, results);
   pass.slot.dropout.apply(h, place_of_states);
 
-  Rows<T> dh = pass.differentiates() ? Rows<T>::zeros(h.rows(), h.cols()) : Rows<T>();
+  OwnedMatrix<T> dh =
+      pass.differentiates() ? OwnedMatrix<T>::zeros(h.rows(), h.cols()) : OwnedMatrix<T>();
   const Prediction found = softmax_.forward(pass.slot, std::as_const(h).view(), pass.batch.targets,
                                             pass.factor, dh.view());
   if (!pass.differentiates()) return found;
@@ -48,7 +49,7 @@ Prediction IntraAttentionModel::run(const Pass<T>& pass) const {
   pass.slot.dropout.apply(dh, place_of_states);
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[IntraAttention::h] = sequence_tensor(std::as_const(dh), inputs);
-  Rows<T> dx(x.rows(), x.cols());
+  OwnedMatrix<T> dx(x.rows(), x.cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[IntraAttention::x] = sequence_tensor(dx, inputs);
   cell_.backward(pass.slot, batch, upstream, gradients);

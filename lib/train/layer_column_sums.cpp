@@ -26,7 +26,8 @@ void LayerColumnSums::add(const LayerColumnSums& more) {
 template <class T>
 LayerColumnSums layer_column_sums(const Slot<T>& slot, const AttentionSite<T>& site) {
   const AttentionLayerOptions& options = site.layer->options();
-  const Rows<double> sums = site.layer->column_sums(slot, site.queries, site.keys, *site.kept);
+  const OwnedMatrix<double> sums =
+      site.layer->column_sums(slot, site.queries, site.keys, *site.kept);
   LayerColumnSums found;
   found.group = site.layer->group();
   for (Index n = 0; n < site.keys.count; ++n) {

@@ -17,18 +17,18 @@ LayerNorm::LayerNorm(Parameters& parameters, const std::string& name, Index widt
       shift_(parameters.add_vector(name + "_shift", width, 0)) {}
 
 template <class T>
-Rows<T> LayerNorm::forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const {
-  kept = {Rows<T>(x.rows, 1), Rows<T>(x.rows, 1)};
-  Rows<T> y(x.rows, width_);
+OwnedMatrix<T> LayerNorm::forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const {
+  kept = {OwnedMatrix<T>(x.rows, 1), OwnedMatrix<T>(x.rows, 1)};
+  OwnedMatrix<T> y(x.rows, width_);
   kernel::layer_norm(x, slot.weights + gain_, slot.weights + shift_, layer_norm_epsilon, y.view(),
                      kept.mean.data(), kept.inverse.data());
   return y;
 }
 
 template <class T>
-Rows<T> LayerNorm::backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
-                            MatrixView<const T> dy) const {
-  Rows<T> dx(x.rows, width_);
+OwnedMatrix<T> LayerNorm::backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
+                                   MatrixView<const T> dy) const {
+  OwnedMatrix<T> dx(x.rows, width_);
   T* const dgain = slot.gradients + gain_;
   T* const dshift = slot.gradients + shift_;
   std::fill_n(dgain, width_, T{0});
@@ -38,10 +38,10 @@ Rows<T> LayerNorm::backward(const Slot<T>& slot, MatrixView<const T> x, const Ke
   return dx;
 }
 
-#define ATTN_LAYER_NORM(T)                                                                  \
-  template Rows<T> LayerNorm::forward(const Slot<T>&, MatrixView<const T>, Kept<T>&) const; \
-  template Rows<T> LayerNorm::backward(const Slot<T>&, MatrixView<const T>, const Kept<T>&, \
-                                       MatrixView<const T>) const;
+#define ATTN_LAYER_NORM(T)                                                                         \
+  template OwnedMatrix<T> LayerNorm::forward(const Slot<T>&, MatrixView<const T>, Kept<T>&) const; \
+  template OwnedMatrix<T> LayerNorm::backward(const Slot<T>&, MatrixView<const T>, const Kept<T>&, \
+                                              MatrixView<const T>) const;
 ATTN_LAYER_NORM(float)
 ATTN_LAYER_NORM(double)
 #undef ATTN_LAYER_NORM

@@ -17,17 +17,17 @@ class LayerNorm {
   /// The mean of each row and 1/√(variance + ε). The caller keeps x.
   template <class T>
   struct Kept {
-    Rows<T> mean;
-    Rows<T> inverse;
+    OwnedMatrix<T> mean;
+    OwnedMatrix<T> inverse;
   };
 
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
 
   /// Writes the gradients of gain and shift, and returns ∂L/∂x.
   template <class T>
-  Rows<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
-                   MatrixView<const T> dy) const;
+  OwnedMatrix<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
+                          MatrixView<const T> dy) const;
 
   Index width() const { return width_; }
 

@@ -13,8 +13,8 @@ Linear::Linear(Parameters& parameters, const std::string& name, const std::strin
 }
 
 template <class T>
-Rows<T> Linear::forward(const Slot<T>& slot, MatrixView<const T> x) const {
-  Rows<T> y(x.rows, weight_.rows);
+OwnedMatrix<T> Linear::forward(const Slot<T>& slot, MatrixView<const T> x) const {
+  OwnedMatrix<T> y(x.rows, weight_.rows);
   kernel::blocked::multiply_transposed(x, weight_.in(slot.weights), y.view());
   if (bias_) add_to_rows(y.view(), slot.weights + *bias_);
   return y;
@@ -40,7 +40,7 @@ void sum_rows(MatrixView<const T> rows, T* sum) {
 }
 
 #define ATTN_LINEAR(T)                                                                     \
-  template Rows<T> Linear::forward(const Slot<T>&, MatrixView<const T>) const;             \
+  template OwnedMatrix<T> Linear::forward(const Slot<T>&, MatrixView<const T>) const;      \
   template void Linear::backward(const Slot<T>&, MatrixView<const T>, MatrixView<const T>, \
                                  MatrixView<T>) const;                                     \
   template void add_to_rows(MatrixView<T>, const T*);                                      \

@@ -16,7 +16,7 @@ class Linear {
          Index outputs, double deviation);
 
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, MatrixView<const T> x) const;
 
   /// Writes the gradients of W and b from dy = ∂L/∂y, and adds W ᵀdy to dx.
   template <class T>

@@ -86,11 +86,11 @@ TensorView<T> tensor(T* data, Shape shape) {
 
 /// The rows of sequences as a tensor (count, length, cols).
 template <class T>
-TensorView<const T> sequence_tensor(const Rows<T>& rows, const Sequences& sequences) {
+TensorView<const T> sequence_tensor(const OwnedMatrix<T>& rows, const Sequences& sequences) {
   return {rows.data(), {sequences.count, sequences.length, rows.cols()}};
 }
 template <class T>
-TensorView<T> sequence_tensor(Rows<T>& rows, const Sequences& sequences) {
+TensorView<T> sequence_tensor(OwnedMatrix<T>& rows, const Sequences& sequences) {
   return {rows.data(), {sequences.count, sequences.length, rows.cols()}};
 }
 

@@ -37,26 +37,26 @@ double MechanismModel::deviation_of(Index rows, Index cols) const {
 }
 
 template <class T>
-Rows<T> MechanismModel::source_vectors(const Pass<T>& pass) const {
+OwnedMatrix<T> MechanismModel::source_vectors(const Pass<T>& pass) const {
   const TokenRows& rows = pass.batch.source;
   return source_->forward(pass.slot, rows.view(), rows.tokens.data());
 }
 
 template <class T>
-Rows<T> MechanismModel::input_vectors(const Pass<T>& pass) const {
+OwnedMatrix<T> MechanismModel::input_vectors(const Pass<T>& pass) const {
   const TokenRows& rows = pass.batch.input;
   return input_->forward(pass.slot, rows.view(), rows.tokens.data());
 }
 
 template <class T>
-void MechanismModel::finish_source(const Pass<T>& pass, Rows<T>& dx) const {
+void MechanismModel::finish_source(const Pass<T>& pass, OwnedMatrix<T>& dx) const {
   const TokenRows& rows = pass.batch.source;
   source_->backward(pass.slot, rows.view(), rows.tokens.data(), dx);
   pass.token_gradients->source = std::move(dx);
 }
 
 template <class T>
-void MechanismModel::finish_input(const Pass<T>& pass, Rows<T>& dx) const {
+void MechanismModel::finish_input(const Pass<T>& pass, OwnedMatrix<T>& dx) const {
   const TokenRows& rows = pass.batch.input;
   input_->backward(pass.slot, rows.view(), rows.tokens.data(), dx);
   pass.token_gradients->input = std::move(dx);
@@ -72,10 +72,10 @@ void MechanismModel::add_token_gradients(const SlotBatch& batch,
   input_->add_rows(token_gradients.input, batch.input.tokens.data(), gradients);
 }
 
-Rows<float> MechanismModel::last_scores(const Pass<float>&) const {
+OwnedMatrix<float> MechanismModel::last_scores(const Pass<float>&) const {
   throw std::logic_error("the model has no outputs");
 }
-Rows<double> MechanismModel::last_scores(const Pass<double>&) const {
+OwnedMatrix<double> MechanismModel::last_scores(const Pass<double>&) const {
   throw std::logic_error("the model has no outputs");
 }
 
@@ -98,10 +98,10 @@ SlotBytes MechanismModel::bytes(const Sequences& source, const Sequences& input)
 }
 
 #define ATTN_MECHANISM_MODEL(T)                                                                 \
-  template Rows<T> MechanismModel::source_vectors(const Pass<T>&) const;                        \
-  template Rows<T> MechanismModel::input_vectors(const Pass<T>&) const;                         \
-  template void MechanismModel::finish_source(const Pass<T>&, Rows<T>&) const;                  \
-  template void MechanismModel::finish_input(const Pass<T>&, Rows<T>&) const;                   \
+  template OwnedMatrix<T> MechanismModel::source_vectors(const Pass<T>&) const;                 \
+  template OwnedMatrix<T> MechanismModel::input_vectors(const Pass<T>&) const;                  \
+  template void MechanismModel::finish_source(const Pass<T>&, OwnedMatrix<T>&) const;           \
+  template void MechanismModel::finish_input(const Pass<T>&, OwnedMatrix<T>&) const;            \
   template void MechanismModel::add_token_gradients(const SlotBatch&, const TokenGradients<T>&, \
                                                     T*) const;                                  \
   template SlotBytes MechanismModel::bytes<T>(const Sequences&, const Sequences&) const;

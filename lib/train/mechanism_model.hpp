@@ -95,10 +95,10 @@ class MechanismModel {
   /// The gradients that a pass returns instead of writing them: see Embedding::backward.
   template <class T>
   struct TokenGradients {
-    Rows<T> source;
-    Rows<T> input;
+    OwnedMatrix<T> source;
+    OwnedMatrix<T> input;
 
-    std::array<Rows<T>*, 2> arrays() { return {&source, &input}; }
+    std::array<OwnedMatrix<T>*, 2> arrays() { return {&source, &input}; }
   };
 
   /// The predictions of a slot.
@@ -121,7 +121,7 @@ class MechanismModel {
   /// For a model from source to target: log p of every token at the last position of each input,
   /// (inputs, vocabulary). Throws std::logic_error for other models.
   template <class T>
-  Rows<T> next_scores(const Slot<T>& slot, const SlotBatch& batch) const {
+  OwnedMatrix<T> next_scores(const Slot<T>& slot, const SlotBatch& batch) const {
     return last_scores(Pass<T>{slot, batch, 0, nullptr, nullptr});
   }
 
@@ -154,8 +154,8 @@ class MechanismModel {
   // The functions of a model, in both types: see MechanismModelOf.
   virtual Prediction pass(const Pass<float>& pass) const = 0;
   virtual Prediction pass(const Pass<double>& pass) const = 0;
-  virtual Rows<float> last_scores(const Pass<float>& pass) const;
-  virtual Rows<double> last_scores(const Pass<double>& pass) const;
+  virtual OwnedMatrix<float> last_scores(const Pass<float>& pass) const;
+  virtual OwnedMatrix<double> last_scores(const Pass<double>& pass) const;
   virtual PassBytes bytes_f32(const Sequences& source, const Sequences& input) const = 0;
   virtual PassBytes bytes_f64(const Sequences& source, const Sequences& input) const = 0;
 
@@ -165,13 +165,13 @@ class MechanismModel {
 
   /// Vectors of tokens, and the way back from their gradients.
   template <class T>
-  Rows<T> source_vectors(const Pass<T>& pass) const;
+  OwnedMatrix<T> source_vectors(const Pass<T>& pass) const;
   template <class T>
-  Rows<T> input_vectors(const Pass<T>& pass) const;
+  OwnedMatrix<T> input_vectors(const Pass<T>& pass) const;
   template <class T>
-  void finish_source(const Pass<T>& pass, Rows<T>& dx) const;
+  void finish_source(const Pass<T>& pass, OwnedMatrix<T>& dx) const;
   template <class T>
-  void finish_input(const Pass<T>& pass, Rows<T>& dx) const;
+  void finish_input(const Pass<T>& pass, OwnedMatrix<T>& dx) const;
 
  private:
   MechanismOptions options_;
@@ -184,7 +184,7 @@ class MechanismModel {
 ///
 ///   Prediction run(const Pass<T>&) const: the predictions of a slot, and their gradients;
 ///   PassBytes layer_bytes<T>(source, input) const: the memory without the embeddings;
-///   and, from source to target, Rows<T> scores(const Pass<T>&) const: see next_scores.
+///   and, from source to target, OwnedMatrix<T> scores(const Pass<T>&) const: see next_scores.
 template <class Model>
 class MechanismModelOf : public MechanismModel {
  public:
@@ -195,8 +195,8 @@ class MechanismModelOf : public MechanismModel {
 
   Prediction pass(const Pass<float>& pass) const final { return model().run(pass); }
   Prediction pass(const Pass<double>& pass) const final { return model().run(pass); }
-  Rows<float> last_scores(const Pass<float>& pass) const final { return scores_of(pass); }
-  Rows<double> last_scores(const Pass<double>& pass) const final { return scores_of(pass); }
+  OwnedMatrix<float> last_scores(const Pass<float>& pass) const final { return scores_of(pass); }
+  OwnedMatrix<double> last_scores(const Pass<double>& pass) const final { return scores_of(pass); }
   PassBytes bytes_f32(const Sequences& source, const Sequences& input) const final {
     return model().template layer_bytes<float>(source, input);
   }
@@ -205,7 +205,7 @@ class MechanismModelOf : public MechanismModel {
   }
 
   template <class T>
-  Rows<T> scores_of(const Pass<T>& pass) const {
+  OwnedMatrix<T> scores_of(const Pass<T>& pass) const {
     if constexpr (requires { model().scores(pass); }) {
       return model().scores(pass);
     } else {

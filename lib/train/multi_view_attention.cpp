@@ -35,24 +35,24 @@ MultiViewAttention::MultiViewAttention(Parameters& parameters, const std::string
 }
 
 template <class T>
-Rows<T> MultiViewAttention::forward(const Slot<T>& slot, const std::vector<View<T>>& views,
-                                    Kept<T>& kept) const {
+OwnedMatrix<T> MultiViewAttention::forward(const Slot<T>& slot, const std::vector<View<T>>& views,
+                                           Kept<T>& kept) const {
   const Index heads = options_.heads;
   const Index depth = options_.depth();
   const View<T>& primary = views.front();
   const auto projected_heads = [&](const MatrixPlace& place, const View<T>& view) {
-    Rows<T> made(view.rows.rows, place.rows);
+    OwnedMatrix<T> made(view.rows.rows, place.rows);
     kernel::blocked::multiply_transposed(view.rows, place.in(slot.weights), made.view());
     return split_heads(std::as_const(made).view(), 0, view.sequences, heads, depth);
   };
-  const Rows<T> q = projected_heads(wq_, primary);
-  Rows<T> sum = Rows<T>::zeros(primary.rows.rows, options_.width);
-  Rows<T> gathered(primary.rows.rows, options_.width);
+  const OwnedMatrix<T> q = projected_heads(wq_, primary);
+  OwnedMatrix<T> sum = OwnedMatrix<T>::zeros(primary.rows.rows, options_.width);
+  OwnedMatrix<T> gathered(primary.rows.rows, options_.width);
   kept.views.resize(wk_.size());
   for (std::size_t v = 0; v < wk_.size(); ++v) {
     const View<T>& view = views[v + 1];
     HeadAttention::Kept<T>& one = kept.views[v];
-    one.q = Rows<T>::copy_of(q);
+    one.q = OwnedMatrix<T>::copy_of(q);
     one.k = projected_heads(wk_[v], view);
     one.v = split_heads(view.rows, 0, view.sequences, heads, depth);
     heads_[v].forward(slot, primary.sequences, view.sequences, one);
@@ -68,14 +68,15 @@ void MultiViewAttention::backward(const Slot<T>& slot, const std::vector<View<T>
   const Index heads = options_.heads;
   const Index depth = options_.depth();
   const View<T>& primary = views.front();
-  const auto back = [&](const Rows<T>& above, const MatrixPlace& place, const View<T>& view) {
-    Rows<T> joined(view.rows.rows, options_.width);
+  const auto back = [&](const OwnedMatrix<T>& above, const MatrixPlace& place,
+                        const View<T>& view) {
+    OwnedMatrix<T> joined(view.rows.rows, options_.width);
     join_heads(above, joined.view(), 0, view.sequences, heads, depth);
     kernel::blocked::transposed_product(std::as_const(joined).view(), view.rows,
                                         place.in(slot.gradients));
   };
-  const Rows<T> grad_out = split_heads(dout, 0, primary.sequences, heads, depth);
-  Rows<T> dq = Rows<T>::zeros(grad_out.rows(), grad_out.cols());
+  const OwnedMatrix<T> grad_out = split_heads(dout, 0, primary.sequences, heads, depth);
+  OwnedMatrix<T> dq = OwnedMatrix<T>::zeros(grad_out.rows(), grad_out.cols());
   for (std::size_t v = 0; v < wk_.size(); ++v) {
     const HeadAttention::Gradients<T> d = heads_[v].backward(
         slot, primary.sequences, views[v + 1].sequences, kept.views[v], grad_out, v > 0);
@@ -92,7 +93,7 @@ std::vector<std::vector<double>> MultiViewAttention::column_sums(const Slot<T>& 
   std::vector<std::vector<double>> found(wk_.size());
   for (std::size_t v = 0; v < wk_.size(); ++v) {
     const Sequences& boxes = views[v + 1].sequences;
-    const Rows<double> sums =
+    const OwnedMatrix<double> sums =
         heads_[v].column_sums(slot, views.front().sequences, boxes, kept.views[v]);
     for (Index b = 0; b < boxes.count; ++b) {
       const Index own = boxes.lengths == nullptr ? boxes.length : boxes.lengths[b];
@@ -112,13 +113,13 @@ PassBytes MultiViewAttention::bytes(const Sequences& boxes) const {
   return {std::ssize(heads_) * one.kept, 4 * all + one.forward, 3 * all + one.backward};
 }
 
-#define ATTN_MULTI_VIEW_ATTENTION(T)                                                        \
-  template Rows<T> MultiViewAttention::forward(const Slot<T>&, const std::vector<View<T>>&, \
-                                               Kept<T>&) const;                             \
-  template void MultiViewAttention::backward(const Slot<T>&, const std::vector<View<T>>&,   \
-                                             const Kept<T>&, MatrixView<const T>) const;    \
-  template PassBytes MultiViewAttention::bytes<T>(const Sequences&) const;                  \
-  template std::vector<std::vector<double>> MultiViewAttention::column_sums(                \
+#define ATTN_MULTI_VIEW_ATTENTION(T)                                                               \
+  template OwnedMatrix<T> MultiViewAttention::forward(const Slot<T>&, const std::vector<View<T>>&, \
+                                                      Kept<T>&) const;                             \
+  template void MultiViewAttention::backward(const Slot<T>&, const std::vector<View<T>>&,          \
+                                             const Kept<T>&, MatrixView<const T>) const;           \
+  template PassBytes MultiViewAttention::bytes<T>(const Sequences&) const;                         \
+  template std::vector<std::vector<double>> MultiViewAttention::column_sums(                       \
       const Slot<T>&, const std::vector<View<T>>&, const Kept<T>&) const;
 ATTN_MULTI_VIEW_ATTENTION(float)
 ATTN_MULTI_VIEW_ATTENTION(double)

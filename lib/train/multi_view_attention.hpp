@@ -46,7 +46,8 @@ class MultiViewAttention {
   /// Gathers the secondary views, views[1], views[2], …, for each row of views[0]; 0 for padding. A
   /// view without boxes adds nothing.
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const std::vector<View<T>>& views, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const std::vector<View<T>>& views,
+                         Kept<T>& kept) const;
 
   /// Writes the gradients of the layer's tensors.
   template <class T>

@@ -42,12 +42,12 @@ template <class T>
 Prediction OverAttentionModel::run(const Pass<T>& pass) const {
   const Sequences documents = pass.batch.source.view();
   const Sequences questions = pass.batch.input.view();
-  const Rows<T> xd = source_vectors(pass);
-  const Rows<T> xq = input_vectors(pass);
+  const OwnedMatrix<T> xd = source_vectors(pass);
+  const OwnedMatrix<T> xq = input_vectors(pass);
   RecurrentLayer::Kept<T> kept_d;
   RecurrentLayer::Kept<T> kept_q;
-  const Rows<T> d = document_.forward(pass.slot, documents, xd.view(), kept_d);
-  const Rows<T> q = question_.forward(pass.slot, questions, xq.view(), kept_q);
+  const OwnedMatrix<T> d = document_.forward(pass.slot, documents, xd.view(), kept_d);
+  const OwnedMatrix<T> q = question_.forward(pass.slot, questions, xq.view(), kept_q);
 
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, documents.count);
   batch.sizes["M"] = documents.length;
@@ -55,13 +55,13 @@ Prediction OverAttentionModel::run(const Pass<T>& pass) const {
   batch.inputs[OverAttention::document] = sequence_tensor(d, documents);
   batch.inputs[OverAttention::question] = sequence_tensor(q, questions);
   batch.lengths = {lengths_of(documents), lengths_of(questions)};
-  Rows<T> s(documents.count, documents.length);
+  OwnedMatrix<T> s(documents.count, documents.length);
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[OverAttention::s] = {s.data(), {documents.count, documents.length}};
   attention_.forward(batch, results);
 
   Prediction found;
-  Rows<T> ds = Rows<T>::zeros(s.rows(), s.cols());
+  OwnedMatrix<T> ds = OwnedMatrix<T>::zeros(s.rows(), s.cols());
   for (Index n = 0; n < pass.batch.target_count(); ++n) {
     const auto at = static_cast<std::size_t>(n);
     const Index row = pass.batch.targets.rows[at];
@@ -84,14 +84,14 @@ Prediction OverAttentionModel::run(const Pass<T>& pass) const {
 
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[OverAttention::s] = {ds.data(), results[OverAttention::s].shape};
-  Rows<T> dd(d.rows(), d.cols());
-  Rows<T> dq(q.rows(), q.cols());
+  OwnedMatrix<T> dd(d.rows(), d.cols());
+  OwnedMatrix<T> dq(q.rows(), q.cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[OverAttention::document] = sequence_tensor(dd, documents);
   gradients[OverAttention::question] = sequence_tensor(dq, questions);
   attention_.backward(pass.slot, batch, upstream, gradients);
-  Rows<T> dxd = Rows<T>::zeros(xd.rows(), xd.cols());
-  Rows<T> dxq = Rows<T>::zeros(xq.rows(), xq.cols());
+  OwnedMatrix<T> dxd = OwnedMatrix<T>::zeros(xd.rows(), xd.cols());
+  OwnedMatrix<T> dxq = OwnedMatrix<T>::zeros(xq.rows(), xq.cols());
   document_.backward(pass.slot, documents, xd.view(), kept_d, std::as_const(dd).view(), dxd.view());
   question_.backward(pass.slot, questions, xq.view(), kept_q, std::as_const(dq).view(), dxq.view());
   finish_source(pass, dxd);

@@ -23,7 +23,7 @@ struct PassBytes {
   }
 };
 
-/// The bytes of a Rows<T>.
+/// The bytes of a OwnedMatrix<T>.
 template <class T>
 std::int64_t row_bytes(Index rows, Index cols) {
   return rows * cols * static_cast<Index>(sizeof(T)) + buffer_margin;

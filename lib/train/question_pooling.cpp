@@ -57,14 +57,15 @@ QuestionPooling::QuestionPooling(Parameters& parameters, const std::string& pref
             options.question_deviation) {}
 
 template <class T>
-Rows<T> QuestionPooling::forward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
-                                 MatrixView<const T> q, Kept<T>& kept) const {
+OwnedMatrix<T> QuestionPooling::forward(const Slot<T>& slot, const Sequences& boxes,
+                                        MatrixView<const T> y, MatrixView<const T> q,
+                                        Kept<T>& kept) const {
   kept.boxes = of_boxes_.forward(slot, y);
   kept.questions = of_questions_.forward(slot, q);
   kept.gate = gate_.forward(slot, q);
-  kept.weights = Rows<T>::zeros(y.rows, 1);
-  kept.pooled = Rows<T>::zeros(q.rows, y.cols);
-  Rows<T> z(q.rows, y.cols);
+  kept.weights = OwnedMatrix<T>::zeros(y.rows, 1);
+  kept.pooled = OwnedMatrix<T>::zeros(q.rows, y.cols);
+  OwnedMatrix<T> z(q.rows, y.cols);
   const T* const w = slot.weights + score_.offset;
   for (Index scene = 0; scene < q.rows; ++scene) {
     const Index first = scene * boxes.length;
@@ -85,10 +86,10 @@ void QuestionPooling::backward(const Slot<T>& slot, const Sequences& boxes, Matr
                                MatrixView<const T> q, const Kept<T>& kept, MatrixView<const T> dz,
                                MatrixView<T> dy, MatrixView<T> dq) const {
   const Index inner = score_.cols;
-  Rows<T> dgate(q.rows, y.cols);
-  Rows<T> dpooled(q.rows, y.cols);
-  Rows<T> dboxes = Rows<T>::zeros(y.rows, inner);
-  Rows<T> dquestions = Rows<T>::zeros(q.rows, inner);
+  OwnedMatrix<T> dgate(q.rows, y.cols);
+  OwnedMatrix<T> dpooled(q.rows, y.cols);
+  OwnedMatrix<T> dboxes = OwnedMatrix<T>::zeros(y.rows, inner);
+  OwnedMatrix<T> dquestions = OwnedMatrix<T>::zeros(q.rows, inner);
   const T* const w = slot.weights + score_.offset;
   T* const dw = slot.gradients + score_.offset;
   std::fill_n(dw, inner, T{0});
@@ -132,8 +133,8 @@ PassBytes QuestionPooling::bytes(const Sequences& boxes) const {
 }
 
 #define ATTN_QUESTION_POOLING(T)                                                                   \
-  template Rows<T> QuestionPooling::forward(const Slot<T>&, const Sequences&, MatrixView<const T>, \
-                                            MatrixView<const T>, Kept<T>&) const;                  \
+  template OwnedMatrix<T> QuestionPooling::forward(                                                \
+      const Slot<T>&, const Sequences&, MatrixView<const T>, MatrixView<const T>, Kept<T>&) const; \
   template void QuestionPooling::backward(                                                         \
       const Slot<T>&, const Sequences&, MatrixView<const T>, MatrixView<const T>, const Kept<T>&,  \
       MatrixView<const T>, MatrixView<T>, MatrixView<T>) const;                                    \

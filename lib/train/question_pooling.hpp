@@ -25,17 +25,17 @@ class QuestionPooling {
 
   template <class T>
   struct Kept {
-    Rows<T> boxes;      ///< W_y y_i, (boxes, inner)
-    Rows<T> questions;  ///< W_q q, (scenes, inner)
-    Rows<T> weights;    ///< α_i, (boxes, 1); 0 for padding
-    Rows<T> pooled;     ///< p, (scenes, width); 0 without boxes
-    Rows<T> gate;       ///< W q, (scenes, width)
+    OwnedMatrix<T> boxes;      ///< W_y y_i, (boxes, inner)
+    OwnedMatrix<T> questions;  ///< W_q q, (scenes, inner)
+    OwnedMatrix<T> weights;    ///< α_i, (boxes, 1); 0 for padding
+    OwnedMatrix<T> pooled;     ///< p, (scenes, width); 0 without boxes
+    OwnedMatrix<T> gate;       ///< W q, (scenes, width)
   };
 
   /// z (scenes, width).
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
-                  MatrixView<const T> q, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
+                         MatrixView<const T> q, Kept<T>& kept) const;
 
   /// Writes the gradients of the layer's tensors; adds ∂L/∂y to dy and ∂L/∂q to dq.
   template <class T>

@@ -34,9 +34,9 @@ void RecurrentLayer::with_cell(const Slot<T>& slot, Index direction, Kept<T>& ke
 }
 
 template <class T>
-Rows<T> RecurrentLayer::forward(const Slot<T>& slot, const Sequences& sequences,
-                                MatrixView<const T> x, Kept<T>& kept) const {
-  Rows<T> y = Rows<T>::zeros(sequences.rows(), outputs());
+OwnedMatrix<T> RecurrentLayer::forward(const Slot<T>& slot, const Sequences& sequences,
+                                       MatrixView<const T> x, Kept<T>& kept) const {
+  OwnedMatrix<T> y = OwnedMatrix<T>::zeros(sequences.rows(), outputs());
   for (Index direction = 0; direction < directions(); ++direction) {
     with_cell(slot, direction, kept, [&](const auto& cell, auto& all) {
       for (Index n = 0; n < sequences.count; ++n) {
@@ -67,7 +67,7 @@ void RecurrentLayer::backward(const Slot<T>& slot, const Sequences& sequences,
       for (Index n = 0; n < sequences.count; ++n) {
         const Index first = n * sequences.length;
         const Index length = sequences.own_length(n);
-        mechanisms::Matrix<T> dh(length, options_.width);
+        OwnedMatrix<T> dh(length, options_.width);
         for (Index t = 0; t < length; ++t) {
           std::copy_n(dy.row(first + t) + direction * options_.width, options_.width,
                       dh.view().row(t));
@@ -95,11 +95,11 @@ PassBytes RecurrentLayer::bytes(const Sequences& sequences) const {
   return {kept, row_bytes<T>(sequences.rows(), outputs()) + of_step, of_sequence + of_step};
 }
 
-#define ATTN_RECURRENT_LAYER(T)                                                                   \
-  template Rows<T> RecurrentLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>, \
-                                           Kept<T>&) const;                                       \
-  template void RecurrentLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,   \
-                                         Kept<T>&, MatrixView<const T>, MatrixView<T>) const;     \
+#define ATTN_RECURRENT_LAYER(T)                                                                 \
+  template OwnedMatrix<T> RecurrentLayer::forward(const Slot<T>&, const Sequences&,             \
+                                                  MatrixView<const T>, Kept<T>&) const;         \
+  template void RecurrentLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>, \
+                                         Kept<T>&, MatrixView<const T>, MatrixView<T>) const;   \
   template PassBytes RecurrentLayer::bytes<T>(const Sequences&) const;
 ATTN_RECURRENT_LAYER(float)
 ATTN_RECURRENT_LAYER(double)

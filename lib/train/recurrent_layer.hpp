@@ -42,8 +42,8 @@ class RecurrentLayer {
 
   /// States (rows, outputs); 0 for padding.
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
-                  Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
+                         Kept<T>& kept) const;
 
   /// Writes the gradients of the layer's tensors and adds that of x to `dx`. Changes the kept data.
   template <class T>

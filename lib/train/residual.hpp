@@ -22,16 +22,18 @@ class Residual {
 
   template <class T>
   struct Kept {
-    Rows<T> inner;  ///< post: x + f(x), which the norm reads; pre: LN(x), which f reads
+    OwnedMatrix<T> inner;  ///< post: x + f(x), which the norm reads; pre: LN(x), which f reads
     LayerNorm::Kept<T> norm;
   };
 
-  /// `f` maps a MatrixView<const T> to Rows<T>. Its argument stays valid as long as x and `kept`.
+  /// `f` maps a MatrixView<const T> to OwnedMatrix<T>. Its argument stays valid as long as x and
+  /// `kept`.
   template <class T, class F>
-  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept, const F& f) const {
+  OwnedMatrix<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
+                         const F& f) const {
     if (order_ == NormOrder::pre) {
       kept.inner = norm_.forward(slot, x, kept.norm);
-      Rows<T> y = f(std::as_const(kept.inner).view());
+      OwnedMatrix<T> y = f(std::as_const(kept.inner).view());
       slot.dropout.apply(y, place_);
       add_to(y, x);
       return y;
@@ -50,19 +52,19 @@ class Residual {
 
   /// Returns ∂L/∂x. `f_backward(input of f, ∂L/∂f, sum)` adds the gradient of f's input to `sum`.
   template <class T, class F>
-  Rows<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
-                   const Rows<T>& dy, const F& f_backward) const {
+  OwnedMatrix<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
+                          const OwnedMatrix<T>& dy, const F& f_backward) const {
     if (order_ == NormOrder::pre) {
-      Rows<T> df = Rows<T>::copy_of(dy);
+      OwnedMatrix<T> df = OwnedMatrix<T>::copy_of(dy);
       slot.dropout.apply(df, place_);
-      Rows<T> dnormal = Rows<T>::zeros(dy.rows(), dy.cols());
+      OwnedMatrix<T> dnormal = OwnedMatrix<T>::zeros(dy.rows(), dy.cols());
       f_backward(kept.inner.view(), std::as_const(df).view(), dnormal.view());
-      Rows<T> dx = norm_.backward(slot, x, kept.norm, std::as_const(dnormal).view());
+      OwnedMatrix<T> dx = norm_.backward(slot, x, kept.norm, std::as_const(dnormal).view());
       add_to(dx, dy.view());
       return dx;
     }
-    Rows<T> dx = norm_.backward(slot, kept.inner.view(), kept.norm, dy.view());
-    Rows<T> df = Rows<T>::copy_of(dx);
+    OwnedMatrix<T> dx = norm_.backward(slot, kept.inner.view(), kept.norm, dy.view());
+    OwnedMatrix<T> df = OwnedMatrix<T>::copy_of(dx);
     slot.dropout.apply(df, place_);
     f_backward(x, std::as_const(df).view(), dx.view());
     return dx;

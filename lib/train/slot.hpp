@@ -32,7 +32,7 @@ struct Dropout {
 
   /// Drops numbers of x: values in the forward pass, gradients in the backward pass.
   template <class T>
-  void apply(Rows<T>& x, std::uint32_t place) const {
+  void apply(OwnedMatrix<T>& x, std::uint32_t place) const {
     if (rate == 0) return;
     kernel::dropout(x.data(), 0, x.size(), rate, {seed, stream(place)});
   }

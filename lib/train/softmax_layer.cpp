@@ -24,8 +24,8 @@ SoftmaxLayer::SoftmaxLayer(Parameters& parameters, const std::string& prefix,
       smoothing_(smoothing) {}
 
 template <class T>
-Rows<T> SoftmaxLayer::logits(const T* weights, MatrixView<const T> x) const {
-  Rows<T> z(x.rows, weight_.rows);
+OwnedMatrix<T> SoftmaxLayer::logits(const T* weights, MatrixView<const T> x) const {
+  OwnedMatrix<T> z(x.rows, weight_.rows);
   kernel::blocked::multiply_transposed(x, weight_.in(weights), z.view());
   add_to_rows(z.view(), weights + bias_);
   return z;
@@ -44,12 +44,12 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
   for (Index first = 0; first < targets.count(); first += most_rows) {
     const Index count = std::min(most_rows, targets.count() - first);
     const Index* const row_of = targets.rows.data() + first;
-    Rows<T> chosen(count, x.cols);
+    OwnedMatrix<T> chosen(count, x.cols);
     for (Index r = 0; r < count; ++r) {
       std::copy_n(x.row(row_of[r]), x.cols, chosen.view().row(r));
     }
     const MatrixView<const T> input = std::as_const(chosen).view();
-    Rows<T> z = logits(slot.weights, input);
+    OwnedMatrix<T> z = logits(slot.weights, input);
     for (Index r = 0; r < count; ++r) {
       const Index token = targets.tokens[static_cast<std::size_t>(first + r)];
       const Prediction one = softmax_loss(z.view().row(r), vocabulary, token, smoothing_, factor);
@@ -65,7 +65,7 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
     }
     T* const dbias = slot.gradients + bias_;
     for (Index r = 0; r < count; ++r) add_row(dbias, dz.row(r), vocabulary);
-    Rows<T> dchosen(count, x.cols);
+    OwnedMatrix<T> dchosen(count, x.cols);
     kernel::blocked::multiply(dz, weight_.in(slot.weights), dchosen.view());
     for (Index r = 0; r < count; ++r) {
       add_row(dx.row(row_of[r]), std::as_const(dchosen).view().row(r), x.cols);
@@ -85,7 +85,7 @@ PassBytes SoftmaxLayer::bytes(Index targets) const {
 #define ATTN_SOFTMAX_LAYER(T)                                                                    \
   template Prediction SoftmaxLayer::forward(const Slot<T>&, MatrixView<const T>, const Targets&, \
                                             double, MatrixView<T>, Prediction*) const;           \
-  template Rows<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;                    \
+  template OwnedMatrix<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;             \
   template PassBytes SoftmaxLayer::bytes<T>(Index) const;
 ATTN_SOFTMAX_LAYER(float)
 ATTN_SOFTMAX_LAYER(double)

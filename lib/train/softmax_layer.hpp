@@ -43,7 +43,7 @@ class SoftmaxLayer {
 
   /// Writes the logits of each row of x, (rows, vocabulary).
   template <class T>
-  Rows<T> logits(const T* weights, MatrixView<const T> x) const;
+  OwnedMatrix<T> logits(const T* weights, MatrixView<const T> x) const;
 
  private:
   MatrixPlace weight_;

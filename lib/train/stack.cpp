@@ -34,9 +34,9 @@ MatrixView<const T> Stack::forward(const Slot<T>& slot, const Sequences& sequenc
 }
 
 template <class T>
-Rows<T> Stack::backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                        const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
-                        MatrixView<T> dmemory) const {
+OwnedMatrix<T> Stack::backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                               const TransformerLayer::Memory<T>& memory, const Kept<T>& kept,
+                               OwnedMatrix<T> dy, MatrixView<T> dmemory) const {
   if (norm_) {
     dy = norm_->backward(slot, kept.inputs.back().view(), kept.norm, std::as_const(dy).view());
   }
@@ -72,8 +72,9 @@ Stack::Past<T> Stack::no_past(const Slot<T>& slot, const TransformerLayer::Memor
 }
 
 template <class T>
-Rows<T> Stack::extend(const Slot<T>& slot, const std::vector<Index>& tokens, Past<T>& past) const {
-  Rows<T> x = embedding_.forward(slot, {std::ssize(tokens), 1}, tokens.data(), past.length);
+OwnedMatrix<T> Stack::extend(const Slot<T>& slot, const std::vector<Index>& tokens,
+                             Past<T>& past) const {
+  OwnedMatrix<T> x = embedding_.forward(slot, {std::ssize(tokens), 1}, tokens.data(), past.length);
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     x = layers_[n].extend(slot, std::as_const(x).view(), past.layers[n]);
   }
@@ -110,10 +111,11 @@ PassBytes Stack::bytes(const Sequences& sequences, const Sequences& memory) cons
   template struct Stack::Past<T>;                                                                  \
   template Stack::Past<T> Stack::no_past(const Slot<T>&, const TransformerLayer::Memory<T>&,       \
                                          Index, Index) const;                                      \
-  template Rows<T> Stack::extend(const Slot<T>&, const std::vector<Index>&, Past<T>&) const;       \
-  template Rows<T> Stack::backward(const Slot<T>&, const Sequences&, const Index*,                 \
-                                   const TransformerLayer::Memory<T>&, const Kept<T>&, Rows<T>,    \
-                                   MatrixView<T>) const;
+  template OwnedMatrix<T> Stack::extend(const Slot<T>&, const std::vector<Index>&, Past<T>&)       \
+      const;                                                                                       \
+  template OwnedMatrix<T> Stack::backward(const Slot<T>&, const Sequences&, const Index*,          \
+                                          const TransformerLayer::Memory<T>&, const Kept<T>&,      \
+                                          OwnedMatrix<T>, MatrixView<T>) const;
 ATTN_STACK(float)
 ATTN_STACK(double)
 #undef ATTN_STACK

@@ -27,10 +27,10 @@ class Stack {
 
   template <class T>
   struct Kept {
-    std::vector<Rows<T>> inputs;  ///< of the layers, and the result of the last layer
+    std::vector<OwnedMatrix<T>> inputs;  ///< of the layers, and the result of the last layer
     std::vector<TransformerLayer::Kept<T>> layers;
     LayerNorm::Kept<T> norm;
-    Rows<T> normal;
+    OwnedMatrix<T> normal;
   };
 
   /// The result of the last layer, which `kept` owns.
@@ -41,9 +41,9 @@ class Stack {
   /// Returns the gradients of the tokens' vectors: see Embedding::backward. Adds ∂L/∂memory to
   /// `dmemory`.
   template <class T>
-  Rows<T> backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
-                   const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
-                   MatrixView<T> dmemory) const;
+  OwnedMatrix<T> backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                          const TransformerLayer::Memory<T>& memory, const Kept<T>& kept,
+                          OwnedMatrix<T> dy, MatrixView<T> dmemory) const;
 
   /// The bytes for sequences and those of the other stack's result, including the result of
   /// `backward`.
@@ -73,7 +73,7 @@ class Stack {
   /// The rows of `forward` for the next position of some sequences, which has one token each: see
   /// TransformerLayer::extend.
   template <class T>
-  Rows<T> extend(const Slot<T>& slot, const std::vector<Index>& tokens, Past<T>& past) const;
+  OwnedMatrix<T> extend(const Slot<T>& slot, const std::vector<Index>& tokens, Past<T>& past) const;
 
   const Embedding& embedding() const { return embedding_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }

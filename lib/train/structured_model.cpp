@@ -30,16 +30,16 @@ template <class T>
 Prediction StructuredModel::run(const Pass<T>& pass) const {
   const Sequences inputs = pass.batch.input.view();
   const Index count = inputs.count;
-  const Rows<T> x = input_vectors(pass);
+  const OwnedMatrix<T> x = input_vectors(pass);
   RecurrentLayer::Kept<T> kept;
-  const Rows<T> h = encoder_.forward(pass.slot, inputs, x.view(), kept);
+  const OwnedMatrix<T> h = encoder_.forward(pass.slot, inputs, x.view(), kept);
 
   mechanisms::Batch<T> batch = attention_.batch(pass.slot, count);
   batch.sizes["T"] = inputs.length;
   batch.inputs[Structured::x] = sequence_tensor(h, inputs);
   batch.lengths[0] = lengths_of(inputs);
-  Rows<T> means(count, hops_ * h.cols());
-  Rows<T> shown(3, count);  // penalty, diagonal, off_diagonal
+  OwnedMatrix<T> means(count, hops_ * h.cols());
+  OwnedMatrix<T> shown(3, count);  // penalty, diagonal, off_diagonal
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Structured::out] = {means.data(), {count, hops_, h.cols()}};
   results[Structured::penalty] = {shown.view().row(0), {count}};
@@ -48,7 +48,8 @@ Prediction StructuredModel::run(const Pass<T>& pass) const {
   attention_.forward(batch, results);
   pass.slot.dropout.apply(means, place_of_means);
 
-  Rows<T> dmeans = pass.differentiates() ? Rows<T>::zeros(count, means.cols()) : Rows<T>();
+  OwnedMatrix<T> dmeans =
+      pass.differentiates() ? OwnedMatrix<T>::zeros(count, means.cols()) : OwnedMatrix<T>();
   Prediction found = softmax_.forward(pass.slot, std::as_const(means).view(), pass.batch.targets,
                                       pass.factor, dmeans.view());
   for (Index n = 0; n < count; ++n) {
@@ -60,16 +61,16 @@ Prediction StructuredModel::run(const Pass<T>& pass) const {
   if (!pass.differentiates()) return found;
 
   pass.slot.dropout.apply(dmeans, place_of_means);
-  Rows<T> dpenalty(1, count);
+  OwnedMatrix<T> dpenalty(1, count);
   std::fill_n(dpenalty.data(), count, static_cast<T>(pass.factor * penalty_));
   mechanisms::Tensors<const T> upstream(results.size());
   upstream[Structured::out] = {dmeans.data(), results[Structured::out].shape};
   upstream[Structured::penalty] = {dpenalty.data(), {count}};
-  Rows<T> dh(h.rows(), h.cols());
+  OwnedMatrix<T> dh(h.rows(), h.cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
   gradients[Structured::x] = sequence_tensor(dh, inputs);
   attention_.backward(pass.slot, batch, upstream, gradients);
-  Rows<T> dx = Rows<T>::zeros(x.rows(), x.cols());
+  OwnedMatrix<T> dx = OwnedMatrix<T>::zeros(x.rows(), x.cols());
   encoder_.backward(pass.slot, inputs, x.view(), kept, std::as_const(dh).view(), dx.view());
   finish_input(pass, dx);
   return found;

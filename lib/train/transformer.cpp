@@ -114,10 +114,10 @@ Prediction Transformer::differentiate(const Slot<T>& slot, const SlotBatch& batc
                                       TokenGradients<T>& token_gradients) const {
   Passed<T> passed;
   forward(slot, batch, passed);
-  Rows<T> dlast = Rows<T>::zeros(passed.last.rows, passed.last.cols);
+  OwnedMatrix<T> dlast = OwnedMatrix<T>::zeros(passed.last.rows, passed.last.cols);
   const Prediction found = predicted(slot, passed.last, batch, factors, dlast.view());
   const MatrixView<const T> memory = passed.memory.rows;
-  Rows<T> dmemory = Rows<T>::zeros(memory.rows, memory.cols);
+  OwnedMatrix<T> dmemory = OwnedMatrix<T>::zeros(memory.rows, memory.cols);
   token_gradients.input =
       decoder_->backward(slot, batch.input.view(), batch.input.tokens.data(), passed.memory,
                          passed.decoder, std::move(dlast), dmemory.view());

@@ -98,10 +98,10 @@ class Transformer {
   /// The gradients that a pass returns instead of writing them.
   template <class T>
   struct TokenGradients {
-    Rows<T> source;  ///< see Embedding::backward
-    Rows<T> input;
+    OwnedMatrix<T> source;  ///< see Embedding::backward
+    OwnedMatrix<T> input;
 
-    std::array<Rows<T>*, 2> arrays() { return {&source, &input}; }
+    std::array<OwnedMatrix<T>*, 2> arrays() { return {&source, &input}; }
   };
 
   /// The predictions of a slot.

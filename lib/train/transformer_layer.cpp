@@ -35,8 +35,8 @@ TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& pr
 
 // `self` and `cross` map the input of attention to its result.
 template <class T, class Self, class Cross>
-Rows<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
-                               const Self& self, const Cross& cross) const {
+OwnedMatrix<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
+                                      const Self& self, const Cross& cross) const {
   kept.after_self = around_self_.forward(slot, x, kept.around_self, self);
   MatrixView<const T> last = std::as_const(kept.after_self).view();
   if (cross_) {
@@ -49,9 +49,9 @@ Rows<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<
 }
 
 template <class T>
-Rows<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& sequences,
-                                  MatrixView<const T> x, const Memory<T>& memory,
-                                  Kept<T>& kept) const {
+OwnedMatrix<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& sequences,
+                                         MatrixView<const T> x, const Memory<T>& memory,
+                                         Kept<T>& kept) const {
   using Input = MatrixView<const T>;
   return pass(
       slot, x, kept,
@@ -85,7 +85,8 @@ TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>& slot, const M
 }
 
 template <class T>
-Rows<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const {
+OwnedMatrix<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T> x,
+                                        Past<T>& past) const {
   using Input = MatrixView<const T>;
   Kept<T> unused;
   return pass(
@@ -99,13 +100,13 @@ Rows<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T> x, Pas
 }
 
 template <class T>
-Rows<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequences,
-                                   MatrixView<const T> x, const Memory<T>& memory,
-                                   const Kept<T>& kept, const Rows<T>& dy,
-                                   MatrixView<T> dmemory) const {
+OwnedMatrix<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequences,
+                                          MatrixView<const T> x, const Memory<T>& memory,
+                                          const Kept<T>& kept, const OwnedMatrix<T>& dy,
+                                          MatrixView<T> dmemory) const {
   using Input = MatrixView<const T>;
   const Input after_self = kept.after_self.view();
-  Rows<T> d =
+  OwnedMatrix<T> d =
       around_inner_.backward(slot, cross_ ? kept.after_cross.view() : after_self, kept.around_inner,
                              dy, [&](Input in, Input df, MatrixView<T> sum) {
                                inner_.backward(slot, in, kept.inner, df, sum);
@@ -146,12 +147,13 @@ PassBytes TransformerLayer::bytes(const Sequences& sequences, const Sequences& m
                                             std::vector<AttentionSite<T>>&) const;                \
   template TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>&, const Memory<T>&,  \
                                                                Index, Index) const;               \
-  template Rows<T> TransformerLayer::extend(const Slot<T>&, MatrixView<const T>, Past<T>&) const; \
-  template Rows<T> TransformerLayer::forward(                                                     \
+  template OwnedMatrix<T> TransformerLayer::extend(const Slot<T>&, MatrixView<const T>, Past<T>&) \
+      const;                                                                                      \
+  template OwnedMatrix<T> TransformerLayer::forward(                                              \
       const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, Kept<T>&) const;   \
-  template Rows<T> TransformerLayer::backward(                                                    \
+  template OwnedMatrix<T> TransformerLayer::backward(                                             \
       const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, const Kept<T>&,    \
-      const Rows<T>&, MatrixView<T>) const;
+      const OwnedMatrix<T>&, MatrixView<T>) const;
 ATTN_TRANSFORMER_LAYER(float)
 ATTN_TRANSFORMER_LAYER(double)
 #undef ATTN_TRANSFORMER_LAYER

@@ -44,7 +44,7 @@ class TransformerLayer {
     AttentionLayer::Kept<T> self, cross;
     FeedForward::Kept<T> inner;
     Residual::Kept<T> around_self, around_cross, around_inner;
-    Rows<T> after_self, after_cross;
+    OwnedMatrix<T> after_self, after_cross;
   };
 
   /// The other stack's result, which cross-attention reads, and its sequences.
@@ -55,14 +55,14 @@ class TransformerLayer {
   };
 
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
-                  const Memory<T>& memory, Kept<T>& kept) const;
+  OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
+                         const Memory<T>& memory, Kept<T>& kept) const;
 
   /// Returns ∂L/∂x and adds ∂L/∂memory to `dmemory`.
   template <class T>
-  Rows<T> backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
-                   const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
-                   MatrixView<T> dmemory) const;
+  OwnedMatrix<T> backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
+                          const Memory<T>& memory, const Kept<T>& kept, const OwnedMatrix<T>& dy,
+                          MatrixView<T> dmemory) const;
 
   /// The bytes for sequences and those of the other stack's result.
   template <class T>
@@ -88,15 +88,15 @@ class TransformerLayer {
   /// The rows of `forward` for the next position of some sequences with the same memory, one row
   /// each. Requires causal self-attention; throws like AttentionLayer::attend.
   template <class T>
-  Rows<T> extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const;
+  OwnedMatrix<T> extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const;
 
   const AttentionLayer& self() const { return self_; }
   const std::optional<AttentionLayer>& cross() const { return cross_; }
 
  private:
   template <class T, class Self, class Cross>
-  Rows<T> pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept, const Self& self,
-               const Cross& cross) const;
+  OwnedMatrix<T> pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept, const Self& self,
+                      const Cross& cross) const;
 
   AttentionLayer self_;
   Residual around_self_;

@@ -48,8 +48,8 @@ Classifier::Options classifier_options(const ViewModelOptions& options) {
 
 // The boxes of the views in the type of the computation.
 template <class T>
-Rows<T> rows_of(const Boxes& boxes, Index width) {
-  Rows<T> rows(boxes.sequences.rows(), width);
+OwnedMatrix<T> rows_of(const Boxes& boxes, Index width) {
+  OwnedMatrix<T> rows(boxes.sequences.rows(), width);
   std::copy_n(boxes.features.data(), rows.size(), rows.data());
   return rows;
 }
@@ -107,14 +107,14 @@ ViewModel::ViewModel(const ViewModelOptions& options)
 template <class T>
 struct ViewModel::Passed {
   Boxes all;  // without attention
-  std::vector<Rows<T>> features;
+  std::vector<OwnedMatrix<T>> features;
   std::vector<MultiViewAttention::View<T>> views;
   MultiViewAttention::Kept<T> attention;
   Residual::Kept<T> around_attention;
-  Rows<T> y;
-  Rows<T> q;
+  OwnedMatrix<T> y;
+  OwnedMatrix<T> q;
   QuestionPooling::Kept<T> pooling;
-  Rows<T> z;
+  OwnedMatrix<T> z;
 };
 
 template <class T>
@@ -133,10 +133,10 @@ void ViewModel::forward(const Slot<T>& slot, const ViewBatch& batch, Passed<T>& 
   passed.y = around_attention_.forward(
       slot, primary.rows, passed.around_attention, [&](MatrixView<const T> x) {
         return attention_ ? attention_->forward(slot, passed.views, passed.attention)
-                          : Rows<T>::zeros(x.rows, x.cols);
+                          : OwnedMatrix<T>::zeros(x.rows, x.cols);
       });
   const MatrixView<const T> table = table_.in(slot.weights);
-  passed.q = Rows<T>::zeros(primary.sequences.count, options_.width);
+  passed.q = OwnedMatrix<T>::zeros(primary.sequences.count, options_.width);
   for (std::size_t n = 0; n < batch.questions.size(); ++n) {
     add_row(passed.q.view().row(static_cast<Index>(n) / question_tokens),
             table.row(batch.questions[n]), options_.width);
@@ -162,12 +162,12 @@ AnswerPrediction ViewModel::differentiate(const Slot<T>& slot, const ViewBatch& 
   Passed<T> passed;
   forward(slot, batch, passed);
   std::vector<Prediction> by_target(static_cast<std::size_t>(batch.target_count()));
-  Rows<T> dz = Rows<T>::zeros(passed.z.rows(), passed.z.cols());
+  OwnedMatrix<T> dz = OwnedMatrix<T>::zeros(passed.z.rows(), passed.z.cols());
   const Prediction all = classifier_.forward(slot, std::as_const(passed.z).view(), batch.targets,
                                              factor, dz.view(), by_target.data());
   slot.dropout.apply(dz, place_of_pooled);
-  Rows<T> dy = Rows<T>::zeros(passed.y.rows(), passed.y.cols());
-  token_gradients.question = Rows<T>::zeros(passed.q.rows(), passed.q.cols());
+  OwnedMatrix<T> dy = OwnedMatrix<T>::zeros(passed.y.rows(), passed.y.cols());
+  token_gradients.question = OwnedMatrix<T>::zeros(passed.q.rows(), passed.q.cols());
   const MultiViewAttention::View<T>& primary = passed.views.front();
   pooling_.backward(slot, primary.sequences, std::as_const(passed.y).view(),
                     std::as_const(passed.q).view(), passed.pooling, std::as_const(dz).view(),

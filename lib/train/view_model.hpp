@@ -59,9 +59,9 @@ class ViewModel {
   /// The gradient that a pass returns instead of writing it: ∂L/∂q, (scenes, width).
   template <class T>
   struct TokenGradients {
-    Rows<T> question;
+    OwnedMatrix<T> question;
 
-    std::array<Rows<T>*, 1> arrays() { return {&question}; }
+    std::array<OwnedMatrix<T>*, 1> arrays() { return {&question}; }
   };
 
   /// The predictions of a slot.

@@ -18,8 +18,8 @@ using namespace attn::tile_oracle;
 namespace {
 
 template <class T>
-Rows<T> template_rows(Index count, Index width, Random& random) {
-  Rows<T> made(count, width);
+OwnedMatrix<T> template_rows(Index count, Index width, Random& random) {
+  OwnedMatrix<T> made(count, width);
   for (T& value : made.values) value = static_cast<T>(uniform(random, -1, 1));
   return made;
 }
@@ -40,8 +40,8 @@ TEST_CASE_TEMPLATE("products with templates have the bits of packed products of 
           for (const Index rows : {1, 2, 5, 8, 9, 12}) {
             const auto lambda = template_rows<T>(rows, depth, random);
             const auto weights = template_rows<T>(rows, count, random);
-            Rows<T> logits(rows, count), want_logits(rows, count);
-            Rows<T> means(rows, depth), want_means(rows, depth);
+            OwnedMatrix<T> logits(rows, count), want_logits(rows, count);
+            OwnedMatrix<T> means(rows, depth), want_means(rows, depth);
             products.logits(lambda.read(), logits.view());
             products.means(weights.read(), means.view());
             kernel::multiply_packed(T{1}, lambda.read(), columns, 0, want_logits.view());

@@ -108,7 +108,7 @@ Found<T> found_states(const CellProblem& p) {
   found.dw.resize(w.size());
   found.db.resize(b.size());
   found.dx.resize(x.size());
-  mechanisms::Matrix<T> dh(p.steps, p.width);
+  OwnedMatrix<T> dh(p.steps, p.width);
   for (Index n = 0; n < dh.size(); ++n) dh.data()[n] = static_cast<T>(std::sin(n + 1));
   cell.backward(inputs, kept, dh, {found.dw.data(), rows, cols}, {found.db.data(), 1, rows},
                 {found.dx.data(), p.steps, p.inputs});

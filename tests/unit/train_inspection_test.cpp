@@ -106,8 +106,9 @@ std::vector<std::string> groups_of(const std::vector<LayerColumnSums>& all) {
 
 // The largest |made − W x| over the rows that are not padding: (sequences, heads, positions, d).
 template <class T>
-double projection_error(const Rows<T>& made, MatrixView<const T> x, const Sequences& sequences,
-                        const MatrixPlace& place, const T* weights, Index heads) {
+double projection_error(const OwnedMatrix<T>& made, MatrixView<const T> x,
+                        const Sequences& sequences, const MatrixPlace& place, const T* weights,
+                        Index heads) {
   const Index depth = made.cols();
   double worst = 0;
   for (Index n = 0; n < sequences.count; ++n) {
@@ -145,7 +146,8 @@ TEST_CASE_TEMPLATE("attention sites show what the projections read", T, float, d
         CHECK(found.sites.size() == (pair ? 6 : 2));
         for (const AttentionSite<T>& site : found.sites) {
           const AttentionLayer& layer = *site.layer;
-          const auto error = [&](const Rows<T>& made, bool of_query, const MatrixPlace& place) {
+          const auto error = [&](const OwnedMatrix<T>& made, bool of_query,
+                                 const MatrixPlace& place) {
             return projection_error(made, of_query ? site.x : site.y,
                                     of_query ? site.queries : site.keys, place, weights.data(),
                                     heads);

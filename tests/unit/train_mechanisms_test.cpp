@@ -213,7 +213,7 @@ TEST_CASE("the scores of the next word are those of the loss") {
     Slot<double> slot;
     slot.weights = weights.data();
     SlotBatch batch = mechanism_slot(one, {3, 1, 4}, 0);
-    const Rows<double> scores = one.model->next_scores(slot, batch);
+    const OwnedMatrix<double> scores = one.model->next_scores(slot, batch);
     CHECK(scores.rows() == 3);
     const std::vector<Index> last = {2, 4, 11};
     for (Index n = 0; n < 3; ++n) {
@@ -279,7 +279,7 @@ TEST_CASE("greedy outputs are the best next words, whatever else is computed") {
       SlotBatch batch;
       batch.source = padded_rows({sources[n]});
       batch.input = padded_rows({prefix});
-      const Rows<double> scores = model.next_scores(slot, batch);
+      const OwnedMatrix<double> scores = model.next_scores(slot, batch);
       const double* const after_start = scores.view().row(0) + 1;
       const Index best =
           1 + (std::max_element(after_start, after_start + symbols - 1) - after_start);

@@ -50,7 +50,8 @@ struct OutputProblem {
     const auto memory = model.encoder()->forward(slot, read, source.data(), {}, encoder);
     const auto last =
         model.decoder().forward(slot, written, tokens.data(), {read, memory}, decoder);
-    const Rows<T> z = model.softmax().logits(weights.data(), last.row_range(last.rows - 1, 1));
+    const OwnedMatrix<T> z =
+        model.softmax().logits(weights.data(), last.row_range(last.rows - 1, 1));
     double sum = 0;
     for (Index v = 0; v < z.cols(); ++v) sum += std::exp(static_cast<double>(z.data()[v]));
     std::vector<double> found;
@@ -259,7 +260,7 @@ TEST_CASE("the rows of a decoder position by position are those of a whole pass"
     if (t > 0) past.choose({1, 1});
     const Index token = tokens[static_cast<std::size_t>(t)];
     const std::vector<Index> next = t == 0 ? std::vector<Index>{token} : std::vector{token, token};
-    const Rows<double> got = model.decoder().extend(slot, next, past);
+    const OwnedMatrix<double> got = model.decoder().extend(slot, next, past);
     for (Index c = 0; c < got.size(); ++c) {
       const double difference = std::abs(got.data()[c] - want(t, c % want.cols));
       if (!(difference <= worst)) worst = difference;
