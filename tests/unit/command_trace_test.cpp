@@ -16,7 +16,7 @@
 using namespace attn;
 using namespace attn::tools;
 using attn::testing::TemporaryFolder;
-using Outcome = TracedCall::Outcome;
+using CallOutcome = TracedCall::Outcome;
 
 namespace {
 
@@ -80,7 +80,7 @@ TEST_CASE("a line of strace is a call with its paths") {
   const TracedCall open = call_in("openat(" + at("/x y") + quoted(odd) + ", O_RDONLY|O_PATH) = 3<" +
                                   hex("/x y/" + odd) + ">(deleted)");
   CHECK(open.name == "openat");
-  CHECK(open.outcome == Outcome::done);
+  CHECK(open.outcome == CallOutcome::done);
   CHECK(open.value == 3);
   CHECK(open.opened == "/x y/" + odd);
   CHECK(open.descriptor == "/x y");
@@ -96,19 +96,19 @@ TEST_CASE("a line of strace is a call with its paths") {
   const TracedCall run = call_in("execve(" + quoted("/b/p") +
                                  ", [\"\"..., \"\"...], 0x7ffe /* 20 vars */) = -1 ENOENT (No such "
                                  "file or directory)");
-  CHECK(run.outcome == Outcome::absent);
+  CHECK(run.outcome == CallOutcome::absent);
   CHECK(run.paths[0].path == "/b/p");
   CHECK_FALSE(run.paths[0].cut);
   CHECK(run.paths[1].cut);
-  CHECK(call_in("chdir(" + quoted("/") + ")       = 0").outcome == Outcome::done);
+  CHECK(call_in("chdir(" + quoted("/") + ")       = 0").outcome == CallOutcome::done);
   CHECK(call_in("mkdir(" + quoted("/") + ", 0777) = -1 EEXIST (File exists)").outcome ==
-        Outcome::exists);
+        CallOutcome::exists);
   CHECK(call_in("access(" + quoted("/") + ", R_OK) = -1 EACCES (Permission denied)").outcome ==
-        Outcome::failed);
+        CallOutcome::failed);
   CHECK(call_in("open(" + quoted("f") + ", O_RDONLY) = ? ERESTARTSYS (To be restarted)").outcome ==
-        Outcome::unknown);
+        CallOutcome::unknown);
   CHECK(call_in("open(" + quoted("f") + ", O_RDONLY <unfinished ...>) = ?").outcome ==
-        Outcome::unknown);
+        CallOutcome::unknown);
   CHECK(call_in("vfork()        = 812").value == 812);
   CHECK(call_in("fchdir(3<" + hex("/a") + ">) = 0").descriptor == "/a");
   CHECK_FALSE(traced_call("+++ exited with 0 +++"));

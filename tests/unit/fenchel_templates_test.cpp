@@ -20,7 +20,7 @@ namespace {
 template <class T>
 OwnedMatrix<T> template_rows(Index count, Index width, Random& random) {
   OwnedMatrix<T> made(count, width);
-  for (T& value : made.values) value = static_cast<T>(uniform(random, -1, 1));
+  std::generate_n(made.data(), made.size(), [&] { return static_cast<T>(uniform(random, -1, 1)); });
   return made;
 }
 
@@ -49,9 +49,8 @@ TEST_CASE_TEMPLATE("products with templates have the bits of packed products of 
             CAPTURE(count);
             CAPTURE(depth);
             CAPTURE(rows);
-            CHECK(
-                std::equal(logits.values.begin(), logits.values.end(), want_logits.values.begin()));
-            CHECK(std::equal(means.values.begin(), means.values.end(), want_means.values.begin()));
+            CHECK(std::equal(logits.data(), logits.data() + logits.size(), want_logits.data()));
+            CHECK(std::equal(means.data(), means.data() + means.size(), want_means.data()));
           }
         }
       }

@@ -18,7 +18,7 @@ namespace {
 constexpr Index few = 3, width = 5;
 
 template <class T>
-std::vector<T> random_numbers(Index count, Random& random) {
+std::vector<T> normal_numbers(Index count, Random& random) {
   std::uniform_real_distribution<double> uniform(0.5, 1);
   std::vector<T> numbers;
   for (Index n = 0; n < count; ++n) numbers.push_back(static_cast<T>(uniform(random)));
@@ -47,11 +47,11 @@ TEST_CASE_TEMPLATE("values of any size from key to key", T, float, double) {
   constexpr Index keys = 333;
   constexpr int largest = std::numeric_limits<T>::max_exponent - 10;
   const int sizes[] = {-largest, 0, -60, 25, largest, 3, -largest};
-  auto weights = random_numbers<T>(few * keys, random);
+  auto weights = normal_numbers<T>(few * keys, random);
   // The last query gives no weight to larger keys than those of size 1.
   for (Index j = 128; j < keys; ++j) weights[static_cast<std::size_t>(2 * keys + j)] = 0;
   for (const bool reversed : {false, true}) {
-    auto v = random_numbers<T>(keys * width, random);
+    auto v = normal_numbers<T>(keys * width, random);
     for (Index j = 0; j < keys; ++j) {
       const Index run = (reversed ? keys - 1 - j : j) / 64;
       for (Index c = 0; c < width; ++c) {
@@ -79,8 +79,8 @@ TEST_CASE_TEMPLATE("values without weight do not count, bit for bit", T, float, 
   Random random(182);
   constexpr Index keys = 150, own = 96;
   constexpr int largest = std::numeric_limits<T>::max_exponent - 10;
-  auto weights = random_numbers<T>(few * keys, random);
-  auto v = random_numbers<T>(keys * width, random);
+  auto weights = normal_numbers<T>(few * keys, random);
+  auto v = normal_numbers<T>(keys * width, random);
   for (Index j = 0; j < keys; ++j) {
     for (Index c = 0; c < width; ++c) {
       T& value = v[static_cast<std::size_t>(j * width + c)];
