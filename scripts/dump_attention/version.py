@@ -1,4 +1,4 @@
-"""The version of attnkit: in a file where it is installed, in CMakeLists.txt in the source tree."""
+"""The version of attnkit: in a file where it is installed, in a header in the source tree."""
 
 import re
 from pathlib import Path
@@ -10,5 +10,5 @@ def read():
     written = here.parent.parent / "version"
     if written.is_file():
         return written.read_text(encoding="utf-8").strip()
-    project = (here.parent.parent / "CMakeLists.txt").read_text(encoding="utf-8")
-    return re.search(r"project\(attnkit VERSION (\S+)", project)[1]
+    header = (here.parent.parent / "lib/attnkit/version.hpp").read_text(encoding="utf-8")
+    return re.search(r'ATTNKIT_VERSION "(.+)"', header)[1]

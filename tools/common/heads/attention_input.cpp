@@ -82,17 +82,20 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
 
 void AttentionInput::take_vectors_of(const io::InputBundle& bundle, bool with_values) {
   const bool templates = options.source == ScoreOptions::Source::templates;
-  const auto vectors = [&](const char* name) {
+  const bool inside = options.layout == HeadLayout::heads_inside;
+  const auto vectors = [&](const char* name, const char* expected, const char* expected_inside) {
     ArraySource source = required(bundle, name);
-    require_vectors(source, options.layout == HeadLayout::heads_inside
-                                ? "(..., length, heads, depth)"
-                                : "(..., length, depth)");
+    require_vectors(source, inside ? expected_inside : expected);
     return source;
   };
-  const ArraySource q_source = vectors(templates ? "z" : "q");
-  const ArraySource k_source = vectors(templates ? "t" : "k");
+  const ArraySource q_source =
+      vectors(templates ? "z" : "q", "(..., queries, d)", "(..., queries, heads, d)");
+  const ArraySource k_source =
+      vectors(templates ? "t" : "k", "(..., keys, d)", "(..., keys, heads, d)");
   std::optional<ArraySource> v_source;
-  if (with_values && bundle.has("v")) v_source = vectors("v");
+  if (with_values && bundle.has("v")) {
+    v_source = vectors("v", "(..., keys, dv)", "(..., keys, heads, dv)");
+  }
   take_vectors(q_source, k_source, v_source, options.layout);
 }
 
