@@ -68,13 +68,14 @@ class ClaimDrift(ClaimTest):
 
     def test_records_of_one_moment(self):
         """Many runs that end at once keep a record each."""
-        self.claims(claim("x", "until [ -e $CLAIMS/go ]; do sleep 0.001; done"))
+        self.claims(claim("x", "until [ -e $CLAIMS/go ]; do sleep 0.02; done"))
         for n in range(3):
             folder = f"records{n}"
             runs = [subprocess.Popen([BIN / "claim-check", "claims.toml", f"--record={folder}", "--commit=x"],
                                      cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
                     for _ in range(30)]
             while len(list(self.tmp.glob("attn-claims-*/x"))) < 30:
+                self.assertFalse([run.args for run in runs if run.poll() is not None], "ended before the others began")
                 time.sleep(0.01)
             (self.folder / "go").touch()
             self.assertEqual({run.wait() for run in runs}, {0})
