@@ -166,7 +166,8 @@ class DualPlan {
   /// the plan can run again.
   std::vector<DualSummary> run(const DualOperands<double>& inputs, const DualOutputs& outputs);
 
-  /// The same for the numbers in float64, 8 bytes for each of which the run takes in addition.
+  /// The same for arrays of float, which are first copied as double: 8 further bytes for each
+  /// number.
   std::vector<DualSummary> run(const DualOperands<float>& inputs, const DualOutputs& outputs);
 
  private:

@@ -217,7 +217,7 @@ void AttentionSources::take_energy_operands(const Find& find) {
   throw Error(Failure::input,
               k->address() + ": last axis is " + std::to_string(k->cols) + ", " + q->address() +
                   " has " + std::to_string(q->cols),
-              "slice one of them, or use the energy bilinear with a w of (dq, dk)");
+              "slice one of them, or use --energy bilinear with a w of (dq, dk)");
 }
 
 void AttentionSources::take_mask(const ArraySource& source) {

@@ -63,9 +63,10 @@ struct AttentionSources {
   std::optional<Vectors> grad_out;                      ///< like out
   std::vector<OwnPart> parts;                           ///< of every problem
 
-  // These take operands, with the shapes of attnkit/attention.hpp; first one of the three sources
-  // of scores, which sets the leading axes, then the others in any order. They throw Error(input)
-  // that names the arrays whose shapes do not fit, or whose types are not numbers.
+  // The next functions take operands, whose shapes are in attnkit/attention.hpp. Call one of the
+  // first four first: it sets the leading axes. Call the others in any order. They throw
+  // Error(input), which names the arrays, for shapes that do not fit and types that are not
+  // numbers.
 
   void take_vectors(const ArraySource& q_source, const ArraySource& k_source,
                     const std::optional<ArraySource>& v_source, HeadLayout layout);
@@ -78,8 +79,8 @@ struct AttentionSources {
   /// The values of ready-made scores or weights.
   void take_values(const ArraySource& source, HeadLayout layout);
 
-  /// The operands of energy() besides q and k. `find` yields the one of that name; it may throw if
-  /// there is none.
+  /// The operands of energy(), which must be set, besides q and k. `find` yields the one of that
+  /// name; it may throw if there is none.
   using Find = std::function<std::optional<ArraySource>(const EnergyOperand& operand)>;
   void take_energy_operands(const Find& find);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -12,6 +13,13 @@ namespace {
 
 std::string axes_text(const ArraySource& dataset) {
   return dataset.address() + " has shape " + to_string(dataset.shape());
+}
+
+std::string range_text(double low, double high) {
+  if (std::isinf(low) && high == std::numeric_limits<double>::max()) {
+    return "a finite number or -inf";
+  }
+  return "a number in [" + number_text(low) + ", " + number_text(high) + "]";
 }
 
 std::string number_at(const ArraySource& dataset, const std::string& number,
@@ -179,8 +187,7 @@ std::vector<double> numbers_per_problem(const ArraySource& dataset, const Shape&
     if (!(value >= low && value <= high)) {
       throw Error(Failure::input,
                   number_at(dataset, number_text(value), index_text(unravel(n, shape))) +
-                      ", expected a number in [" + number_text(low) + ", " + number_text(high) +
-                      "]");
+                      ", expected " + range_text(low, high));
     }
   }
   std::vector<double> values;

@@ -32,13 +32,15 @@ Shape sum(const Shape& a, const Shape& b) {
 }
 
 template <class Stored>
-void check_range(const Impl& source, const Stored* values, Index count) {
+void check_range(const Impl& source, const Shape& start, const Piece& piece, const Stored* values) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const auto* found = std::find_if(values, values + count, [](Stored v) { return v > most; });
-  if (found != values + count) {
-    throw Error(Failure::input, source.address + " holds " + std::to_string(*found) +
-                                    ", which does not fit into a signed integer of 64 bits");
-  }
+  const auto* const end = values + piece.size;
+  const auto* found = std::find_if(values, end, [](Stored v) { return v > most; });
+  if (found == end) return;
+  const Shape index = sum(start, sum(piece.start, unravel(found - values, piece.count)));
+  throw Error(Failure::input, source.address + " has " + std::to_string(*found) + " at " +
+                                  index_text(index) +
+                                  ", which does not fit into a signed integer of 64 bits");
 }
 
 template <class Stored, class Out>
@@ -48,7 +50,7 @@ void read_through_buffer(const Impl& source, const Shape& start, const Shape& co
   for_each_piece(count, limit, [&](const Piece& piece) {
     source.read_stored(sum(start, piece.start), piece.count, buffer.data());
     if constexpr (std::is_same_v<Stored, std::uint64_t> && std::is_same_v<Out, std::int64_t>) {
-      check_range(source, buffer.data(), piece.size);
+      check_range(source, start, piece, buffer.data());
     }
     convert(buffer.data(), piece.size, out + piece.offset);
   });

@@ -287,6 +287,9 @@ class Refused(DumpTest):
             version = json.loads(run)["version"]
             file.attrs["attn_checkpoint"] = run.replace(f'"version":"{version}"', '"version":"0.0.7"')
         self.refused_run(says=[other + f'version is "0.0.7", not "{version}"'])
+        with h5py.File(self.folder / "ck", "a") as file:
+            file.attrs["attn_checkpoint"] = run.replace('"format":2', '"format":1')
+        self.refused_run(says=[other + "format is 1, not 2"])
 
     def test_other_inputs(self):
         self.stopped([*self.COMMAND, "-o", "out.h5"])

@@ -75,7 +75,8 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
           most, rescaled + attend_bytes(scheme, input.queries, input.keys, element_size, threads));
     }
     if (options.wants(stored)) {
-      most += StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
+      // malloc may keep the memory of the head before.
+      most += 2 * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
     }
     return most + sums;
   };

@@ -256,7 +256,7 @@ MemoryPlan DualTask::plan(const cli::Arguments& arguments) const {
   // A checkpoint has a unit for each block of queries, which must not depend on the memory.
   if (divides && checkpoints(arguments)) {
     constexpr Index blocks = 16;
-    const Index steps = (input.queries / blocks + dual_part_step - 1) / dual_part_step;
+    const Index steps = (input.queries + blocks * dual_part_step - 1) / (blocks * dual_part_step);
     part = std::min(part, std::max(least, steps * dual_part_step));
   }
   while (divides && !checkpoints(arguments) && part > least && !fits()) {

@@ -61,7 +61,7 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
           if (!values.empty()) bound = values[static_cast<std::size_t>(problem)];
         });
     if (options.query_offset) bounds.query_offset = options.query_offset;
-    parts.push_back(naming([&] { return bundle.description(); },
+    parts.push_back(naming([&] { return problem_place(bundle.description(), leading, problem); },
                            [&] { return own_part(bounds, queries, keys, causal); }));
     if (open && parts.back().queries() != parts.back().keys()) {
       refuse_open_causal(parts.back().queries(), parts.back().keys(),

@@ -116,6 +116,9 @@ Json sources_of(const cli::Arguments& arguments) {
   return sources;
 }
 
+// What the units and states of checkpoints hold: a change of their contents needs the next number.
+constexpr int checkpoint_format = 2;
+
 }  // namespace
 
 std::string params_text(cli::Report& report) {
@@ -127,7 +130,10 @@ std::string params_text(cli::Report& report) {
 std::string run_of(const cli::Arguments& arguments) {
   Json options = cli::params_of(arguments);
   for (const char* const name : without_effect) options.erase(name);
-  Json run = {{"tool", arguments.tool}, {"version", arguments.version}, {"options", options}};
+  Json run = {{"tool", arguments.tool},
+              {"version", arguments.version},
+              {"format", checkpoint_format},
+              {"options", options}};
   run["files"] = Json::array();
   const auto add = [&](const std::string& name, const std::string& address) {
     const std::string file = io::parse_address(address).file;
