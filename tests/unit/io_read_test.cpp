@@ -121,7 +121,7 @@ TEST_CASE("Extreme numbers are rounded, kept or refused") {
   CHECK(values_of<std::uint8_t>(bundle.dataset("integer")) == std::vector<std::uint8_t>(3, 1));
   CHECK(values_of<double>(bundle.dataset("natural"))[1] == 0x1p63);
   const Error error = thrown_error([&] { values_of<std::int64_t>(bundle.dataset("natural")); });
-  CHECK(contains(error.what(), "e.h5:/natural holds 9223372036854775808"));
+  CHECK(contains(error.what(), "e.h5:/natural has 9223372036854775808 at ["));
 }
 
 TEST_CASE("bool is h5py's enumeration or a one-byte bit field; others are not read") {
