@@ -19,7 +19,7 @@ Operand histogram_operand(const io::InputBundle& bundle, const Shape& leading, I
     throw Error(Failure::input, fmt::format("{} has shape {}, expected {}", dataset.address(),
                                             to_string(dataset.shape()), expected));
   }
-  return vectors_operand(dataset, leading, false, ScoreOptions::Layout::heads_first);
+  return vectors_operand(dataset, leading, false, HeadLayout::heads_first);
 }
 
 }  // namespace
