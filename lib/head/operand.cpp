@@ -85,9 +85,13 @@ void require_vectors(const ArraySource& dataset, const char* expected, NumberTyp
   if (shape.size() < 2) {
     throw Error(Failure::input, axes_text(dataset) + ", expected " + expected);
   }
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
-    throw Error(Failure::input, axes_text(dataset) + ": an axis is empty");
-  }
+  require_no_empty_axis(dataset);
+}
+
+void require_no_empty_axis(const ArraySource& dataset) {
+  const Shape& shape = dataset.shape();
+  if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return;
+  throw Error(Failure::input, axes_text(dataset) + ": an axis is empty");
 }
 
 Shape heads_first(const ArraySource& dataset, HeadLayout layout) {

@@ -56,6 +56,9 @@ Operand vectors_operand(const ArraySource& dataset, const Shape& leading, bool g
 void require_vectors(const ArraySource& dataset, const char* expected,
                      NumberTypes types = NumberTypes::floating);
 
+/// Throws Error(input) for an axis of length 0.
+void require_no_empty_axis(const ArraySource& dataset);
+
 /// The shape of vectors with the heads first: (…, H, L, d).
 Shape heads_first(const ArraySource& dataset, HeadLayout layout);
 

@@ -11,9 +11,21 @@
 namespace attn::tools {
 namespace {
 
-// A dataset from which scores are computed. If it is missing, the error suggests other sources that
-// the bundle has.
+// A tool has nothing to compute without numbers; plans may.
+ArraySource not_empty(const io::InputBundle& bundle, const std::string& name) {
+  ArraySource source = bundle.dataset(name);
+  require_no_empty_axis(source);
+  return source;
+}
+
+std::optional<ArraySource> given(const io::InputBundle& bundle, const std::string& name) {
+  return bundle.has(name) ? std::optional(not_empty(bundle, name)) : std::nullopt;
+}
+
+// The dataset must not be missing: else the error suggests other sources of scores that the bundle
+// has.
 ArraySource required(const io::InputBundle& bundle, const std::string& name) {
+  if (bundle.has(name)) return not_empty(bundle, name);
   try {
     return bundle.dataset(name);
   } catch (const Error& error) {
@@ -82,59 +94,31 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
 
 void AttentionInput::take_vectors_of(const io::InputBundle& bundle, bool with_values) {
   const bool templates = options.source == ScoreOptions::Source::templates;
-  const bool inside = options.layout == HeadLayout::heads_inside;
-  const auto vectors = [&](const char* name, const char* expected, const char* expected_inside) {
-    ArraySource source = required(bundle, name);
-    require_vectors(source, inside ? expected_inside : expected);
-    return source;
-  };
-  const ArraySource q_source =
-      vectors(templates ? "z" : "q", "(..., queries, d)", "(..., queries, heads, d)");
-  const ArraySource k_source =
-      vectors(templates ? "t" : "k", "(..., keys, d)", "(..., keys, heads, d)");
-  std::optional<ArraySource> v_source;
-  if (with_values && bundle.has("v")) {
-    v_source = vectors("v", "(..., keys, dv)", "(..., keys, heads, dv)");
-  }
-  take_vectors(q_source, k_source, v_source, options.layout);
+  const ArraySource q_source = required(bundle, templates ? "z" : "q");
+  const ArraySource k_source = required(bundle, templates ? "t" : "k");
+  take_vectors(q_source, k_source, with_values ? given(bundle, "v") : std::nullopt, options.layout);
 }
 
 void AttentionInput::take_projections_of(const io::InputBundle& bundle, bool with_values) {
-  const auto matrix = [&](const char* name, const char* expected) {
-    ArraySource source = required(bundle, name);
-    require_vectors(source, expected);
-    return source;
-  };
-  const auto optional = [&](const char* name) {
-    return bundle.has(name) ? std::optional(bundle.dataset(name)) : std::nullopt;
-  };
-  const ArraySource x = matrix("x", "(..., queries, D)");
-  const ArraySource y = bundle.has("y") ? matrix("y", "(..., keys, D)") : x;
-  const char* const weights = "(heads, D, d)";
-  ProjectionSources sources{x, y, matrix("wq", weights), matrix("wk", weights), {}, {}, {}, {}};
-  sources.bq = optional("bq");
-  sources.bk = optional("bk");
-  if (with_values && bundle.has("wv")) {
-    sources.wv = matrix("wv", weights);
-    sources.bv = optional("bv");
-  }
+  const ArraySource x = required(bundle, "x");
+  ProjectionSources sources{x, x, required(bundle, "wq"), required(bundle, "wk"), {}, {}, {}, {}};
+  if (const auto y = given(bundle, "y")) sources.y = *y;
+  sources.bq = given(bundle, "bq");
+  sources.bk = given(bundle, "bk");
+  if (with_values) sources.wv = given(bundle, "wv");
+  if (sources.wv) sources.bv = given(bundle, "bv");
   take_projections(sources);
 }
 
 void AttentionInput::take_ready_made_of(const io::InputBundle& bundle, bool with_values) {
   const bool of_cost = options.source == ScoreOptions::Source::cost;
-  const bool of_weights = options.source == ScoreOptions::Source::weights;
-  const ArraySource source = bundle.dataset(of_weights ? "weights" : of_cost ? "cost" : "scores");
-  require_vectors(source, "(..., queries, keys)");
-  if (of_weights) {
-    take_weights(source);
+  if (options.source == ScoreOptions::Source::weights) {
+    take_weights(not_empty(bundle, "weights"));
   } else {
-    take_scores(source, of_cost);
+    take_scores(not_empty(bundle, of_cost ? "cost" : "scores"), of_cost);
   }
-  if (!with_values || !bundle.has("v")) return;
-  const ArraySource values = bundle.dataset("v");
-  require_vectors(values, "(..., keys, dv)");
-  take_values(values, options.layout);
+  if (!with_values) return;
+  if (const auto values = given(bundle, "v")) take_values(*values, options.layout);
 }
 
 void AttentionInput::set_recipes() {
