@@ -24,14 +24,6 @@ void require_axes(const ArraySource& source, const char* expected) {
                                   ": its last axis is empty");
 }
 
-Vectors as_they_are(const ArraySource& source, const Shape& leading, bool grouped,
-                    HeadLayout layout) {
-  Operand operand = vectors_operand(source, leading, grouped, layout);
-  const Index rows = operand.rows;
-  const Index cols = operand.cols;
-  return Vectors{std::move(operand), {}, {}, rows, cols};
-}
-
 // The input's own leading axes stand before the axis of the heads.
 Shape before_heads(const ArraySource& input) {
   Shape leading = leading_axes(input.shape(), 2);
@@ -103,6 +95,14 @@ Operand gate_with_heads_inside(const ArraySource& source, const Shape& leading, 
 
 }  // namespace
 
+Vectors vectors_as_they_are(const ArraySource& source, const Shape& leading, bool grouped,
+                            HeadLayout layout) {
+  Operand operand = vectors_operand(source, leading, grouped, layout);
+  const Index rows = operand.rows;
+  const Index cols = operand.cols;
+  return Vectors{std::move(operand), {}, {}, rows, cols};
+}
+
 std::string Vectors::address() const {
   return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
 }
@@ -121,14 +121,14 @@ void AttentionSources::take_vectors(const ArraySource& q_source, const ArraySour
   const Shape k_shape = heads_first(k_source, layout);
   set_extents(result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), q_source.address(),
                           k_source.address()));
-  q = as_they_are(q_source, leading, false, layout);
-  k = as_they_are(k_source, leading, true, layout);
+  q = vectors_as_they_are(q_source, leading, false, layout);
+  k = vectors_as_they_are(k_source, leading, true, layout);
   queries = q->rows;
   keys = k->rows;
   depth = q->cols;
   if (!v_source) return;
   require_axes(*v_source, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
-  v = as_they_are(*v_source, leading, true, layout);
+  v = vectors_as_they_are(*v_source, leading, true, layout);
   require_heads_of_keys(*k, v);
   v_head_dim = v->cols;
   require_keys(*v_source, v->rows, k_source.address(), keys);
@@ -179,7 +179,7 @@ void AttentionSources::take_scores(const ArraySource& source, bool of_cost) {
 
 void AttentionSources::take_values(const ArraySource& source, HeadLayout layout) {
   require_axes(source, "(..., keys, dv)");
-  v = as_they_are(source, leading, true, layout);
+  v = vectors_as_they_are(source, leading, true, layout);
   v_head_dim = v->cols;
   require_keys(source, v->rows, scores ? scores->dataset.address() : "weights", keys);
 }

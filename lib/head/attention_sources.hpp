@@ -30,6 +30,10 @@ struct Vectors {
   std::string address() const;
 };
 
+/// Vectors that are read as they are: see vectors_operand.
+Vectors vectors_as_they_are(const ArraySource& source, const Shape& leading, bool grouped,
+                            HeadLayout layout);
+
 /// What q, k and v are projected from: q = x·wq + bq, k = y·wk + bk, v = y·wv + bv.
 struct ProjectionSources {
   ArraySource x, y, wq, wk;
@@ -114,6 +118,9 @@ struct AttentionSources {
     if (sinks.empty()) return no_sink;
     return sinks[static_cast<std::size_t>(problem)];
   }
+
+  /// Whether keys and values are projected from another array than queries.
+  bool has_y() const { return k && k->weights && !k->input.dataset.same_as(q->input.dataset); }
 
   /// Whether each query has its own gate.
   bool has_gate_by_query() const { return gate && gate->rows > 1; }

@@ -1,10 +1,12 @@
 #include "head/head_reader.hpp"
 
-#include <span>
+#include <algorithm>
 #include <type_traits>
 
 #include "kernel/bf16.hpp"
+#include "kernel/parallel.hpp"
 #include "kernel/ranks.hpp"
+#include "kernel/stop_flag.hpp"
 #include "pass/rank_rows.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
@@ -12,158 +14,201 @@
 namespace attn {
 namespace {
 
+RowRange queries_of(const OwnPart& own) {
+  return {own.range.row0, own.range.row0 + own.range.rows};
+}
+RowRange keys_of(const OwnPart& own) { return {own.range.col0, own.range.col0 + own.range.cols}; }
+
+// Whether the blocks of an array are used where they lie.
 template <class T>
-bool same_rows(const Block<T>& block, RowRange rows) {
-  return block.first == rows.first && block.rows == rows.last - rows.first;
+const T* in_place(const Operand& operand) {
+  return operand.heads == HeadAxis::leading && !operand.of_cost ? operand.dataset.in_memory<T>()
+                                                                : nullptr;
 }
 
-// The block must hold bfloat16 numbers only.
-void require_bf16(const Operand& operand, Index problem, const Block<float>& block) {
-  const Index size = block.rows * block.cols;
-  const Index bad = kernel::first_not_bf16(block.values.data(), size);
-  if (bad == size) return;
-  const BlockAxes axes(operand, operand.block(problem), block.first, block.rows, 0, block.cols);
-  refuse_element(operand.dataset, axes.start, axes.count, bad, block.values[bad],
-                 "bfloat16 numbers (--precision bf16)");
+template <class T>
+bool in_place(const Vectors& from) {
+  return in_place<T>(from.input) != nullptr || (from.weights && in_place<T>(*from.weights));
 }
 
-bool same_range(const TileRange& a, const TileRange& b) {
-  return a.row0 == b.row0 && a.rows == b.rows && a.col0 == b.col0 && a.cols == b.cols;
+Allowed allowed_in(const Operand& matrix) {
+  if (matrix.finite) return Allowed::finite;
+  return matrix.zero_forbids ? Allowed::finite_not_negative : Allowed::finite_or_minus_infinity;
 }
 
 }  // namespace
 
+// Blocks are kept from batch to batch, when the memory pool of a run may be gone.
 template <class T>
-HeadReader<T>::HeadReader(const AttentionSources& input, std::int64_t dense_limit, int threads)
-    : input_(input), dense_limit_(dense_limit), threads_(threads) {}
-
-template <class T>
-std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
-  return block(operand, problem, {0, operand.rows}, last);
+void HeadReader<T>::Block::reserve(Index rows, Index cols) {
+  const MemoryPool::Use none(nullptr);
+  storage.reserve(rows * cols);
+  values = {storage.data(), rows, cols};
 }
 
 template <class T>
-std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, RowRange rows,
-                                               Last& last) {
-  const Index index = operand.block(problem);
-  if (last && last->index == index && same_rows(*last, rows)) return last;
-  auto block = std::make_shared<Block<T>>();
-  block->index = index;
-  block->first = rows.first;
-  block->rows = rows.last - rows.first;
-  block->cols = operand.cols;
-  block->values = Buffer<T>(block->rows * block->cols);
-  const BlockAxes axes(operand, index, block->first, block->rows, 0, block->cols);
-  operand.dataset.read(axes.start, axes.count, block->values.data());
-  require_finite(operand.dataset, axes.start, axes.count, block->values.data());
-  last = block;
-  return block;
+HeadReader<T>::HeadReader(const AttentionSources& sources, std::int64_t dense_limit, int threads)
+    : sources_(sources), dense_limit_(dense_limit), threads_(threads) {}
+
+template <class T>
+void HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
+  parts_.clear();
+  for (const HeadPart& head : batch) {
+    Part part{head.problem, sources_.part(head.problem), 0};
+    if (head.queries) {
+      part.own.range.row0 += head.queries->first;
+      part.own.range.rows = head.queries->last - head.queries->first;
+      part.own.offset += head.queries->first;
+      part.first_query = head.queries->first;
+    }
+    parts_.push_back(part);
+  }
 }
 
 template <class T>
-std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index problem,
-                                                 RowRange rows, Last& last_input, Last& last) {
-  if (!vectors.weights) return block(vectors.input, problem, rows, last);
-  const Index index = vectors.input.block(problem);
-  const Index second = vectors.weights->block(problem);
-  if (last && last->index == index && last->second == second && same_rows(*last, rows)) return last;
-  Last none;
-  const auto x = block(vectors.input, problem, rows, last_input);
-  const auto w = block(*vectors.weights, problem, none);
-  Last bias;
-  if (vectors.bias) {
-    Last no_bias;
-    bias = block(*vectors.bias, problem, no_bias);
+typename HeadReader<T>::Set& HeadReader<T>::set_of(const Operand& operand) {
+  for (Set& set : sets_) {
+    if (set.operand.dataset.same_as(operand.dataset)) return set;
   }
-  auto made = std::make_shared<Block<T>>();
-  made->index = index;
-  made->second = second;
-  made->first = x->first;
-  made->rows = x->rows;
-  made->cols = vectors.cols;
-  made->values = Buffer<T>(made->rows * made->cols);
-  made->input = x;
-  made->weights = w;
-  const MatrixView<T> product(made->values.data(), made->rows, made->cols);
-  if (vectors.transposed) {
-    multiply_transposed_by_panels(x->view(), w->view(), product, threads_);
-  } else {
-    project<T>(
-        x->view(), w->view(),
-        bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
-        product, threads_, problem_place(vectors.address(), input_.leading, problem));
+  return sets_.emplace_back(Set{operand, {}});
+}
+
+// `rows(own)` are the rows of a head's block.
+template <class T>
+template <class Rows>
+typename HeadReader<T>::Use HeadReader<T>::want(const Operand& operand, const Rows& rows) {
+  Blocks& blocks = set_of(operand).blocks;
+  const Use use{&blocks, blocks.count()};
+  for (const Part& part : parts_) {
+    const RowRange own = rows(part.own);
+    blocks.want({operand.block(part.problem), 0, 0, own.first, own.last - own.first});
   }
-  last = made;
-  return made;
+  return use;
 }
 
 template <class T>
-void HeadReader<T>::read_vectors(Head<T>& head) {
-  HeadArrays<T>& arrays = head.arrays_;
-  const TileRange& own = head.part.range;
-  const RowRange queries{own.row0, own.row0 + own.rows};
-  const RowRange keys{own.col0, own.col0 + own.cols};
-  if (input_.grad_out) {
-    head.grad_out_block_ =
-        vectors(*input_.grad_out, head.problem, queries, last_grad_joined_, last_grad_out_);
+typename HeadReader<T>::Use HeadReader<T>::want(const std::optional<Operand>& operand) {
+  if (!operand) return {};
+  return want(*operand, [&](const OwnPart&) { return RowRange{0, operand->rows}; });
+}
+
+template <class T>
+template <class Rows>
+void HeadReader<T>::want(const std::optional<Vectors>& from, const Rows& rows, Vector& vector) {
+  vector.input = vector.weights = vector.bias = {};
+  vector.products.start();
+  if (!from) return;
+  vector.input = want(from->input, rows);
+  if (!from->weights) return;
+  vector.weights = want(from->weights);
+  vector.bias = want(from->bias);
+  for (const Part& part : parts_) {
+    const RowRange own = rows(part.own);
+    const Index bias = from->bias ? from->bias->block(part.problem) : 0;
+    vector.products.want({from->input.block(part.problem), from->weights->block(part.problem), bias,
+                          own.first, own.last - own.first});
   }
-  if (input_.q) {
-    // Keys and values are projected from the same y, which may be x.
-    const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
-    const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
-    head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
-    head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
-    arrays.k = head.k_block_->view();
-    if constexpr (std::is_same_v<T, float>) {
-      if (input_.bf16) {
-        require_bf16(input_.q->input, head.problem, *head.q_block_);
-        require_bf16(input_.k->input, head.problem, *head.k_block_);
+}
+
+template <class T>
+template <class U>
+void HeadReader<T>::want(const std::optional<Operand>& operand, Matrices<U>& matrices,
+                         std::optional<Index> cols) {
+  matrices.start();
+  if (!operand) return;
+  for (const Part& part : parts_) {
+    const TileRange& own = part.own.range;
+    matrices.want({operand->block(part.problem), own.row0, own.rows, cols ? 0 : own.col0,
+                   cols.value_or(own.cols)});
+  }
+}
+
+template <class T>
+void HeadReader<T>::want_all() {
+  for (Set& set : sets_) set.blocks.start();
+  want(sources_.grad_out, queries_of, grad_out_);
+  want(sources_.q, queries_of, q_);
+  want(sources_.k, keys_of, k_);
+  energy_.clear();
+  for (const auto& operand : sources_.energy_operands) energy_.push_back(want(operand));
+  want(sources_.v, keys_of, v_);
+  table_ = want(sources_.rel_bias);
+  want(sources_.scores, scores_);
+  want(sources_.bias, bias_);
+  want(sources_.mask, mask_);
+  want(sources_.preference, preference_);
+  want(sources_.gate, gate_, sources_.v_head_dim);
+  for (Set& set : sets_) set.blocks.settle();
+  for (Vector* vector : {&grad_out_, &q_, &k_, &v_}) vector->products.settle();
+  for (auto* matrices : {&scores_, &bias_, &preference_, &gate_}) matrices->settle();
+  mask_.settle();
+}
+
+template <class T>
+void HeadReader<T>::load(Set& set) {
+  const Operand& operand = set.operand;
+  const T* const numbers = in_place<T>(operand);
+  for (auto& [key, wanted_by, block, is_new] : set.blocks.parts()) {
+    const TileRange range{key.first, key.rows, 0, operand.cols};
+    if (numbers != nullptr) {
+      const T* const first = numbers + (key.block * operand.rows + key.first) * operand.cols;
+      block.values = {first, key.rows, operand.cols};
+    } else if (is_new) {
+      kernel::stop_if_asked();
+      block.reserve(key.rows, operand.cols);
+      const BlockAxes axes(operand, key.block, key.first, key.rows, 0, operand.cols);
+      operand.dataset.read(axes.start, axes.count, block.storage.data());
+    } else {
+      continue;
+    }
+    numbers_.add(operand, key.block, range, block.values, Allowed::finite);
+  }
+}
+
+// Places the matrices that lie in memory, and has their own parts checked.
+template <class T>
+template <class U>
+void HeadReader<T>::place(const std::optional<Operand>& operand, Matrices<U>& matrices) {
+  const U* const numbers = operand ? in_place<U>(*operand) : nullptr;
+  if (numbers == nullptr) return;
+  const Index row_stride = operand->rows > 1 ? operand->cols : 0;
+  const Index col_stride = operand->cols > 1 ? 1 : 0;
+  for (auto& [key, wanted_by, matrix, is_new] : matrices.parts()) {
+    const bool empty = key.rows == 0 || key.cols == 0;
+    const TileRange range{row_stride > 0 ? key.row0 : 0, row_stride > 0 ? key.rows : 1,
+                          col_stride > 0 ? key.col0 : 0, col_stride > 0 ? key.cols : 1};
+    const U* const first = numbers + key.block * operand->rows * operand->cols +
+                           range.row0 * operand->cols + range.col0;
+    matrix.in_memory.emplace(first, row_stride, col_stride, 1);
+    matrix.check.reset();
+    if constexpr (std::is_same_v<U, T>) {
+      const MatrixView<const T> own{first, range.rows, range.cols, operand->cols};
+      if (!empty) {
+        matrix.check = numbers_.add(*operand, key.block, range, own, allowed_in(*operand));
       }
     }
-    arrays.q = head.q_block_->view();
-    read_energy_operands(head);
-  }
-  if (!input_.v) return;
-  const bool of_x = input_.q &&
-                    input_.q->input.dataset.address() == input_.v->input.dataset.address() &&
-                    own.row0 == own.col0 && own.rows == own.cols;
-  head.v_block_ = vectors(*input_.v, head.problem, keys, of_x ? last_x_ : last_y_, last_v_);
-  arrays.v = head.v_block_->view();
-}
-
-template <class T>
-void HeadReader<T>::read_energy_operands(Head<T>& head) {
-  last_energy_.resize(input_.energy_operands.size());
-  for (std::size_t n = 0; n < last_energy_.size(); ++n) {
-    const auto& operand = input_.energy_operands[n];
-    head.energy_blocks_.push_back(operand ? block(*operand, head.problem, last_energy_[n])
-                                          : Last());
-    const Last& read = head.energy_blocks_.back();
-    head.arrays_.energy.push_back(read ? read->view() : MatrixView<const T>());
   }
 }
 
+// Reads the matrices that do not lie in memory, and tells the others what the check has found.
 template <class T>
-std::optional<RelativeBias<T>> HeadReader<T>::relative(const HeadArrays<T>& arrays) {
-  const ScoreRecipe recipe = input_.recipe(input_.with_plain ? Scheme::unas : Scheme::fenchel);
-  if (!input_.rel_bias) return relative_bias_of<T>(recipe, {}, arrays);
-  const auto table = block(*input_.rel_bias, arrays.problem, last_table_);
-  return naming([&] { return input_.rel_bias->dataset.address(); },
-                [&] { return relative_bias_of<T>(recipe, table->view(), arrays); });
-}
-
-template <class T>
-std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
-  return read_part(problem, input_.part(problem), 0);
-}
-
-template <class T>
-std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem, RowRange queries) {
-  OwnPart part = input_.part(problem);
-  part.range.row0 += queries.first;
-  part.range.rows = queries.last - queries.first;
-  part.offset += queries.first;
-  return read_part(problem, part, queries.first);
+template <class U>
+void HeadReader<T>::finish(const std::optional<Operand>& operand, Matrices<U>& matrices,
+                           bool by_rank) {
+  if (!operand) return;
+  for (auto& [key, wanted_by, matrix, is_new] : matrices.parts()) {
+    if (matrix.in_memory) {
+      if (matrix.check) matrix.in_memory->set_bound(numbers_.largest(*matrix.check));
+      continue;
+    }
+    if (!is_new) continue;
+    kernel::stop_if_asked();
+    const Part& part = parts_[static_cast<std::size_t>(wanted_by)];
+    const TileRange own{key.row0, key.rows, key.col0, key.cols};
+    matrix.read = matrix_source<U>(*operand, part.problem, own, dense_limit_,
+                                   by_rank ? rank_part(own) : std::nullopt);
+    is_new = false;
+  }
 }
 
 // If the ranks of this thread hold neighbouring rows.
@@ -171,62 +216,145 @@ template <class T>
 std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
   const kernel::Ranks* const ranks = kernel::Ranks::current();
   if (ranks == nullptr || kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return {};
-  return RankPart{neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
-                  most_neighbouring_rows(input_.queries, input_.keys, sizeof(T), ranks->count())};
+  return RankPart{
+      neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
+      most_neighbouring_rows(sources_.queries, sources_.keys, sizeof(T), ranks->count())};
 }
 
+// q and k must hold bfloat16 numbers only.
 template <class T>
-std::shared_ptr<Head<T>> HeadReader<T>::read_part(Index problem, const OwnPart& part,
-                                                  Index first_query) {
-  auto head = std::make_shared<Head<T>>();
-  head->problem = problem;
-  head->part = part;
-  const TileRange& own = head->part.range;
-  const std::optional<RankPart> of_rank = rank_part(own);
-  const auto part_source = [&]<class U>(const std::optional<Operand>& operand,
-                                        const TileRange& pairs, Matrix<U>& last,
-                                        const std::optional<RankPart>& rank) {
-    if (!operand) return std::shared_ptr<OperandMatrix<U>>();
-    const Index index = operand->block(problem);
-    if (last.index != index || !same_range(last.own, pairs)) {
-      last = {index, pairs, matrix_source<U>(*operand, problem, pairs, dense_limit_, rank)};
+void HeadReader<T>::require_bf16(const std::optional<Vectors>& from, const Vector& vector) const {
+  if constexpr (std::is_same_v<T, float>) {
+    for (const auto& [key, wanted_by, block, is_new] : vector.input.blocks->parts()) {
+      const MatrixView<const T>& values = block.values;
+      const Index size = values.rows * values.cols;
+      const Index bad = kernel::first_not_bf16(values.data, size);
+      if (bad == size) continue;
+      const Operand& operand = from->input;
+      const BlockAxes axes(operand, key.block, key.first, key.rows, 0, operand.cols);
+      refuse_element(operand.dataset, axes.start, axes.count, bad, values.data[bad],
+                     "bfloat16 numbers (--precision bf16)");
     }
-    return last.source;
-  };
-  const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
-    return part_source(operand, own, last, of_rank);
-  };
-  HeadArrays<T>& arrays = head->arrays_;
-  arrays.problem = problem;
-  arrays.queries = own.rows;
-  arrays.keys = own.cols;
-  arrays.offset = head->part.offset;
-  arrays.first_query = first_query;
-  head->stored_ = source(input_.scores, last_scores_);
-  read_vectors(*head);
-  head->bias_ = source(input_.bias, last_bias_);
-  head->mask_ = source(input_.mask, last_mask_);
-  head->preference_ = source(input_.preference, last_preference_);
-  head->gate_ = part_source(input_.gate, {own.row0, own.rows, 0, input_.v_head_dim}, last_gate_,
-                            std::nullopt);
-  head->relative_ = relative(arrays);
-  arrays.scores = head->stored_.get();
-  arrays.bias = head->bias_.get();
-  arrays.mask = head->mask_.get();
-  arrays.gate = head->gate_.get();
-  if (head->relative_) arrays.relative = &*head->relative_;
-  make_scores(*head);
-  return head;
+  }
 }
 
 template <class T>
-void HeadReader<T>::make_scores(Head<T>& head) const {
-  if (input_.with_plain) {
-    head.plain_.emplace(input_.recipe(Scheme::unas), head.arrays_, threads_);
+void HeadReader<T>::project_one(const Vectors& from, Vector& vector, typename Blocks::Part& part,
+                                int threads) {
+  const Index n = part.wanted_by;
+  const MatrixView<const T> input = vector.input.of(n);
+  const MatrixView<const T> weights = vector.weights.of(n);
+  const MatrixView<T> product(part.thing.storage.data(), input.rows, from.cols);
+  if (from.transposed) {
+    multiply_transposed_by_panels(input, weights, product, threads);
+    return;
   }
-  if (!input_.with_preference) return;
-  head.arrays_.preference = head.preference_.get();
-  head.preferring_.emplace(input_.recipe(Scheme::fenchel), head.arrays_, threads_);
+  const MatrixView<const T> bias = vector.bias.of(n);
+  const Index problem = parts_[static_cast<std::size_t>(n)].problem;
+  project<T>(input, weights, {bias.data, static_cast<std::size_t>(bias.cols)}, product, threads,
+             problem_place(from.address(), sources_.leading, problem));
+}
+
+template <class T>
+void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vector) {
+  if (!from || !from->weights) return;
+  const bool changes = in_place<T>(*from);
+  std::vector<typename Blocks::Part>& parts = vector.products.parts();
+  Index count = 0;
+  for (auto& part : parts) {
+    part.is_new = part.is_new || changes;
+    if (!part.is_new) continue;
+    part.thing.reserve(part.key.rows, from->cols);
+    ++count;
+  }
+  const auto project = [&](auto& part, int threads) {
+    if (part.is_new) project_one(*from, vector, part, threads);
+    part.is_new = false;
+  };
+  // Ranks divide each product.
+  if (count >= threads_ && kernel::Ranks::current() == nullptr) {
+    kernel::parallel_for(std::ssize(parts), threads_,
+                         [&](Index n, int) { project(parts[static_cast<std::size_t>(n)], 1); });
+  } else {
+    for (auto& part : parts) project(part, threads_);
+  }
+}
+
+template <class T>
+void HeadReader<T>::read(std::span<const HeadPart> batch) {
+  take_parts(batch);
+  want_all();
+  numbers_.clear();
+  for (Set& set : sets_) load(set);
+  place(sources_.scores, scores_);
+  place(sources_.bias, bias_);
+  place(sources_.mask, mask_);
+  place(sources_.preference, preference_);
+  place(sources_.gate, gate_);
+  numbers_.look(threads_);
+  // Blocks whose numbers have been checked.
+  for (Set& set : sets_) {
+    for (auto& part : set.blocks.parts()) part.is_new = false;
+  }
+  if (sources_.bf16) {
+    require_bf16(sources_.q, q_);
+    require_bf16(sources_.k, k_);
+  }
+  project_all(sources_.grad_out, grad_out_);
+  project_all(sources_.q, q_);
+  project_all(sources_.k, k_);
+  project_all(sources_.v, v_);
+  finish(sources_.scores, scores_);
+  finish(sources_.bias, bias_);
+  finish(sources_.mask, mask_);
+  finish(sources_.preference, preference_);
+  finish(sources_.gate, gate_, false);
+}
+
+template <class T>
+double HeadReader<T>::least_bias(Index n) const {
+  if (!sources_.bias) return 0;
+  const Matrix<T>& bias = bias_.of(n);
+  return bias.read ? bias.read->least() : 0;
+}
+
+template <class T>
+void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
+  const Part& part = parts_[static_cast<std::size_t>(n)];
+  head.problem = part.problem;
+  head.part = part.own;
+  HeadArrays<T>& arrays = head.arrays_;
+  arrays.problem = part.problem;
+  arrays.queries = part.own.queries();
+  arrays.keys = part.own.keys();
+  arrays.offset = part.own.offset;
+  arrays.first_query = part.first_query;
+  arrays.q = q_.of(n);
+  arrays.k = k_.of(n);
+  arrays.v = v_.of(n);
+  for (const Use& operand : energy_) arrays.energy.push_back(operand.of(n));
+  const auto matrix = [&](const std::optional<Operand>& operand, const auto& matrices) {
+    return operand ? matrices.of(n).source() : nullptr;
+  };
+  arrays.scores = matrix(sources_.scores, scores_);
+  arrays.bias = matrix(sources_.bias, bias_);
+  arrays.mask = matrix(sources_.mask, mask_);
+  arrays.gate = matrix(sources_.gate, gate_);
+  head.grad_out_ = grad_out_.of(n);
+  head.made_of_q_ = q_.made_of(n);
+  head.made_of_k_ = k_.made_of(n);
+  head.made_of_v_ = v_.made_of(n);
+  head.made_of_grad_out_ = grad_out_.made_of(n);
+  head.least_bias_ = least_bias(n);
+  const ScoreRecipe& any = sources_.with_preference ? sources_.preferring : sources_.plain;
+  const auto relative = [&] { return relative_bias_of<T>(any, table_.of(n), arrays); };
+  head.relative_ = sources_.rel_bias
+                       ? naming([&] { return sources_.rel_bias->dataset.address(); }, relative)
+                       : relative();
+  if (head.relative_) arrays.relative = &*head.relative_;
+  if (sources_.with_plain) head.plain_.emplace(sources_.plain, arrays, threads);
+  arrays.preference = matrix(sources_.preference, preference_);
+  if (sources_.with_preference) head.preferring_.emplace(sources_.preferring, arrays, threads);
 }
 
 template class Head<float>;

@@ -1,35 +1,37 @@
 #pragma once
 
+#include <compare>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "head/attention_sources.hpp"
 #include "head/head.hpp"
 #include "head/matrix_operand.hpp"
+#include "head/number_check.hpp"
+#include "head/shared_parts.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
 
-/// Some rows of a row-major block that were read and checked to be finite, or their product with
-/// another block; shared by the heads that use them.
-template <class T>
-struct Block {
-  Index index = -1;
-  Index second = -1;  ///< for a product, the index of the weights
-  Index first = 0;    ///< the first row
-  Index rows = 0;
-  Index cols = 0;
-  Buffer<T> values;
-  std::shared_ptr<const Block> input, weights;  ///< for a product, its factors
-
-  MatrixView<const T> view() const { return {values.data(), rows, cols}; }
+/// A head, or some neighbouring queries of it.
+struct HeadPart {
+  Index problem = 0;
+  std::optional<RowRange> queries = std::nullopt;  ///< of the own part of the head; absent: all
 };
 
-/// One head in memory, with its scores: the queries and keys that are not padding.
+/// One head with its scores: the queries and keys that are not padding. Its operands are those of a
+/// HeadReader, which must outlive it and not read the next batch.
 template <class T>
 class Head {
  public:
+  Head() = default;
+  Head(const Head&) = delete;
+  Head& operator=(const Head&) = delete;
+
   Index problem = 0;
   OwnPart part;
 
@@ -40,86 +42,160 @@ class Head {
   /// The scores for any scheme of the input: all allow the same pairs, except that a preference of
   /// 0 forbids a pair.
   const Scores<T>& scores() const { return (plain_ ? plain_ : preferring_)->scores(); }
-  MatrixView<const T> v() const { return arrays_.v; }
 
-  /// The operands of the scores, and the gradient of the loss with respect to the output; absent
-  /// ones are empty.
-  MatrixView<const T> q() const { return arrays_.q; }
-  MatrixView<const T> k() const { return arrays_.k; }
+  /// The operands of the scores, the values, and the gradient of the loss with respect to the
+  /// output; absent ones are empty.
   const HeadArrays<T>& arrays() const { return arrays_; }
-  MatrixView<const T> grad_out() const { return grad_out_block_->view(); }
-  /// The gradient of the joined heads, and this head's wo; without data unless heads are joined.
-  ProjectedFrom<T> made_of_grad_out() const { return factors(grad_out_block_); }
-  ProjectedFrom<T> made_of_q() const { return factors(q_block_); }
-  ProjectedFrom<T> made_of_k() const { return factors(k_block_); }
-  ProjectedFrom<T> made_of_v() const { return factors(v_block_); }
+  const MatrixView<const T>& q() const { return arrays_.q; }
+  const MatrixView<const T>& k() const { return arrays_.k; }
+  const MatrixView<const T>& v() const { return arrays_.v; }
+  const MatrixView<const T>& grad_out() const { return grad_out_; }
 
-  /// The smallest finite bias of this head if it is below 0, else 0.
-  double least_bias() const { return bias_ ? bias_->least() : 0; }
+  /// What they are computed from; views without data if they are read as they are.
+  const ProjectedFrom<T>& made_of_q() const { return made_of_q_; }
+  const ProjectedFrom<T>& made_of_k() const { return made_of_k_; }
+  const ProjectedFrom<T>& made_of_v() const { return made_of_v_; }
+  /// The gradient of the joined heads, and this head's wo.
+  const ProjectedFrom<T>& made_of_grad_out() const { return made_of_grad_out_; }
+
+  /// The smallest finite bias of this head if it is below 0, else 0; always 0 for a bias in the
+  /// caller's memory.
+  double least_bias() const { return least_bias_; }
 
  private:
   template <class U>
   friend class HeadReader;
-  static ProjectedFrom<T> factors(const std::shared_ptr<Block<T>>& product) {
-    if (!product || !product->input) return {};
-    return {product->input->view(), product->weights->view()};
-  }
-  std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
-  std::shared_ptr<Block<T>> grad_out_block_;
-  std::vector<std::shared_ptr<Block<T>>> energy_blocks_;
   HeadArrays<T> arrays_;
-  std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_, gate_;
-  std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
+  MatrixView<const T> grad_out_;
+  ProjectedFrom<T> made_of_q_, made_of_k_, made_of_v_, made_of_grad_out_;
+  double least_bias_ = 0;
   std::optional<RelativeBias<T>> relative_;
   std::optional<HeadScores<T>> plain_, preferring_;
 };
 
-/// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
-/// once. Not for use by several threads. If ranks have neighbouring rows (kernel::Ranks::rows),
-/// each reads its rows of masks, biases and ready-made scores.
+/// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
+/// projects. Numbers that lie in the caller's memory are used where they are. What heads share
+/// (grouped keys, a common mask) is read, checked and projected once. If ranks have neighbouring
+/// rows (kernel::Ranks::rows), each reads its rows of masks, biases and ready-made scores.
 template <class T>
 class HeadReader {
  public:
-  /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
-  /// `dense_limit` bytes a head are held in memory; larger ones are read by tiles. `threads` work
-  /// on projections.
-  HeadReader(const AttentionSources& input, std::int64_t dense_limit, int threads);
+  /// `sources` must outlive the reader. Masks, biases and ready-made scores of up to `dense_limit`
+  /// bytes a head are held in memory; larger ones are read by tiles, unless they lie in memory.
+  /// `threads` check numbers and project.
+  HeadReader(const AttentionSources& sources, std::int64_t dense_limit, int threads);
 
-  /// Throws Error(input) that names the dataset and the index of a number that is not finite,
-  /// Error(numerical) for a projection beyond the format.
-  std::shared_ptr<Head<T>> read(Index problem);
+  /// Reads a batch, and drops of the batch before what this one does not share. Numbers in the
+  /// caller's memory may have changed since. Throws Error(input) that names the array and the index
+  /// of a number that is not allowed, Error(numerical) for a projection beyond the format, and
+  /// kernel::Stopped.
+  void read(std::span<const HeadPart> batch);
 
-  /// The same for some queries of the own part of a head, as a separate head.
-  std::shared_ptr<Head<T>> read(Index problem, RowRange queries);
+  /// Makes the n-th head of the batch, on `threads` threads. May be called from several threads.
+  /// Throws the errors of HeadScores.
+  void make(Index n, int threads, Head<T>& head) const;
+
+  /// Head::least_bias of the n-th head of the batch.
+  double least_bias(Index n) const;
 
  private:
-  using Last = std::shared_ptr<Block<T>>;
-  Last block(const Operand& operand, Index problem, RowRange rows, Last& last);
-  Last block(const Operand& operand, Index problem, Last& last);
-  std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, RowRange rows,
-                                    Last& last_input, Last& last);
-  std::shared_ptr<Head<T>> read_part(Index problem, const OwnPart& part, Index first_query);
-  std::optional<RankPart> rank_part(const TileRange& own) const;
-  void read_vectors(Head<T>& head);
-  void read_energy_operands(Head<T>& head);
-  std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
-  void make_scores(Head<T>& head) const;
+  struct Part {
+    Index problem = 0;
+    OwnPart own;
+    Index first_query = 0;
+  };
 
-  const AttentionSources& input_;
-  std::int64_t dense_limit_;
-  int threads_;
-  Last last_q_, last_k_, last_v_, last_x_, last_y_;
-  Last last_table_, last_grad_out_, last_grad_joined_;
-  std::vector<Last> last_energy_;
-  // The last source made, and its block and part.
+  // Some rows of a block of an operand, or the product of two blocks.
+  struct BlockKey {
+    Index block = 0;    // of the operand, or of a product's input
+    Index weights = 0;  // of a product
+    Index bias = 0;
+    Index first = 0;  // row
+    Index rows = 0;
+    auto operator<=>(const BlockKey&) const = default;
+  };
+  struct Block {
+    MatrixView<const T> values;
+    Buffer<T> storage;  // unless they lie in memory
+    void reserve(Index rows, Index cols);
+  };
+  using Blocks = SharedParts<BlockKey, Block>;
+  // The blocks of one array that a batch uses, for one or several operands.
+  struct Set {
+    Operand operand;
+    Blocks blocks;
+  };
+  // A block for each head of the batch: those that the list of `blocks` has from `first` on.
+  struct Use {
+    Blocks* blocks = nullptr;
+    Index first = 0;
+    explicit operator bool() const { return blocks != nullptr; }
+    MatrixView<const T> of(Index n) const {
+      return blocks == nullptr ? MatrixView<const T>() : blocks->of(first + n).values;
+    }
+  };
+  // q, k, v or the gradient of the output.
+  struct Vector {
+    Use input, weights, bias;
+    Blocks products;
+
+    MatrixView<const T> of(Index n) const { return weights ? products.of(n).values : input.of(n); }
+    ProjectedFrom<T> made_of(Index n) const {
+      if (!weights) return {};
+      return {input.of(n), weights.of(n)};
+    }
+  };
+
+  struct MatrixKey {
+    Index block = 0;
+    Index row0 = 0, rows = 0, col0 = 0, cols = 0;
+    auto operator<=>(const MatrixKey&) const = default;
+  };
   template <class U>
   struct Matrix {
-    Index index = -1;
-    TileRange own;
-    std::shared_ptr<OperandMatrix<U>> source;
+    std::shared_ptr<OperandMatrix<U>> read;
+    std::optional<BroadcastMatrix<U>> in_memory;
+    std::optional<std::size_t> check;  // its part of the check
+
+    const MatrixSource<U>* source() const {
+      return in_memory ? static_cast<const MatrixSource<U>*>(&*in_memory) : read.get();
+    }
   };
-  Matrix<T> last_scores_, last_bias_, last_preference_, last_gate_;
-  Matrix<std::uint8_t> last_mask_;
+  template <class U>
+  using Matrices = SharedParts<MatrixKey, Matrix<U>>;
+
+  void take_parts(std::span<const HeadPart> batch);
+  Set& set_of(const Operand& operand);
+  template <class Rows>
+  Use want(const Operand& operand, const Rows& rows);
+  Use want(const std::optional<Operand>& operand);
+  template <class Rows>
+  void want(const std::optional<Vectors>& from, const Rows& rows, Vector& vector);
+  void want_all();
+  void load(Set& set);
+  void require_bf16(const std::optional<Vectors>& from, const Vector& vector) const;
+  void project_all(const std::optional<Vectors>& from, Vector& vector);
+  void project_one(const Vectors& from, Vector& vector, typename Blocks::Part& part, int threads);
+  template <class U>
+  void want(const std::optional<Operand>& operand, Matrices<U>& matrices,
+            std::optional<Index> cols = std::nullopt);
+  template <class U>
+  void place(const std::optional<Operand>& operand, Matrices<U>& matrices);
+  template <class U>
+  void finish(const std::optional<Operand>& operand, Matrices<U>& matrices, bool by_rank = true);
+  std::optional<RankPart> rank_part(const TileRange& own) const;
+
+  const AttentionSources& sources_;
+  std::int64_t dense_limit_;
+  int threads_;
+  std::vector<Part> parts_;
+  std::deque<Set> sets_;
+  Vector q_, k_, v_, grad_out_;
+  std::vector<Use> energy_;
+  Use table_;  // of relative positions
+  Matrices<T> scores_, bias_, preference_, gate_;
+  Matrices<std::uint8_t> mask_;
+  NumberCheck<T> numbers_;
 };
 
 }  // namespace attn

@@ -1,232 +1,318 @@
 #include "plan/attention_layout.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <stdexcept>
+#include <limits>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "energy/table.hpp"
 #include "head/repeated_scores.hpp"
+#include "plan/operand_list.hpp"
 #include "plan/option_checks.hpp"
-#include "plan/regions.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn {
 namespace {
 
-// An operand of a plan before its numbers are there.
-class UnboundArray final : public ArraySource::Impl {
- public:
-  UnboundArray(const std::string& operand, const Shape& planned, DType type) {
-    name = address = operand;
-    shape = planned;
-    dtype = type;
-  }
-  void read_stored(const Shape&, const Shape&, void*) const override {
-    throw std::logic_error("the numbers of a plan's operand are not there yet");
-  }
-};
-
-ArraySource unbound(const std::string& name, const Shape& shape, DType type = DType::f64) {
-  return ArraySource(std::make_shared<UnboundArray>(name, shape, type));
+DType type_of(std::string_view operand, DType computed) {
+  if (operand == "mask") return DType::u8;
+  if (operand == "hybrid" || operand == "sink") return DType::f64;
+  const bool bound = operand.starts_with("query_") || operand.starts_with("key_");
+  return bound ? DType::i64 : computed;
 }
 
-std::optional<ArraySource> unbound(const std::string& name, const std::optional<Shape>& shape) {
-  return shape ? std::optional(unbound(name, *shape)) : std::nullopt;
+// A number for each position of `aligned`, which broadcasts to the leading axes.
+Operand number_operand(const ArraySource& source, const Shape& leading, const Shape& aligned) {
+  return {source, aligned, 1, 1, LeadingMap(leading, aligned, false, source.name())};
 }
 
-PlannedOperand planned(const Operand& operand, Index problems) {
-  PlannedOperand made;
-  made.name = operand.dataset.address();
-  made.shape = operand.dataset.shape();
-  made.rows = operand.rows;
-  made.cols = operand.cols;
-  made.blocks = element_count(operand.leading);
-  // At once: more problems than fit into memory are refused before any page is touched.
-  made.block_of.reserve(static_cast<std::size_t>(problems));
-  for (Index problem = 0; problem < problems; ++problem) {
-    made.block_of.push_back(operand.block(problem));
+template <class X>
+[[noreturn]] void refuse(const Operand& operand, Index block, X value,
+                         const std::string& expected) {
+  const ArraySource& source = operand.dataset;
+  throw Error(Failure::input, source.name() + " has " + std::to_string(value) + " at " +
+                                  index_text(unravel(block, source.shape())) + ", expected " +
+                                  expected);
+}
+
+void require_shape(const std::string& name, const std::optional<Shape>& planned,
+                   const std::optional<Shape>& given) {
+  if (planned == given) return;
+  if (!planned) throw Error(Failure::input, name + " is given, but the plan was made without it");
+  if (!given) throw Error(Failure::input, name + " is missing, which the plan was made with");
+  throw Error(Failure::input, name + " has shape " + to_string(*given) + ", the plan expects " +
+                                  to_string(*planned));
+}
+
+// Throws Error(input) for inputs that are not of the planned shapes, and for missing data.
+template <class T>
+void require_planned(const AttentionShapes& planned, const AttentionInputs<T>& inputs) {
+  const AttentionShapes given = shapes_of(inputs);
+  for_operand_pairs(planned, given, [](const char* name, const auto& there, const auto& here) {
+    require_shape(name, there, here);
+  });
+  const auto find = [](const auto& shapes, const std::string& name) {
+    const auto found = shapes.energy.find(name);
+    return found == shapes.energy.end() ? std::optional<Shape>() : found->second;
+  };
+  for (const auto* shapes : {&planned, &given}) {
+    for (const auto& operand : shapes->energy) {
+      require_shape(operand.first, find(planned, operand.first), find(given, operand.first));
+    }
   }
-  return made;
+  const auto require_data = [](const std::string& name, const auto& view) {
+    const bool numbers = std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end();
+    if (view.data != nullptr || !numbers || view.shape.empty()) return;
+    throw Error(Failure::input, name + " has no data");
+  };
+  for_operand_pairs(inputs, inputs, [&](const char* name, const auto& view, const auto&) {
+    require_data(name, view);
+  });
+  for (const auto& operand : inputs.energy) require_data(operand.first, operand.second);
 }
 
 }  // namespace
 
-AttentionLayout::AttentionLayout(const AttentionShapes& shapes, const AttentionOptions& options) {
+AttentionLayout::AttentionLayout(const AttentionShapes& planned, const AttentionOptions& options,
+                                 DType type)
+    : shapes(planned) {
   require_options(shapes, options);
   take_options(options);
-  AttentionSources sources;
-  take_scores(shapes, sources);
-  leading = sources.leading;
-  problems = sources.problems;
-  take_bounds(shapes);
-  recipe.heads = sources.heads();
-  if (sources.q) take_energy(shapes, options, sources);
-  take_terms(shapes, sources);
-  sizes = sources.sizes();
-  v_head_dim = sources.v_head_dim;
-  take_operands(sources);
+  make_arrays(type);
+  take_source();
+  plain.heads = heads();
+  // At once: more problems than fit into memory are refused before any page is touched.
+  heads_to_read.reserve(static_cast<std::size_t>(problems));
+  parts.reserve(static_cast<std::size_t>(problems));
+  take_bounds();
+  if (q) take_energy(options);
+  take_terms();
+  preferring = plain;
+  if (v) {
+    const Shape out = join(leading, {queries, v_head_dim});
+    grad_out_array_ = std::make_shared<MemoryArray>("grad_out", out, type);
+    grad_out_operand_ =
+        vectors_as_they_are(ArraySource(grad_out_array_), leading, false, HeadLayout::heads_first);
+  }
   repetition = options.repetition;
-  if (!repetition) return;
-  require_repetition(*repetition, scheme.scheme, recipe,
-                     q ? std::optional(sizes.q_depth) : std::nullopt, !bias || bias->cols == 1,
-                     sink.has_value());
+  (description_of(scheme.scheme).has_preference() ? with_preference : with_plain) = !repetition;
+  if (repetition) {
+    require_repetition(*repetition, scheme.scheme, recipe(),
+                       q ? std::optional(depth) : std::nullopt, !bias || bias->cols == 1,
+                       sink.has_value());
+  }
+  for (Index problem = 0; problem < problems; ++problem) heads_to_read.push_back({problem});
 }
 
 void AttentionLayout::take_options(const AttentionOptions& options) {
-  recipe.scale =
+  plain.scale =
       options.scale * (description_of(options.scheme).has_preference() ? options.alpha : 1);
   causal = options.causal;
-  recipe.causal = options.causal != Causal::none;
-  recipe.window = options.window;
-  recipe.same_if_rescaled = options.same_if_rescaled;
-  recipe.softcap = options.softcap;
-  recipe.relative = options.relative;
+  plain.causal = options.causal != Causal::none;
+  plain.window = options.window;
+  plain.same_if_rescaled = options.same_if_rescaled;
+  plain.softcap = options.softcap;
+  plain.relative = options.relative;
   static_cast<Stopping&>(scheme) = options.stopping;
   scheme.scheme = options.scheme;
   scheme.hybrid = options.hybrid;
+  scheme.kept_bytes = options.kept_bytes;
 }
 
-void AttentionLayout::take_scores(const AttentionShapes& shapes, AttentionSources& sources) {
+void AttentionLayout::make_arrays(DType type) {
+  for_operand_pairs(shapes, arrays,
+                    [&](const char* name, const std::optional<Shape>& shape,
+                        std::shared_ptr<MemoryArray>& array) {
+                      if (!shape) return;
+                      array = std::make_shared<MemoryArray>(name, *shape, type_of(name, type));
+                    });
+  for (const auto& [name, shape] : shapes.energy) {
+    if (shape) arrays.energy[name] = std::make_shared<MemoryArray>(name, *shape, type);
+  }
+}
+
+void AttentionLayout::take_source() {
+  const auto source = [](const std::shared_ptr<MemoryArray>& array) {
+    return array ? std::optional<ArraySource>(array) : std::nullopt;
+  };
   switch (source_of(shapes)) {
     case ScoreSource::vectors:
-      sources.take_vectors(unbound("q", *shapes.q), unbound("k", *shapes.k), unbound("v", shapes.v),
-                           HeadLayout::heads_first);
+      take_vectors(ArraySource(arrays.q), ArraySource(arrays.k), source(arrays.v),
+                   HeadLayout::heads_first);
       break;
     case ScoreSource::projection: {
-      has_y = shapes.y.has_value();
-      const ArraySource x = unbound("x", *shapes.x);
-      sources.take_projections({x, has_y ? unbound("y", *shapes.y) : x, unbound("wq", *shapes.wq),
-                                unbound("wk", *shapes.wk), unbound("wv", shapes.wv),
-                                unbound("bq", shapes.bq), unbound("bk", shapes.bk),
-                                unbound("bv", shapes.bv)});
+      const ArraySource x(arrays.x);
+      take_projections({x, source(arrays.y).value_or(x), ArraySource(arrays.wq),
+                        ArraySource(arrays.wk), source(arrays.wv), source(arrays.bq),
+                        source(arrays.bk), source(arrays.bv)});
       break;
     }
     case ScoreSource::ready_made:
-      sources.take_scores(unbound("scores", *shapes.scores), false);
-      if (shapes.v) sources.take_values(unbound("v", *shapes.v), HeadLayout::heads_first);
+      take_scores(ArraySource(arrays.scores), false);
+      if (shapes.v) take_values(ArraySource(arrays.v), HeadLayout::heads_first);
       break;
   }
 }
 
-void AttentionLayout::take_energy(const AttentionShapes& shapes, const AttentionOptions& options,
-                                  AttentionSources& sources) {
+void AttentionLayout::take_energy(const AttentionOptions& options) {
   const bool usual = options.energy.empty();
-  recipe.energy = &energy_called(usual ? description_of(options.scheme).usual_energy()
-                                       : std::string_view(options.energy));
-  if (options.bf16) recipe.energy = &in_bf16(*recipe.energy);
-  sources.with_plain = true;
-  sources.plain = recipe;
-  const std::string of_energy = "the energy " + std::string(recipe.energy->name());
-  sources.take_energy_operands([&](const EnergyOperand& wanted) -> std::optional<ArraySource> {
-    const auto found = shapes.energy.find(wanted.name);
-    if (found != shapes.energy.end() && found->second) return unbound(wanted.name, *found->second);
+  plain.energy = &energy_called(usual ? description_of(options.scheme).usual_energy()
+                                      : std::string_view(options.energy));
+  if (options.bf16) plain.energy = &in_bf16(*plain.energy);
+  preferring = plain;  // the energy whose operands are read
+  const std::string of_energy = "the energy " + std::string(plain.energy->name());
+  take_energy_operands([&](const EnergyOperand& wanted) -> std::optional<ArraySource> {
+    const auto found = arrays.energy.find(wanted.name);
+    if (found != arrays.energy.end()) return ArraySource(found->second);
     if (!wanted.required) return std::nullopt;
     throw Error(Failure::input, of_energy + " needs the operand " + wanted.name);
   });
-  for (const auto& [name, shape] : shapes.energy) {
-    const auto& operands = recipe.energy->operands();
-    const auto same = [wanted = name](const EnergyOperand& operand) {
-      return operand.name == wanted;
-    };
-    if (!shape || std::any_of(operands.begin(), operands.end(), same)) continue;
-    throw Error(Failure::usage, of_energy + " has no operand " + name);
+  for (const auto& operand : arrays.energy) {
+    const auto& operands = plain.energy->operands();
+    const auto same = [&](const EnergyOperand& known) { return known.name == operand.first; };
+    if (std::any_of(operands.begin(), operands.end(), same)) continue;
+    throw Error(Failure::usage, of_energy + " has no operand " + operand.first);
   }
 }
 
-void AttentionLayout::take_terms(const AttentionShapes& shapes, AttentionSources& sources) {
-  if (shapes.mask) sources.take_mask(unbound("mask", *shapes.mask, DType::u8));
-  if (shapes.bias) sources.take_bias(unbound("bias", *shapes.bias));
-  if (shapes.preference) sources.take_preference(unbound("preference", *shapes.preference), false);
-  if (shapes.gate) {
-    if (!sources.v) throw Error(Failure::input, "gate needs values: there is no out to gate");
-    sources.take_gate(unbound("gate", *shapes.gate), HeadLayout::heads_first);
+void AttentionLayout::take_terms() {
+  if (arrays.mask) take_mask(ArraySource(arrays.mask));
+  if (arrays.bias) take_bias(ArraySource(arrays.bias));
+  if (arrays.preference) take_preference(ArraySource(arrays.preference), false);
+  if (arrays.gate) {
+    if (!v) throw Error(Failure::input, "gate needs values: there is no out to gate");
+    take_gate(ArraySource(arrays.gate), HeadLayout::heads_first);
   }
-  const auto number = [&](const char* name, const std::optional<Shape>& shape,
-                          std::optional<PlannedOperand>& operand) {
-    if (shape) operand = number_operand(name, *shape, *shape);
-  };
-  number("sink", shapes.sink, sink);
-  number("hybrid", shapes.hybrid, hybrid);
-  if (!shapes.rel_bias) return;
-  sources.take_relative_bias(unbound("rel_bias", *shapes.rel_bias));
+  if (arrays.sink) sink = number_operand(ArraySource(arrays.sink), leading, *shapes.sink);
+  if (arrays.hybrid) hybrid = number_operand(ArraySource(arrays.hybrid), leading, *shapes.hybrid);
+  if (!arrays.rel_bias) return;
+  take_relative_bias(ArraySource(arrays.rel_bias));
   BucketRule rule;
-  rule.bidirectional = !recipe.causal;
+  rule.bidirectional = !plain.causal;
   rule.buckets = shapes.rel_bias->front();
   require_buckets(rule);
 }
 
-// Operands as problems use them.
-void AttentionLayout::take_operands(const AttentionSources& sources) {
-  const auto take = [&](const std::optional<Operand>& from, std::optional<PlannedOperand>& to) {
-    if (from) to = planned(*from, problems);
-  };
-  const auto take_vectors = [&](const std::optional<Vectors>& from, PlannedVectors& to) {
-    if (!from) return;
-    if (from->weights) {
-      to.projected = projection(*from);
-    } else {
-      to.own = planned(from->input, problems);
+void AttentionLayout::take_bounds() {
+  for_bound_pairs(
+      arrays, bounds,
+      [&](const char*, const std::shared_ptr<MemoryArray>& array, std::optional<Operand>& operand) {
+        if (!array) return;
+        if (array->shape.size() > leading.size()) {
+          throw Error(Failure::input, array->name + " has shape " + to_string(array->shape) +
+                                          ", expected the first of the leading axes " +
+                                          to_string(leading));
+        }
+        // Aligned with the first of the leading axes.
+        Shape aligned = array->shape;
+        aligned.resize(leading.size(), 1);
+        operand = number_operand(ArraySource(array), leading, aligned);
+      });
+}
+
+double AttentionLayout::hybrid_of(Index problem) const {
+  return hybrid ? hybrid->dataset.in_memory<double>()[hybrid->block(problem)] : scheme.hybrid;
+}
+
+std::int64_t AttentionLayout::projected_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto* vectors : {&q, &k, &v}) {
+    if (!*vectors || !(*vectors)->weights) continue;
+    const Vectors& made = **vectors;
+    // Problems with the same blocks and the same bounds share a product.
+    std::set<std::vector<Index>> products;
+    for (Index problem = 0; problem < problems; ++problem) {
+      std::vector<Index> blocks{made.input.block(problem), made.weights->block(problem)};
+      if (made.bias) blocks.push_back(made.bias->block(problem));
+      for_bound_pairs(bounds, bounds, [&](const char*, const auto& bound, const auto&) {
+        if (bound) blocks.push_back(bound->block(problem));
+      });
+      products.insert(std::move(blocks));
     }
+    const auto size = static_cast<std::int64_t>(size_of(made.input.dataset.dtype()));
+    bytes += std::ssize(products) * made.rows * made.cols * size;
+  }
+  return bytes;
+}
+
+template <class T>
+void AttentionLayout::bind(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out) {
+  require_planned(shapes, inputs);
+  for_operand_pairs(inputs, arrays, [](const char*, const auto& view, const auto& array) {
+    if (array) array->bind(view.data);
+  });
+  for (const auto& operand : arrays.energy) {
+    operand.second->bind(inputs.energy.at(operand.first).data);
+  }
+  AttentionSources::grad_out = std::nullopt;
+  if (grad_out.data != nullptr) {
+    grad_out_array_->bind(grad_out.data);
+    AttentionSources::grad_out = grad_out_operand_;
+  }
+  find_parts();
+  find_sinks();
+}
+
+void AttentionLayout::find_parts() {
+  for_bound_pairs(bounds, bounds, [&](const std::string& name, const auto& bound, const auto&) {
+    if (!bound || name == "query_offset") return;
+    const Index most = name.starts_with("query") ? queries : keys;
+    const Index* const values = bound->dataset.template in_memory<Index>();
+    for (Index n = 0; n < element_count(bound->leading); ++n) {
+      if (values[n] >= 0 && values[n] <= most) continue;
+      refuse(*bound, n, values[n], "a whole number in [0, " + std::to_string(most) + "]");
+    }
+  });
+  parts.clear();
+  for (Index problem = 0; problem < problems; ++problem) {
+    SequenceBounds own;
+    for_bound_pairs(bounds, own, [&](const char*, const auto& bound, std::optional<Index>& value) {
+      if (bound) value = bound->dataset.template in_memory<Index>()[bound->block(problem)];
+    });
+    parts.push_back(own_part(own, queries, keys, causal));
+  }
+}
+
+void AttentionLayout::find_sinks() {
+  if (hybrid) {
+    const double* const values = hybrid->dataset.in_memory<double>();
+    for (Index n = 0; n < element_count(hybrid->leading); ++n) {
+      // NaN fails the comparisons.
+      if (values[n] >= 0 && values[n] <= 1) continue;
+      refuse(*hybrid, n, values[n], "a number in [0, 1]");
+    }
+  }
+  sinks.clear();
+  if (!sink) return;
+  const double* const values = sink->dataset.in_memory<double>();
+  for (Index n = 0; n < element_count(sink->leading); ++n) {
+    // NaN fails the comparison.
+    if (values[n] <= std::numeric_limits<double>::max()) continue;
+    refuse(*sink, n, values[n], "a finite number or -inf");
+  }
+  for (Index problem = 0; problem < problems; ++problem) {
+    sinks.push_back(values[sink->block(problem)]);
+  }
+}
+
+template <class T>
+AttentionShapes shapes_of(const AttentionInputs<T>& inputs) {
+  AttentionShapes shapes;
+  const auto take = [](const auto& view, std::optional<Shape>& shape) {
+    if (view.data != nullptr || !view.shape.empty()) shape = view.shape;
   };
-  take_vectors(sources.q, q);
-  take_vectors(sources.k, k);
-  take_vectors(sources.v, v);
-  take(sources.scores, scores);
-  take(sources.mask, mask);
-  take(sources.bias, bias);
-  take(sources.preference, preference);
-  take(sources.gate, gate);
-  take(sources.rel_bias, rel_bias);
-  for (const auto& operand : sources.energy_operands) take(operand, energy.emplace_back());
+  for_operand_pairs(inputs, shapes,
+                    [&](const char*, const auto& view, auto& shape) { take(view, shape); });
+  for (const auto& operand : inputs.energy) take(operand.second, shapes.energy[operand.first]);
+  return shapes;
 }
 
-PlannedProjection AttentionLayout::projection(const Vectors& vectors) const {
-  PlannedProjection made;
-  made.input = planned(vectors.input, problems);
-  made.weights = planned(*vectors.weights, problems);
-  if (vectors.bias) made.bias = planned(*vectors.bias, problems);
-  std::vector<const PlannedOperand*> others = bounds_given();
-  others.push_back(&made.weights);
-  if (made.bias) others.push_back(&*made.bias);
-  Regions regions = regions_of(made.input, others);
-  for (const Regions::Region& region : regions.all) made.products.push_back(region.problem);
-  made.product_of = std::move(regions.of_problem);
-  return made;
-}
-
-// A number for each position of `aligned`, which broadcasts to the leading axes.
-PlannedOperand AttentionLayout::number_operand(const char* name, const Shape& shape,
-                                               const Shape& aligned) const {
-  return planned({unbound(name, shape), aligned, 1, 1, LeadingMap(leading, aligned, false, name)},
-                 problems);
-}
-
-void AttentionLayout::take_bounds(const AttentionShapes& shapes) {
-  for_bound_pairs(shapes, bounds,
-                  [&](const char* name, const std::optional<Shape>& shape,
-                      std::optional<PlannedOperand>& operand) {
-                    if (!shape) return;
-                    if (shape->size() > leading.size()) {
-                      throw Error(Failure::input, std::string(name) + " has shape " +
-                                                      to_string(*shape) +
-                                                      ", expected the first of the leading axes " +
-                                                      to_string(leading));
-                    }
-                    // Aligned with the first of the leading axes.
-                    Shape aligned = *shape;
-                    aligned.resize(leading.size(), 1);
-                    operand = number_operand(name, *shape, aligned);
-                  });
-}
-
-std::vector<const PlannedOperand*> AttentionLayout::bounds_given() const {
-  std::vector<const PlannedOperand*> given;
-  for_bound_pairs(bounds, bounds,
-                  [&](const char*, const std::optional<PlannedOperand>& operand, const auto&) {
-                    if (operand) given.push_back(&*operand);
-                  });
-  return given;
-}
+#define ATTN_FOR_TYPE(T)                                         \
+  template AttentionShapes shapes_of(const AttentionInputs<T>&); \
+  template void AttentionLayout::bind(const AttentionInputs<T>&, const TensorView<const T>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn

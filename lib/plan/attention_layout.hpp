@@ -1,77 +1,64 @@
 #pragma once
 
+#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "attnkit/attention.hpp"
 #include "head/attention_sources.hpp"
-#include "head/own_part.hpp"
-#include "plan/planned_operand.hpp"
+#include "head/head_reader.hpp"
+#include "tensor/memory_array.hpp"
 
 namespace attn {
 
-/// q, k or v computed from other operands. Problems that use the same blocks and have the same
-/// bounds share one product.
-struct PlannedProjection {
-  PlannedOperand input, weights;
-  std::optional<PlannedOperand> bias;
-  std::vector<Index> products;    ///< by product: the first problem that uses it
-  std::vector<Index> product_of;  ///< by problem
+/// Operands as sources, which get their memory in every run; null for absent ones.
+template <class T>
+using PlannedArray = std::shared_ptr<MemoryArray>;
+using PlannedArrays = AttentionOperands<PlannedArray, void>;
 
-  Index rows() const { return input.rows; }
-  Index cols() const { return weights.cols; }
-};
-
-/// Vectors of a head: an operand itself, or a projection.
-struct PlannedVectors {
-  std::optional<PlannedOperand> own;
-  std::optional<PlannedProjection> projected;
-
-  explicit operator bool() const { return own || projected; }
-  Index rows() const { return own ? own->rows : projected->rows(); }
-  Index cols() const { return own ? own->cols : projected->cols(); }
-};
-
-/// The checked shapes and options of a plan, and the layout of every problem that follows from
-/// them.
-class AttentionLayout {
+/// The checked shapes and options of a plan, and the sources of its operands.
+class AttentionLayout : public AttentionSources {
  public:
-  /// Throws the errors of AttentionPlan's constructor.
-  AttentionLayout(const AttentionShapes& shapes, const AttentionOptions& options);
+  /// `type`: of the numbers that a plan computes with. Throws the errors of AttentionPlan's
+  /// constructor.
+  AttentionLayout(const AttentionShapes& shapes, const AttentionOptions& options, DType type);
 
-  Shape leading;
-  Index problems = 1;
-  EnergySizes sizes;
-  Index v_head_dim = 0;  ///< 0 without values
-  PlannedVectors q, k, v;
-  bool has_y = false;  ///< keys and values are projected from y, not from x
-  std::optional<PlannedOperand> scores, bias, preference, mask, rel_bias, hybrid, sink, gate;
-  PerBound<std::optional<PlannedOperand>> bounds;
-  std::vector<std::optional<PlannedOperand>> energy;  ///< one per operand of the energy
-  ScoreRecipe recipe;
+  AttentionShapes shapes;
+  PlannedArrays arrays;
+  std::vector<HeadPart> heads_to_read;  ///< all problems
+  std::optional<Operand> hybrid;
+  PerBound<std::optional<Operand>> bounds;
   Causal causal = Causal::none;
   SchemeOptions scheme;
   std::optional<Repetition> repetition;
 
-  Index queries() const { return sizes.queries; }
-  Index keys() const { return sizes.keys; }
-  bool projects() const { return q.projected.has_value(); }
+  const ScoreRecipe& recipe() const { return plain; }
+  bool projects() const { return q && q->weights; }
 
-  /// The bounds that are present.
-  std::vector<const PlannedOperand*> bounds_given() const;
+  /// The u of hnas of a problem.
+  double hybrid_of(Index problem) const;
+
+  /// The most bytes that the projections of q, k and v take.
+  std::int64_t projected_bytes() const;
+
+  /// Takes the arrays of a run as sources, and finds the own part and the sink of each problem.
+  /// `grad_out` may be absent. Throws Error(input) for arrays that do not fit the plan, and for
+  /// bounds, sinks and shares of hnas that are out of range.
+  template <class T>
+  void bind(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out);
 
  private:
+  void make_arrays(DType type);
   void take_options(const AttentionOptions& options);
-  void take_scores(const AttentionShapes& shapes, AttentionSources& sources);
-  void take_energy(const AttentionShapes& shapes, const AttentionOptions& options,
-                   AttentionSources& sources);
-  void take_terms(const AttentionShapes& shapes, AttentionSources& sources);
-  void take_bounds(const AttentionShapes& shapes);
-  void take_operands(const AttentionSources& sources);
+  void take_source();
+  void take_energy(const AttentionOptions& options);
+  void take_terms();
+  void take_bounds();
+  void find_parts();
+  void find_sinks();
 
-  PlannedProjection projection(const Vectors& vectors) const;
-  PlannedOperand number_operand(const char* name, const Shape& shape, const Shape& aligned) const;
+  std::shared_ptr<MemoryArray> grad_out_array_;
+  std::optional<Vectors> grad_out_operand_;
 };
 
 }  // namespace attn

@@ -3,9 +3,10 @@
 #include <utility>
 
 #include "attnkit/attention.hpp"
+#include "head/head_reader.hpp"
 #include "head/output_gate.hpp"
 #include "pass/partition.hpp"
-#include "plan/attention_arrays.hpp"
+#include "plan/attention_layout.hpp"
 #include "plan/gradient_slots.hpp"
 #include "plan/head_forward.hpp"
 #include "plan/plan_array.hpp"
@@ -19,9 +20,7 @@ AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions&
   if (options.bf16 && !std::is_same_v<T, float>) {
     throw Error(Failure::usage, "bfloat16 products are taken in float32");
   }
-  AttentionLayout layout(shapes, options);
-  layout.scheme.kept_bytes = options.kept_bytes;
-  return layout;
+  return AttentionLayout(shapes, options, dtype_of<T>());
 }
 
 }  // namespace
@@ -31,11 +30,13 @@ class AttentionPlan<T>::Impl {
  public:
   Impl(const AttentionShapes& shapes, const AttentionOptions& options, int threads)
       : layout_(layout_of<T>(shapes, options)),
-        problems_(layout_.leading, threads,
-                  attend_parts(layout_.scheme.scheme, true, layout_.queries(), layout_.keys(),
-                               sizeof(T))),
-        arrays_(shapes, layout_),
-        slots_(layout_, wave()) {}
+        problems_(
+            layout_.leading, threads,
+            attend_parts(layout_.scheme.scheme, true, layout_.queries, layout_.keys, sizeof(T))),
+        // Matrices are used where they lie.
+        reader_(layout_, 0, threads),
+        slots_(layout_, wave()),
+        projected_bytes_(layout_.projected_bytes()) {}
 
   const AttentionLayout& layout() const { return layout_; }
 
@@ -43,19 +44,19 @@ class AttentionPlan<T>::Impl {
     if (!(rate >= 0 && rate < 1)) {
       throw Error(Failure::usage, "the rate of dropout is out of range, expected one in [0, 1)");
     }
-    dropout_ = {rate, stream, 0, layout_.keys()};
+    dropout_ = {rate, stream, 0, layout_.keys};
   }
 
-  std::int64_t run_bytes() const { return arrays_.bytes() + problems_.bytes(forward_bytes()); }
+  std::int64_t run_bytes() const { return projected_bytes_ + problems_.bytes(forward_bytes()); }
 
   std::int64_t gradient_bytes() const {
-    return arrays_.bytes() + problems_.bytes(backward_bytes(), slots_.bytes());
+    return projected_bytes_ + problems_.bytes(backward_bytes(), slots_.bytes());
   }
 
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs) {
     return problems_.run(forward_bytes(), 0, [&] {
       require_outputs(layout_, outputs);
-      arrays_.bind(inputs, {}, problems_.threads());
+      read(inputs, {});
       AttentionSummary summary;
       summary.problems.resize(static_cast<std::size_t>(layout_.problems));
       problems_.for_each([&](Index problem, int threads) {
@@ -85,8 +86,8 @@ class AttentionPlan<T>::Impl {
                       const TensorView<const T>& grad_out, const AttentionGradients<T>& wanted) {
     require_results(layout_, results);
     differentiate(inputs, grad_out, wanted, [&](Index problem, PlannedHead<T>& work, int threads) {
-      begin(problem, work);
-      take_results(layout_, results, work, threads);
+      begin(problem, work, threads);
+      take_results(layout_, results, work);
     });
   }
 
@@ -102,8 +103,13 @@ class AttentionPlan<T>::Impl {
                              std::max<Index>(1, layout_.problems));
   }
 
+  void read(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out) {
+    layout_.bind(inputs, grad_out);
+    reader_.read(layout_.heads_to_read);
+  }
+
   std::int64_t score_bytes() const {
-    return HeadScores<T>::bytes(layout_.recipe, static_cast<bool>(layout_.q), layout_.sizes);
+    return HeadScores<T>::bytes(layout_.recipe(), layout_.q.has_value(), layout_.sizes());
   }
 
   std::int64_t forward_bytes() const {
@@ -111,10 +117,11 @@ class AttentionPlan<T>::Impl {
   }
 
   std::int64_t backward_bytes() const {
-    const std::int64_t backward = differentiate_head_bytes(
-        layout_.recipe, layout_.scheme, layout_.repetition, static_cast<bool>(layout_.q),
-        layout_.projects(), true, layout_.sizes, layout_.v_head_dim, sizeof(T), problems_.inside());
-    const std::int64_t out = layout_.queries() * layout_.v_head_dim * static_cast<Index>(sizeof(T));
+    const std::int64_t backward =
+        differentiate_head_bytes(layout_.recipe(), layout_.scheme, layout_.repetition,
+                                 layout_.q.has_value(), layout_.projects(), true, layout_.sizes(),
+                                 layout_.v_head_dim, sizeof(T), problems_.inside());
+    const std::int64_t out = layout_.queries * layout_.v_head_dim * static_cast<Index>(sizeof(T));
     const std::int64_t forward = attend_head_bytes<T>(layout_, true, problems_.inside());
     // Repeated attention keeps its intermediate results.
     if (layout_.repetition) return score_bytes() + forward + out + backward;
@@ -129,7 +136,7 @@ class AttentionPlan<T>::Impl {
       require_grad_out(grad_out);
       const Finish finish{slots_};
       slots_.start(wanted);
-      arrays_.bind(inputs, grad_out, problems_.threads());
+      read(inputs, grad_out);
       for (Index first = 0; first < layout_.problems; first += wave()) {
         const Index last = std::min(layout_.problems, first + wave());
         problems_.for_each(first, last, [&](Index problem, int threads) {
@@ -146,48 +153,49 @@ class AttentionPlan<T>::Impl {
     });
   }
 
-  void begin(Index problem, PlannedHead<T>& work) const {
-    arrays_.head(problem, work.bound);
-    work.arrays = &work.bound.arrays;
-    work.recipe = &layout_.recipe;
+  void begin(Index problem, PlannedHead<T>& work, int threads) const {
+    reader_.make(problem, threads, work.head);
+    work.arrays = &work.head.arrays();
+    work.recipe = &layout_.recipe();
     work.repetition = layout_.repetition;
-    work.part = arrays_.part(problem);
+    work.part = work.head.part;
     work.scheme = layout_.scheme;
-    work.scheme.hybrid = arrays_.hybrid(problem);
-    work.scheme.sink = arrays_.sink(problem);
+    if (!layout_.repetition) work.ready = &work.head.scores(layout_.scheme.scheme);
+    work.scheme.hybrid = layout_.hybrid_of(problem);
+    work.scheme.sink = layout_.sink_of(problem);
     const TileRange& own = work.part.range;
     work.dropout = dropout_;
-    work.dropout.first = (problem * layout_.queries() + own.row0) * layout_.keys() + own.col0;
+    work.dropout.first = (problem * layout_.queries + own.row0) * layout_.keys + own.col0;
   }
 
   void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out,
                PlannedHead<T>& work, int threads) const {
-    begin(problem, work);
+    begin(problem, work, threads);
     attend_planned(layout_, outputs, needs_out, work, threads);
   }
 
   // After the gradients, which need the output before the gate.
   static void close_gate(const PlannedHead<T>& work) {
-    const MatrixSource<T>* const gate = work.bound.arrays.gate;
+    const MatrixSource<T>* const gate = work.head.arrays().gate;
     if (gate != nullptr && work.out.data != nullptr) apply_gate(*gate, work.out);
   }
 
   void backward(Index problem, Index at, const PlannedHead<T>& work, int threads) const {
     const bool empty = work.part.queries() == 0 || work.part.keys() == 0;
-    if (empty || !work.part.is_whole(layout_.queries(), layout_.keys())) slots_.clear(problem, at);
+    if (empty || !work.part.is_whole(layout_.queries, layout_.keys)) slots_.clear(problem, at);
     if (empty) return;
     HeadForward<T> head = forward_of<T>(work);
-    head.grad_out = arrays_.grad_out(problem);
-    head.q = arrays_.q().made_of(problem);
-    head.k = arrays_.k().made_of(problem);
-    head.v = arrays_.v().made_of(problem);
+    head.grad_out = work.head.grad_out();
+    head.q = work.head.made_of_q();
+    head.k = work.head.made_of_k();
+    head.v = work.head.made_of_v();
     differentiate_head(head, slots_.targets(problem, at, work.part.range), threads);
     slots_.require_finite(problem, at);
   }
 
   void require_grad_out(const TensorView<const T>& grad_out) const {
     if (!layout_.v) throw Error(Failure::usage, "there is no v, and so no out to differentiate");
-    const Shape expected = join(layout_.leading, {layout_.queries(), layout_.v_head_dim});
+    const Shape expected = join(layout_.leading, {layout_.queries, layout_.v_head_dim});
     if (grad_out.shape != expected) {
       throw Error(Failure::input, "grad_out has shape " + to_string(grad_out.shape) +
                                       ", expected " + to_string(expected) + " as out");
@@ -197,10 +205,11 @@ class AttentionPlan<T>::Impl {
     }
   }
 
-  const AttentionLayout layout_;
+  AttentionLayout layout_;
   plan::Problems problems_;
-  AttentionArrays<T> arrays_;
+  HeadReader<T> reader_;
   GradientSlots<T> slots_;
+  std::int64_t projected_bytes_;
   WeightDropout dropout_;
 };
 
@@ -233,12 +242,12 @@ Shape AttentionPlan<T>::out_shape() const {
 
 template <class T>
 Shape AttentionPlan<T>::query_shape() const {
-  return join(leading(), {plan::alive(impl_).layout().queries()});
+  return join(leading(), {plan::alive(impl_).layout().queries});
 }
 
 template <class T>
 Shape AttentionPlan<T>::key_shape() const {
-  return join(leading(), {plan::alive(impl_).layout().keys()});
+  return join(leading(), {plan::alive(impl_).layout().keys});
 }
 
 template <class T>

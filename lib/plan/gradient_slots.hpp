@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "gradient/shared_sums.hpp"
+#include "head/gradient_operands.hpp"
 #include "plan/attention_layout.hpp"
 
 namespace attn {
@@ -15,7 +15,7 @@ namespace attn {
 template <class T>
 class GradientSlots {
  public:
-  /// `layout` must outlive the object. Heads come in waves of at most `wave`.
+  /// Heads come in waves of at most `wave`.
   GradientSlots(const AttentionLayout& layout, Index wave);
 
   /// Call before the first wave of a run, with the requested gradients. Takes buffers from the
@@ -43,29 +43,26 @@ class GradientSlots {
   std::int64_t bytes() const;
 
  private:
-  // Puts a block among the targets, cut to the own queries and keys.
-  using Place = std::function<void(HeadGradientTargets<T>&, MatrixView<T>, const TileRange& own)>;
-
   struct Slot {
-    std::string name;
-    PlannedOperand operand;
-    Place place;
+    GradientOperand<T> of;
+    Shape shape;
+    Index rows, cols;
+    PooledVector<Index> block_of;
     SharedSums<T> sums;
     TensorView<T> view = {};
     Buffer<T> parts = {};  // gradients of the heads of a wave, for shared blocks
 
     bool wanted() const { return view.data != nullptr; }
+    Index size() const { return rows * cols; }
+    T* block(Index problem) const {
+      return view.data + block_of[static_cast<std::size_t>(problem)] * size();
+    }
     T* part(Index problem, Index at) const;
   };
 
-  void add(const std::optional<PlannedOperand>& operand, Place place);
-  void add_vectors();
-  void add_projections();
   void want(const std::string& name, const TensorView<T>& view);
 
   Index wave_;
-  std::size_t energy_operands_;
-  const AttentionLayout& layout_;
   std::vector<Slot> slots_;
 };
 

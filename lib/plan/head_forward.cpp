@@ -48,15 +48,15 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   if (outputs.unas_row_potential && !description_of(layout.scheme.scheme).is_mixture()) {
     throw Error(Failure::usage, "unas_row_potential requires the scheme hnas");
   }
-  const Shape by_query = join(layout.leading, {layout.queries()});
-  const Shape by_key = join(layout.leading, {layout.keys()});
+  const Shape by_query = join(layout.leading, {layout.queries});
+  const Shape by_key = join(layout.leading, {layout.keys});
   require("out", outputs.out, join(by_query, {layout.v_head_dim}));
   require("row_potential", outputs.row_potential, by_query);
   require("unas_row_potential", outputs.unas_row_potential, by_query);
   require("col_potential", outputs.col_potential, by_key);
   require("col_sum", outputs.col_sum, by_key);
   require("row_entropy", outputs.row_entropy, by_query);
-  require("weights", outputs.weights, join(by_query, {layout.keys()}));
+  require("weights", outputs.weights, join(by_query, {layout.keys}));
   const bool of_mixture = outputs.variance || outputs.prior;
   if ((outputs.centre || of_mixture) && !layout.repetition) {
     throw Error(Failure::usage, "centre, variance and prior require a repetition");
@@ -64,7 +64,7 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   if (of_mixture && layout.scheme.scheme != Scheme::dnas) {
     throw Error(Failure::usage, "variance and prior require the scheme dnas");
   }
-  require("centre", outputs.centre, join(by_query, {layout.sizes.q_depth}));
+  require("centre", outputs.centre, join(by_query, {layout.depth}));
   require("variance", outputs.variance, by_query);
   require("prior", outputs.prior, by_query);
 }
@@ -72,18 +72,18 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
 template <class T>
 void attend_planned(const AttentionLayout& layout, const AttentionOutputs<T>& outputs,
                     bool differentiated, PlannedHead<T>& head, int threads) {
-  const Index problem = head.bound.arrays.problem;
+  const Index problem = head.head.problem;
   HeadTargets<T> targets;
-  targets.out = block_of(outputs.out, problem, layout.queries(), layout.v_head_dim);
+  targets.out = block_of(outputs.out, problem, layout.queries, layout.v_head_dim);
   targets.row_potential = row_of(outputs.row_potential, problem);
   targets.unas_row_potential = row_of(outputs.unas_row_potential, problem);
   targets.col_potential = row_of(outputs.col_potential, problem);
   targets.col_sum = row_of(outputs.col_sum, problem);
   targets.row_entropy = row_of(outputs.row_entropy, problem);
-  targets.centre = block_of(outputs.centre, problem, layout.queries(), layout.sizes.q_depth);
+  targets.centre = block_of(outputs.centre, problem, layout.queries, layout.depth);
   targets.variance = row_of(outputs.variance, problem);
   targets.prior = row_of(outputs.prior, problem);
-  const MatrixView<T> weights = block_of(outputs.weights, problem, layout.queries(), layout.keys());
+  const MatrixView<T> weights = block_of(outputs.weights, problem, layout.queries, layout.keys);
   set_to_zero(weights);
   DenseWeights<T> own_weights(by_pair(weights, head.part.range));
   if (outputs.weights) targets.weights = &own_weights;
@@ -105,22 +105,21 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
     if (view.data != nullptr || element_count(expected) == 0) return;
     throw Error(Failure::input, std::string(name) + " has no data");
   };
-  const Shape by_query = join(layout.leading, {layout.queries()});
+  const Shape by_query = join(layout.leading, {layout.queries});
   require("out", results.out, join(by_query, {layout.v_head_dim}));
   require("row_potential", results.row_potential, by_query);
-  require("col_potential", results.col_potential, join(layout.leading, {layout.keys()}));
+  require("col_potential", results.col_potential, join(layout.leading, {layout.keys}));
   if (scheme.is_mixture()) require("unas_row_potential", results.unas_row_potential, by_query);
 }
 
 template <class T>
 void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
-                  PlannedHead<T>& work, int threads) {
-  const Index problem = work.bound.arrays.problem;
+                  PlannedHead<T>& work) {
+  const Index problem = work.head.problem;
   const TileRange& own = work.part.range;
   const MatrixView<const T> out =
-      by_query(block_of(results.out, problem, layout.queries(), layout.v_head_dim), own);
+      by_query(block_of(results.out, problem, layout.queries, layout.v_head_dim), own);
   work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
-  work.plain.emplace(layout.recipe, work.bound.arrays, threads);
   work.attention.allowed = work.scores().allowed_counts();
   Potentials& potentials = work.attention.potentials;
   potentials.row = own_numbers(results.row_potential, problem, own.row0, own.rows);
@@ -137,15 +136,15 @@ ProblemSummary summary_of(const AttentionLayout& layout, const PlannedHead<T>& w
           scheme.column_error,
           allowed.empty_queries(),
           allowed.empty_keys(),
-          layout.queries() - work.part.queries(),
-          layout.keys() - work.part.keys(),
+          layout.queries - work.part.queries(),
+          layout.keys - work.part.keys(),
           log_likelihoods_of<T>(work)};
 }
 
 template <class T>
 std::int64_t attend_head_bytes(const AttentionLayout& layout, bool differentiated, int threads) {
-  const Index queries = layout.queries();
-  const Index keys = layout.keys();
+  const Index queries = layout.queries;
+  const Index keys = layout.keys;
   std::int64_t bytes = attend_bytes(layout.scheme.scheme, queries, keys, sizeof(T), threads) +
                        std::min(layout.scheme.kept_bytes,
                                 useful_attend_bytes(layout.scheme, queries, keys, sizeof(T)));
@@ -159,21 +158,20 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool differentiate
   // Log-priors.
   bytes += std::max(queries, keys) * static_cast<Index>(sizeof(T));
   if (layout.repetition) {
-    bytes += repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes,
+    bytes += repeated_scores_bytes(layout.recipe(), layout.scheme.scheme, layout.sizes(),
                                    differentiated ? layout.repetition->iterations : 1, sizeof(T),
                                    threads);
   }
   return bytes;
 }
 
-#define ATTN_FOR_TYPE(T)                                                                          \
-  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);              \
-  template void attend_planned(const AttentionLayout&, const AttentionOutputs<T>&, bool,          \
-                               PlannedHead<T>&, int);                                             \
-  template void require_results(const AttentionLayout&, const AttentionResults<T>&);              \
-  template void take_results(const AttentionLayout&, const AttentionResults<T>&, PlannedHead<T>&, \
-                             int);                                                                \
-  template ProblemSummary summary_of(const AttentionLayout&, const PlannedHead<T>&);              \
+#define ATTN_FOR_TYPE(T)                                                                           \
+  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);               \
+  template void attend_planned(const AttentionLayout&, const AttentionOutputs<T>&, bool,           \
+                               PlannedHead<T>&, int);                                              \
+  template void require_results(const AttentionLayout&, const AttentionResults<T>&);               \
+  template void take_results(const AttentionLayout&, const AttentionResults<T>&, PlannedHead<T>&); \
+  template ProblemSummary summary_of(const AttentionLayout&, const PlannedHead<T>&);               \
   template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

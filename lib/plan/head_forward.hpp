@@ -1,14 +1,14 @@
 #pragma once
 
 #include "head/attend_head.hpp"
-#include "plan/attention_arrays.hpp"
+#include "plan/attention_layout.hpp"
 
 namespace attn {
 
-/// One head of a plan while it is computed, with its arrays, which must have been bound.
+/// One head of a plan while it is computed.
 template <class T>
 struct PlannedHead : HeadWork<T> {
-  BoundHead<T> bound;
+  Head<T> head;
 };
 
 /// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)
@@ -30,7 +30,7 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
 /// must not be written.
 template <class T>
 void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
-                  PlannedHead<T>& work, int threads);
+                  PlannedHead<T>& work);
 
 /// The outcome of a computed head.
 template <class T>

@@ -193,7 +193,7 @@ class PathPlan<T>::Impl {
     for (std::size_t n = 0; n < skeletons.size(); ++n) {
       if (fits(skeletons[n].q) && fits(skeletons[n].k)) continue;
       throw Error(Failure::input, "the skeleton of problem " +
-                                      to_string(unravel(static_cast<Index>(n), leading())) +
+                                      index_text(unravel(static_cast<Index>(n), leading())) +
                                       " is not of " + std::to_string(columns_) + " rows below " +
                                       std::to_string(rows_));
     }

@@ -100,7 +100,7 @@ void require_array(const std::string& name, bool has_data, const Shape& shape,
 void refuse_number(const std::string& name, const std::string& value, Index position,
                    const Shape& shape, const std::string& expected) {
   throw Error(Failure::input, name + " has " + value + " at " +
-                                  to_string(unravel(position, shape)) + ", expected " + expected);
+                                  index_text(unravel(position, shape)) + ", expected " + expected);
 }
 
 template <class T>

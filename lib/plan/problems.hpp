@@ -111,7 +111,7 @@ class Problems {
         body(problem, inside_);
       } catch (const Error& error) {
         if (leading_.empty()) throw;
-        throw error.at("problem " + to_string(unravel(problem, leading_)));
+        throw error.at("problem " + index_text(unravel(problem, leading_)));
       }
     };
     if (over_problems_) {

@@ -219,7 +219,7 @@ class ReluPathPlan<T>::Impl {
     }
     for (std::size_t n = 0; n < skeletons.size(); ++n) {
       require_skeleton(skeletons[n],
-                       " of problem " + to_string(unravel(static_cast<Index>(n), leading())));
+                       " of problem " + index_text(unravel(static_cast<Index>(n), leading())));
     }
   }
 

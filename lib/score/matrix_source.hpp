@@ -51,6 +51,9 @@ class BroadcastMatrix final : public MatrixSource<T> {
     }
   }
 
+  /// For a matrix whose numbers are looked at after it was made.
+  void set_bound(double bound) { bound_ = bound; }
+
   double bound() const override { return bound_; }
   bool rows_alike() const override { return row_stride_ == 0; }
   bool cols_alike() const override { return col_stride_ == 0; }

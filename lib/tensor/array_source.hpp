@@ -46,6 +46,13 @@ class ArraySource {
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
   std::vector<std::string> read_strings() const;
 
+  /// The numbers themselves, if they lie in memory as a dense row-major array of T; else null.
+  template <class T>
+  const T* in_memory() const;
+
+  /// Whether both are copies of one source.
+  bool same_as(const ArraySource& other) const { return impl_ == other.impl_; }
+
  private:
   std::shared_ptr<const Impl> impl_;
 };
@@ -71,9 +78,17 @@ struct ArraySource::Impl {
 
   virtual std::int64_t bytes_at_once() const { return 0; }
 
+  /// The numbers, dense and row-major, if they lie in memory; else null.
+  virtual const void* in_memory() const { return nullptr; }
+
   /// Called only if dtype is string.
   virtual std::vector<std::string> read_strings() const { return {}; }
 };
+
+template <class T>
+const T* ArraySource::in_memory() const {
+  return impl_->dtype == dtype_of<T>() ? static_cast<const T*>(impl_->in_memory()) : nullptr;
+}
 
 /// ArraySource::read of an Impl.
 void read_floats(const ArraySource::Impl& source, const Shape& start, const Shape& count,

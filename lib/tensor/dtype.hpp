@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace attn {
 
@@ -34,5 +36,15 @@ bool is_floating(DType type) noexcept;
 
 /// Integers of any width, and bool.
 bool is_integral(DType type) noexcept;
+
+/// The type of numbers that lie in memory as T.
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+  return DType::other;
+}
 
 }  // namespace attn

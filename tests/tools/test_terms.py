@@ -242,6 +242,18 @@ class Terms(ToolTest):
             self.assert_near(figure, stats["dnas"]["col_sum"][figure],
                              stats["stored"]["col_sum"][figure], 1e-12)
 
+    def test_heads_that_share_weights_but_not_biases(self):
+        random = np.random.default_rng(16)
+        data = {"x": random.normal(size=(2, 5, 4)), "wq": random.normal(size=(1, 4, 3)),
+                "bq": random.normal(size=(3, 3)), "wk": random.normal(size=(3, 4, 3)),
+                "wv": random.normal(size=(3, 4, 2))}
+
+        def made(name, added=0):
+            return data["x"].astype(LONG)[:, None] @ data["w" + name].astype(LONG) + added
+
+        s = formulas.scores(made("q", data["bq"][:, None]), made("k"))
+        self.in_every_way(random, ["--from=projection"], data, s, made("v"))
+
     def test_layout(self):
         random = np.random.default_rng(7)
         for _ in range(3):

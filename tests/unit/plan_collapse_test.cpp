@@ -252,11 +252,11 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
   const Array<double>& known = points;
   points.values[8] = infinity;
   CHECK(contains(message([&] { plan.step(known.view(), next.view()); }),
-                 "points has inf at (1, 1, 0)"));
+                 "points has inf at [1, 1, 0]"));
   points.values[8] = 1e200;
   const Error error = thrown_error([&] { plan.step(known.view(), next.view()); });
   CHECK(error.failure() == Failure::numerical);
-  CHECK(contains(error.what(), "problem (1): "));
+  CHECK(contains(error.what(), "problem [1]: "));
   points.values[8] = 1;
   next.shape = {3, 2, 2};
   CHECK(contains(message([&] { plan.step(known.view(), next.view()); }), "next is (3, 2, 2)"));
@@ -272,10 +272,10 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
   MixturePlan mixture_plan({2, 3, 2}, mixtures.centre.shape, {}, 1);
   const auto step = [&] { mixture_plan.step(known.view(), mixtures.views(), mixtures.views()); };
   mixtures.variance.values[1] = 0;
-  CHECK(contains(message(step), "variance has 0.000000 at (1)"));
+  CHECK(contains(message(step), "variance has 0.000000 at [1]"));
   mixtures.variance.values[1] = 1;
   mixtures.log_prior.values[2] = -infinity;
-  CHECK(contains(message(step), "log_prior has -inf at (0, 2)"));
+  CHECK(contains(message(step), "log_prior has -inf at [0, 2]"));
   mixtures.log_prior.values[2] = -1;
   mixtures.centre.shape = {2, 2, 3};
   CHECK(contains(message(step), "centre is (2, 2, 3)"));
@@ -296,7 +296,7 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
   mixtures.variance.values[1] = 0.25;
   CHECK(
       contains(message([&] { estimating.step(known.view(), mixtures.views(), mixtures.views()); }),
-               "variance has 0.250000 at (0, 1), expected numbers >= min_variance"));
+               "variance has 0.250000 at [0, 1], expected numbers >= min_variance"));
   em = {};
   em.priors = Priors::dnas;
   MixturePlan with_dnas({2, 3, 2}, mixtures.centre.shape, em, 1);
@@ -312,7 +312,7 @@ TEST_CASE("collapse plans refuse shapes, numbers and options") {
                  "cluster 0 has no points"));
   labels.values[0] = 2;
   CHECK(contains(message([&] { clusters.run(known.view(), labels.view()); }),
-                 "labels has 2 at (0), expected numbers from 0 to 1"));
+                 "labels has 2 at [0], expected numbers from 0 to 1"));
 }
 
 TEST_CASE("two collapse plans run at the same time, each many times") {

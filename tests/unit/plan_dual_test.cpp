@@ -306,7 +306,7 @@ TEST_CASE("dual plans refuse shapes, numbers and options") {
   arrays.templates.values[16] = infinity;
   const Error error = thrown_error([&] { plan.run(arrays.inputs(), {}); });
   CHECK(error.failure() == Failure::input);
-  CHECK(contains(error.what(), "problem (1)"));
+  CHECK(contains(error.what(), "problem [1]"));
   arrays.templates.values[16] = 1;
   arrays.preference.values[2] = -1;
   CHECK(thrown_error([&] { plan.run(arrays.inputs(), {}); }).failure() == Failure::input);

@@ -194,12 +194,12 @@ TEST_CASE("arrays of a run") {
   bad[5] = std::numeric_limits<double>::infinity();
   in = batch.inputs();
   in.k.data = bad.data();
-  CHECK(contains(message(in, outputs), "k has inf at (0, 0, 2, 1), expected finite numbers"));
+  CHECK(contains(message(in, outputs), "k has inf at [0, 0, 2, 1], expected finite numbers"));
   bad = batch.bias;
   bad[3] = std::numeric_limits<double>::quiet_NaN();
   in = batch.inputs();
   in.bias.data = bad.data();
-  CHECK(contains(message(in, outputs), "bias has nan at (0, 0, 3), expected finite numbers or"));
+  CHECK(contains(message(in, outputs), "bias has nan at [0, 0, 3], expected finite numbers or"));
 }
 
 TEST_CASE("gradients that do not exist are refused") {
@@ -222,7 +222,7 @@ TEST_CASE("gradients that do not exist are refused") {
   CHECK(contains(message(to, batch.upstream()), "the gradient of q has shape (3, 2), expected"));
   CHECK(contains(message({}, {room.data(), {2}}), "grad_out has shape (2), expected"));
   room[3] = std::numeric_limits<double>::quiet_NaN();
-  CHECK(contains(message({}, {room.data(), {1, 2, 3, 2}}), "grad_out has nan at (0, 0, 1, 1)"));
+  CHECK(contains(message({}, {room.data(), {1, 2, 3, 2}}), "grad_out has nan at [0, 0, 1, 1]"));
 }
 
 TEST_CASE("plans that do not fit into memory, and plans that were moved") {

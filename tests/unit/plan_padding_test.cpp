@@ -196,7 +196,7 @@ TEST_CASE("numbers outside of every sequence are not looked at, all others are")
   };
   CHECK(relative_error(three_times(sums), std::vector<double>{2, 2, 2, 4, 4, 4}) <= 1e-6);
   q[(5 + 3) * 2 + 1] = nan;
-  CHECK(contains(thrown_error([&] { plan.run(in, outputs); }).what(), "q has nan at (1, 0, 3, 1)"));
+  CHECK(contains(thrown_error([&] { plan.run(in, outputs); }).what(), "q has nan at [1, 0, 3, 1]"));
 }
 
 TEST_CASE("bounds and offsets out of range are refused") {
@@ -212,7 +212,7 @@ TEST_CASE("bounds and offsets out of range are refused") {
   start[0] = 2;
   plan.run(in, {});
   length[0] = 5;
-  CHECK(contains(thrown_error([&] { plan.run(in, {}); }).what(), "key_length has 5 at (0)"));
+  CHECK(contains(thrown_error([&] { plan.run(in, {}); }).what(), "key_length has 5 at [0]"));
   in.query_offset = {offset.data(), {1}};
   const auto refused = [&](const AttentionOptions& options) {
     return thrown_error([&] { AttentionPlan<float>(shapes_of(in), options, 1); });

@@ -192,15 +192,15 @@ TEST_CASE("path plans refuse shapes, skeletons, numbers and options") {
                  "values is (2, 5, 3), expected (2, 5, 4)"));
   weights.wk.values[13] = std::nan("");
   CHECK(
-      contains(message([&] { plan.largest_skeletons(known.views()); }), "wk has nan at (1, 0, 1)"));
+      contains(message([&] { plan.largest_skeletons(known.views()); }), "wk has nan at [1, 0, 1]"));
   CHECK(contains(message([&] { plan.decompose(known.views(), skeletons, values.view()); }),
-                 "wk has nan at (1, 0, 1)"));
-  CHECK(contains(message([&] { step_with({}); }), "wk has nan at (1, 0, 1)"));
+                 "wk has nan at [1, 0, 1]"));
+  CHECK(contains(message([&] { step_with({}); }), "wk has nan at [1, 0, 1]"));
   weights.wk.values[13] = 1;
   skeletons[1].k[2] = 3;
-  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem (1)"));
+  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem [1]"));
   skeletons[1].k.pop_back();
-  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem (1)"));
+  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem [1]"));
   skeletons.pop_back();
   CHECK(contains(message([&] { step_with({}); }), "1 skeletons, expected 2"));
   skeletons = plan.cyclic_skeletons();

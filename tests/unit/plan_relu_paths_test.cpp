@@ -318,12 +318,12 @@ TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
     plan.decompose(std::as_const(networks).views(), skeletons, values.view());
   };
   skeletons[1].in[2] = 2;
-  CHECK(contains(message(decompose), "the skeleton of problem (1)"));
+  CHECK(contains(message(decompose), "the skeleton of problem [1]"));
   skeletons.pop_back();
   CHECK(contains(message(decompose), "1 skeletons, expected 2"));
   skeletons = plan.cyclic_skeletons();
   networks.weights[1].values[4] = infinity;
-  CHECK(contains(message(decompose), "weights 2 has inf at (1, 1, 0)"));
+  CHECK(contains(message(decompose), "weights 2 has inf at [1, 1, 0]"));
   networks.weights[1].values[4] = 1;
   decompose();
   values.shape = {2, 5};

@@ -162,7 +162,7 @@ TEST_CASE("statistics plans refuse shapes, numbers and options") {
   StatisticsPlan plan(shapes_of(in), {}, 1);
   for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     sums.values[4] = wrong;
-    CHECK(contains(message([&] { plan.run(in); }), "at (1, 1), expected finite numbers >= 0"));
+    CHECK(contains(message([&] { plan.run(in); }), "at [1, 1], expected finite numbers >= 0"));
   }
   sums.values[4] = 0;
   CHECK(plan.run(in).heads[1].histogram.zeros == 1);

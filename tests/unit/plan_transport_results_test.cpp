@@ -240,7 +240,7 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
   cost.values[2] = -infinity;
   const Error error = thrown_error([&] { plan.run(in, {}); });
   CHECK(error.failure() == Failure::input);
-  CHECK(contains(error.what(), "cost has -inf at (1, 0)"));
+  CHECK(contains(error.what(), "cost has -inf at [1, 0]"));
   cost.values[2] = 1;
   plan.run(in, {});
 
@@ -252,8 +252,8 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
   of_points.row_marginal = a.view();
   TransportPlan<double> between(shapes_of(of_points), {}, 1);
   CHECK(contains(message([&] { between.run(of_points, {}); }),
-                 "problem (1): row_marginal has -1.000000 at (1)"));
+                 "problem [1]: row_marginal has -1.000000 at [1]"));
   a.values[4] = 1.0 / 3;
   points.values[5] = infinity;
-  CHECK(contains(message([&] { between.run(of_points, {}); }), "x has inf at (1, 2, 0)"));
+  CHECK(contains(message([&] { between.run(of_points, {}); }), "x has inf at [1, 2, 0]"));
 }

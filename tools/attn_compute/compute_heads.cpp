@@ -129,8 +129,9 @@ SchemeOptions scheme_of_head(const ComputeOptions& options, const AttentionInput
 
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
-                           const Head<T>& head, const HeadOutputs& outputs,
-                           std::int64_t useful_bytes, Checkpoint* checkpoint, int threads) {
+                           const HeadGradients<T>& gradients, const Head<T>& head,
+                           const HeadOutputs& outputs, std::int64_t useful_bytes,
+                           Checkpoint* checkpoint, int threads) {
   HeadResult<T> result;
   HeadTargets<T> targets = targets_in(options, input, result);
   const RowSelection* const chosen = options.queries ? &*options.queries : nullptr;
@@ -161,14 +162,13 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   result.empty_queries = work.attention.allowed.empty_queries();
   result.empty_keys = work.attention.allowed.empty_keys();
   if (options.emits_gradients()) {
-    result.gradients = head_gradients<T>(options, input, head, work, threads);
+    result.gradients = gradients.of(head, work, threads);
   }
   // After the gradients, which need the output before the gate.
   if (head.arrays().gate != nullptr && options.needs_out()) {
     apply_gate<T>(*head.arrays().gate, work.out);
   }
-  if (options.join)
-    differentiate_join<T>(options, input, head, work.out, threads, result.gradients);
+  if (options.join) gradients.add_join(head, work.out, threads, result.gradients);
   emit_scores(options, input, head, work.scores(), outputs, threads);
   if (weights && chosen != nullptr) {
     // After the pass over all: it need not make every weight for the sake of a few.
@@ -198,7 +198,8 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   const bool keep_hybrid =
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
-  GradientWriter<T> gradients(bundle, options.gradients, input, report);
+  const HeadGradients<T> gradients(options, input);
+  GradientWriter<T> gradient_writer(bundle, options.gradients, input, report);
   std::optional<JoinedWriter<T>> joined;
   if (options.join) {
     joined.emplace(bundle, input, options.queries ? &*options.queries : nullptr, report);
@@ -215,7 +216,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     if (keep_hybrid) {
       outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
     }
-    if (!result.gradients.empty()) gradients.add(problem, result.gradients);
+    if (!result.gradients.empty()) gradient_writer.add(problem, result.gradients);
     totals.scheme.add(Totals{result.summary, result.empty_queries, result.empty_keys});
     has_likelihood = has_likelihood && !result.log_likelihood.empty();
     totals.add_likelihood(result.log_likelihood);
@@ -224,8 +225,8 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, checkpoint,
-                               threads);
+        return compute_head<T>(options, input, gradients, head, outputs, plan.useful_bytes,
+                               checkpoint, threads);
       },
       keep, checkpoint);
   report.add_compute_seconds(seconds);

@@ -1,6 +1,7 @@
 #include "attn_compute/gradient_plan.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "common/results/result_kinds.hpp"
 #include "energy/energy_description.hpp"
 #include "gradient/shared_sums.hpp"
+#include "head/gradient_operands.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -31,7 +33,8 @@ const std::string& first_gradient(const ComputeOptions& options) {
 [[noreturn]] void refuse_missing(const std::string& name, const AttentionInput& input) {
   const bool projects = input.options.source == Source::projection;
   const bool of_projection = name == "grad_x" || name == "grad_y" || name == "grad_wq" ||
-                             name == "grad_wk" || name == "grad_wv";
+                             name == "grad_wk" || name == "grad_wv" || name == "grad_bq" ||
+                             name == "grad_bk" || name == "grad_bv";
   if (projects && (name == "grad_q" || name == "grad_k" || name == "grad_v")) {
     refuse(name, "q, k and v are made by projection", "--emit grad_x,grad_wq,grad_wk,grad_wv");
   }
@@ -46,11 +49,28 @@ const std::string& first_gradient(const ComputeOptions& options) {
              fmt::format("requires --energy {} and a dataset {}", energy->name(), operand.name));
     }
   }
-  if (name == "grad_wo" || name == "grad_bo") refuse(name, "there is no dataset " + name.substr(5));
+  const bool of_bias = name == "grad_bq" || name == "grad_bk" || name == "grad_bv";
+  if (of_bias || name == "grad_wo" || name == "grad_bo") {
+    refuse(name, "there is no dataset " + name.substr(5));
+  }
   if (name == "grad_sink") refuse(name, "there is no dataset sink");
   if (name == "grad_gate") refuse(name, "there is no dataset gate");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
   refuse(name, "there is no dataset bias, nor a --relative-bias t5");
+}
+
+// The labels of the axes of a block; none for the operands of energies.
+std::vector<std::string> labels_of(const std::string& operand) {
+  static const std::map<std::string, std::vector<std::string>> labels = {
+      {"q", {"query", "dimension"}},    {"k", {"key", "dimension"}},
+      {"v", {"key", "dimension"}},      {"x", {"query", "input"}},
+      {"y", {"key", "input"}},          {"wq", {"input", "dimension"}},
+      {"wk", {"input", "dimension"}},   {"wv", {"input", "dimension"}},
+      {"wo", {"channel", "dimension"}}, {"bo", {"query", "dimension"}},
+      {"gate", {"query", "channel"}},   {"bias", {"query", "key"}},
+      {"rel_bias", {"bucket", "head"}}};
+  const auto found = labels.find(operand);
+  return found == labels.end() ? std::vector<std::string>() : found->second;
 }
 
 class Planner {
@@ -66,51 +86,19 @@ class Planner {
   }
 
  private:
-  // The gradient of an operand that is present.
-  static std::optional<GradientKind> of(const std::string& name,
-                                        const std::optional<Operand>& operand,
-                                        const std::vector<std::string>& labels = {}) {
-    if (!operand) return std::nullopt;
-    return GradientKind{name, operand, labels};
-  }
-
-  // The gradient of q, k or v, or of the weights that project them.
-  std::optional<GradientKind> vectors(const std::string& name,
-                                      const std::optional<Vectors>& vectors,
-                                      const char* axis) const {
-    const bool weights = name.size() > 1 && name[name.size() - 2] == 'w';
-    if (!vectors || (weights != vectors->weights.has_value())) return std::nullopt;
-    if (weights) return of(name, vectors->weights, {"input", "dimension"});
-    return of(name, vectors->input, {axis, "dimension"});
-  }
-
   std::optional<GradientKind> operand(const std::string& name) const {
-    if (name == "grad_q" || name == "grad_wq") return vectors(name, input_.q, "query");
-    if (name == "grad_k" || name == "grad_wk") return vectors(name, input_.k, "key");
-    if (name == "grad_v" || name == "grad_wv") return vectors(name, input_.v, "key");
-    if (name == "grad_x" || name == "grad_y") return of_projected(name);
-    if (name == "grad_wo") return of(name, input_.wo, {"channel", "dimension"});
-    if (name == "grad_bo") return of(name, input_.bo, {"query", "dimension"});
-    for (std::size_t n = 0; n < input_.energy_operands.size(); ++n) {
-      if (name == "grad_" + input_.energy().operands()[n].name) {
-        return of(name, input_.energy_operands[n]);
-      }
+    const std::string wanted = name.substr(std::string("grad_").size());
+    const auto kind = [&](const std::optional<Operand>& of) {
+      return of ? std::optional(GradientKind{name, of, labels_of(wanted)}) : std::nullopt;
+    };
+    if (wanted == "wo") return kind(input_.wo);
+    if (wanted == "bo") return kind(input_.bo);
+    for (const auto& of : gradient_operands<float>(input_, Scheme::unas, std::nullopt)) {
+      if (of.name == wanted) return kind(of.operand);
     }
-    if (name == "grad_sink") return of(name, input_.sink);
-    if (name == "grad_gate") return of(name, input_.gate, {"query", "channel"});
-    const bool of_dataset = name == "grad_bias" && input_.bias;
-    if (of_dataset) return of(name, input_.bias, {"query", "key"});
-    if (name == "grad_bias" || name == "grad_rel_bias") {
-      return of(name, input_.rel_bias, {"bucket", "head"});
-    }
-    return std::nullopt;
-  }
-
-  std::optional<GradientKind> of_projected(const std::string& name) const {
-    if (!input_.q || !input_.q->weights) return std::nullopt;
-    if (name == "grad_x") return of(name, input_.q->input, {"query", "input"});
-    if (!bundle_.has("y")) return std::nullopt;
-    return of(name, input_.k->input, {"key", "input"});
+    // Without a dataset bias, the gradient of the bias is that of T5's table.
+    if (wanted != "bias" || !input_.rel_bias) return std::nullopt;
+    return GradientKind{name, input_.rel_bias, labels_of("rel_bias")};
   }
 
   GradientKind of_hybrid() const {

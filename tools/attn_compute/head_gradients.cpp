@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gradient/projection_gradient.hpp"
+#include "head/gradient_operands.hpp"
 #include "head/head.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -27,122 +28,87 @@ bool asks_for_join_only(const ComputeOptions& options) {
                      [](const GradientKind& kind) { return is_of_join(kind.name); });
 }
 
-// Where the gradients of one head go.
-template <class T>
-class Parts {
- public:
-  Parts(const ComputeOptions& options, const std::vector<Buffer<T>>& parts)
-      : options_(options), parts_(parts) {}
-
-  // The matrix of a requested gradient; without data if it is not requested.
-  MatrixView<T> part(const std::string& name, Index rows, Index cols) const {
-    for (std::size_t n = 0; n < parts_.size(); ++n) {
-      if (options_.gradients[n].name == name) return {parts_[n].data(), rows, cols};
-    }
-    return {nullptr, rows, cols};
-  }
-  MatrixView<T> part(const std::string& name, const Operand& operand) const {
-    return part(name, operand.rows, operand.cols);
-  }
-
- private:
-  const ComputeOptions& options_;
-  const std::vector<Buffer<T>>& parts_;
-};
-
-bool projects(const AttentionInput& input) {
-  return input.options.source == ScoreOptions::Source::projection;
-}
-
-template <class T>
-HeadProjectionTargets<T> projection_targets(const AttentionInput& input, const TileRange& own,
-                                            const Parts<T>& parts) {
-  const bool has_y = input.k->input.dataset.address() != input.q->input.dataset.address();
-  HeadProjectionTargets<T> targets;
-  targets.x = by_query(parts.part("grad_x", input.q->input), own);
-  targets.y = by_key(parts.part(has_y ? "grad_y" : "grad_x", input.k->input), own);
-  targets.wq = parts.part("grad_wq", *input.q->weights);
-  targets.wk = parts.part("grad_wk", *input.k->weights);
-  if (input.v) targets.wv = parts.part("grad_wv", *input.v->weights);
-  return targets;
-}
-
-template <class T>
-HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileRange& own,
-                                        const Parts<T>& parts) {
-  HeadGradientTargets<T> targets;
-  if (projects(input)) {
-    targets.projections = projection_targets(input, own, parts);
-  } else {
-    if (input.q) targets.q = by_query(parts.part("grad_q", input.q->input), own);
-    if (input.k) targets.k = by_key(parts.part("grad_k", input.k->input), own);
-    if (input.v) targets.v = by_key(parts.part("grad_v", input.v->input), own);
-  }
-  for (std::size_t n = 0; n < input.energy_operands.size(); ++n) {
-    const auto& operand = input.energy_operands[n];
-    targets.energy.push_back(operand
-                                 ? parts.part("grad_" + input.energy().operands()[n].name, *operand)
-                                 : MatrixView<T>());
-  }
-  if (input.bias) targets.bias = by_pair(parts.part("grad_bias", *input.bias), own);
-  targets.hybrid = parts.part("grad_hybrid", 1, 1).data;
-  targets.sink = parts.part("grad_sink", 1, 1).data;
-  if (input.gate) {
-    targets.gate = parts.part("grad_gate", *input.gate);
-    if (input.has_gate_by_query()) targets.gate = by_query(targets.gate, own);
-  }
-  if (!input.rel_bias) return targets;
-  // Without a dataset bias, the gradient of the bias is that of the table.
-  targets.relative_bias = parts.part("grad_rel_bias", *input.rel_bias);
-  if (!input.bias && targets.relative_bias.data == nullptr) {
-    targets.relative_bias = parts.part("grad_bias", *input.rel_bias);
-  }
-  return targets;
+// The operand of a gradient. A dataset bias comes before T5's table, which has both names.
+std::string operand_of(const GradientKind& kind, const AttentionInput& input) {
+  const std::string name = kind.name.substr(std::string("grad_").size());
+  return name == "bias" && !input.bias ? "rel_bias" : name;
 }
 
 }  // namespace
 
 template <class T>
-std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
-                                      const Head<T>& head, const HeadWork<T>& found, int threads) {
+HeadGradients<T>::HeadGradients(const ComputeOptions& options, const AttentionInput& input)
+    : options_(options), input_(input) {
+  if (options.gradients.empty()) return;
+  const auto known = gradient_operands<T>(input, options.scheme.scheme, std::nullopt);
+  for (const GradientKind& kind : options.gradients) {
+    operands_.emplace_back();
+    for (const GradientOperand<T>& operand : known) {
+      if (operand.name == operand_of(kind, input)) operands_.back() = operand;
+    }
+  }
+}
+
+// The matrix of a requested gradient; without data if it is not requested.
+template <class T>
+MatrixView<T> HeadGradients<T>::part(const std::string& name, const Operand& operand,
+                                     const std::vector<Buffer<T>>& parts) const {
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    if (options_.gradients[n].name == name) return {parts[n].data(), operand.rows, operand.cols};
+  }
+  return {nullptr, operand.rows, operand.cols};
+}
+
+template <class T>
+HeadGradientTargets<T> HeadGradients<T>::targets(const TileRange& own,
+                                                 const std::vector<Buffer<T>>& parts) const {
+  HeadGradientTargets<T> targets;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    if (!operands_[n]) continue;
+    const auto& operand = operands_[n]->operand;
+    operands_[n]->place(
+        targets, {parts[n].data(), operand ? operand->rows : 1, operand ? operand->cols : 1}, own);
+  }
+  return targets;
+}
+
+template <class T>
+std::vector<Buffer<T>> HeadGradients<T>::of(const Head<T>& head, const HeadWork<T>& found,
+                                            int threads) const {
   std::vector<Buffer<T>> parts;
-  for (const GradientKind& kind : options.gradients) parts.emplace_back(kind.size());
+  for (const GradientKind& kind : options_.gradients) parts.emplace_back(kind.size());
   const TileRange& own = head.part.range;
   const bool empty = own.rows == 0 || own.cols == 0;
-  if (empty || options.join || !head.part.is_whole(input.queries, input.keys)) {
+  if (empty || options_.join || !head.part.is_whole(input_.queries, input_.keys)) {
     for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
   }
-  if (empty || asks_for_join_only(options)) return parts;
+  if (empty || asks_for_join_only(options_)) return parts;
   HeadForward<T> forward = forward_of(found);
   forward.grad_out = head.grad_out();
   forward.q = head.made_of_q();
   forward.k = head.made_of_k();
   forward.v = head.made_of_v();
-  const Parts<T> named(options, parts);
-  const HeadGradientTargets<T> targets = gradient_targets(input, own, named);
-  differentiate_head(forward, targets, threads);
-  if (input.bias || !input.rel_bias) return parts;
-  // The table's gradient may be requested by both of its names.
-  const MatrixView<T> also = named.part("grad_bias", *input.rel_bias);
-  const MatrixView<T>& table = targets.relative_bias;
-  if (also.data != nullptr && also.data != table.data) {
-    std::copy_n(table.data, table.rows * table.cols, also.data);
+  differentiate_head(forward, targets(own, parts), threads);
+  if (input_.bias || !input_.rel_bias) return parts;
+  // The table's gradient may be requested by both of its names: the second one was computed.
+  const MatrixView<T> first = part("grad_bias", *input_.rel_bias, parts);
+  const MatrixView<T> second = part("grad_rel_bias", *input_.rel_bias, parts);
+  if (first.data != nullptr && second.data != nullptr) {
+    std::copy_n(second.data, second.rows * second.cols, first.data);
   }
   return parts;
 }
 
 template <class T>
-void differentiate_join(const ComputeOptions& options, const AttentionInput& input,
-                        const Head<T>& head, MatrixView<const T> out, int threads,
-                        const std::vector<Buffer<T>>& parts) {
-  if (out.rows == 0 || !(options.emits("grad_wo") || options.emits("grad_bo"))) return;
-  const Parts<T> named(options, parts);
+void HeadGradients<T>::add_join(const Head<T>& head, MatrixView<const T> out, int threads,
+                                const std::vector<Buffer<T>>& parts) const {
+  if (out.rows == 0 || !(options_.emits("grad_wo") || options_.emits("grad_bo"))) return;
   ProjectionTargets<T> targets;
-  targets.weights = named.part("grad_wo", *input.wo);
-  if (input.bo && head.problem % input.heads() == 0) {
-    targets.bias = named.part("grad_bo", *input.bo);
+  targets.weights = part("grad_wo", *input_.wo, parts);
+  if (input_.bo && head.problem % input_.heads() == 0) {
+    targets.bias = part("grad_bo", *input_.bo, parts);
   }
-  const ProjectedFrom<T> joined = head.made_of_grad_out();
+  const ProjectedFrom<T>& joined = head.made_of_grad_out();
   differentiate_projection<T>(out, joined.weights, joined.input, targets, threads);
 }
 
@@ -150,9 +116,9 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
                                  std::size_t element_size, int threads) {
   if (!options.emits_gradients()) return 0;
   return differentiate_head_bytes(input.recipe(options.scheme.scheme), options.scheme,
-                                  options.repetition, input.q.has_value(), projects(input),
-                                  asks_for_scores(options), input.sizes(), input.v_head_dim,
-                                  element_size, threads);
+                                  options.repetition, input.q.has_value(),
+                                  (input.q && input.q->weights), asks_for_scores(options),
+                                  input.sizes(), input.v_head_dim, element_size, threads);
 }
 
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {
@@ -177,13 +143,7 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   return input.score_flops(scheme, passes + 2) + (products + 1) * values;
 }
 
-#define ATTN_FOR_TYPE(T)                                                                         \
-  template std::vector<Buffer<T>> head_gradients(const ComputeOptions&, const AttentionInput&,   \
-                                                 const Head<T>&, const HeadWork<T>&, int);       \
-  template void differentiate_join(const ComputeOptions&, const AttentionInput&, const Head<T>&, \
-                                   MatrixView<const T>, int, const std::vector<Buffer<T>>&);
-ATTN_FOR_TYPE(float)
-ATTN_FOR_TYPE(double)
-#undef ATTN_FOR_TYPE
+template class HeadGradients<float>;
+template class HeadGradients<double>;
 
 }  // namespace attn::tools

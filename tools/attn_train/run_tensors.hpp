@@ -21,10 +21,4 @@ void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bund
 template <class T>
 void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights);
 
-/// The data type of T.
-template <class T>
-constexpr DType dtype_of() {
-  return sizeof(T) == sizeof(float) ? DType::f32 : DType::f64;
-}
-
 }  // namespace attn::tools

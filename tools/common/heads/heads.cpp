@@ -91,11 +91,16 @@ std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPl
     }
     for (Index first = 0; first < own.queries(); first += *plan.queries) {
       const Index count = std::min(*plan.queries, own.queries() - first);
-      parts.push_back({problem, RowRange{first, first + count},
-                       static_cast<double>(count) / static_cast<double>(own.queries())});
+      parts.push_back({problem, RowRange{first, first + count}});
     }
   }
   return parts;
+}
+
+double share_of_head(const AttentionInput& input, const HeadPart& part) {
+  if (!part.queries) return 1;
+  const auto count = static_cast<double>(part.queries->last - part.queries->first);
+  return count / static_cast<double>(input.part(part.problem).queries());
 }
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,

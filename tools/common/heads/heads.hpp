@@ -106,12 +106,10 @@ struct HeadFound {
 
 /// The heads to compute, or, if the plan has only some queries in memory at a time, parts of these:
 /// all keys, and neighbouring queries that are not padding.
-struct HeadPart {
-  Index problem = 0;
-  std::optional<RowRange> queries;  ///< of the own part of the head; absent: all
-  double share = 1;                 ///< of the head's queries
-};
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan);
+
+/// The share of the head's queries that a part has.
+double share_of_head(const AttentionInput& input, const HeadPart& part);
 
 /// Reads the heads to compute, or parts of them, shows the least bias of each to `look`, computes a
 /// Result from each, and hands the results to `keep` in order, on the calling thread; returns the
@@ -144,20 +142,17 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     });
     look(found.least_bias);
     keep(part(first).problem, found.result);
-    progress.advance(part(first).share);
+    progress.advance(share_of_head(input, part(first)));
   }
   HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
   for (; first < std::ssize(parts); first += plan.batch) {
     const Index count = std::min(plan.batch, std::ssize(parts) - first);
-    std::vector<std::shared_ptr<Head<T>>> heads;
     std::vector<Found> found(static_cast<std::size_t>(count));
+    reader.read({&part(first), found.size()});
     for (Index n = 0; n < count; ++n) {
-      kernel::stop_if_asked();
-      const HeadPart& at = part(first + n);
-      heads.push_back(at.queries ? reader.read(at.problem, *at.queries) : reader.read(at.problem));
-      found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
-      look(heads.back()->least_bias());
+      found[static_cast<std::size_t>(n)].least_bias = reader.least_bias(n);
+      look(reader.least_bias(n));
     }
     const auto start = std::chrono::steady_clock::now();
     const bool apart = plan.takes_heads_each(count);
@@ -165,9 +160,11 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {
       Found& one = found[static_cast<std::size_t>(n)];
-      one.result = compute(*heads[static_cast<std::size_t>(n)], threads);
+      Head<T> head;
+      reader.make(n, threads, head);
+      one.result = compute(head, threads);
       one.done = true;
-      progress.advance(part(first + n).share);
+      progress.advance(share_of_head(input, part(first + n)));
       if (!in_turn || checkpoint == nullptr) return;
       store(one);
       checkpoint->write_if_due();
@@ -185,7 +182,6 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       throw;
     }
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    heads.clear();
     for (Index n = 0; n < count; ++n) {
       Found& one = found[static_cast<std::size_t>(n)];
       if (!in_turn) store(one);

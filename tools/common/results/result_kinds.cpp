@@ -33,8 +33,9 @@ const std::vector<std::string>& gradient_names() {
     std::vector<std::string> all = {"grad_q",    "grad_k",    "grad_v",    "grad_hybrid",
                                     "grad_sink", "grad_gate", "grad_bias", "grad_rel_bias"};
     for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
-    all.insert(all.end(),
-               {"grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv", "grad_wo", "grad_bo"});
+    for (const char* operand : {"x", "y", "wq", "wk", "wv", "bq", "bk", "bv", "wo", "bo"}) {
+      all.push_back(std::string("grad_") + operand);
+    }
     return all;
   }();
   return names;

@@ -1,0 +1,99 @@
+#include "head/gradient_operands.hpp"
+
+#include <utility>
+
+#include "scheme/scheme_description.hpp"
+
+namespace attn {
+namespace {
+
+template <class T>
+class List {
+ public:
+  using Targets = HeadGradientTargets<T>;
+  using View = MatrixView<T>;
+  using Own = TileRange;
+
+  template <class Place>
+  void add(const char* name, const std::optional<Operand>& operand, Place place) {
+    if (operand) all.push_back({name, operand, std::move(place)});
+  }
+
+  void add_vectors(const AttentionSources& of) {
+    const auto add_input = [&](const char* name, const std::optional<Vectors>& from, auto place) {
+      if (from) add(name, from->input, place);
+    };
+    add_input("q", of.q, [](Targets& to, View v, const Own& own) { to.q = by_query(v, own); });
+    add_input("k", of.k, [](Targets& to, View v, const Own& own) { to.k = by_key(v, own); });
+    add_input("v", of.v, [](Targets& to, View v, const Own& own) { to.v = by_key(v, own); });
+  }
+
+  void add_projections(const AttentionSources& of) {
+    const bool has_y = of.has_y();
+    add("x", of.q->input, [has_y](Targets& to, View v, const Own& own) {
+      to.projections.x = by_query(v, own);
+      if (!has_y) to.projections.y = by_key(v, own);
+    });
+    if (has_y) {
+      add("y", of.k->input,
+          [](Targets& to, View v, const Own& own) { to.projections.y = by_key(v, own); });
+    }
+    const auto place = [](MatrixView<T> HeadProjectionTargets<T>::*target) {
+      return [target](Targets& to, View v, const Own&) { to.projections.*target = v; };
+    };
+    using Projections = HeadProjectionTargets<T>;
+    add("wq", of.q->weights, place(&Projections::wq));
+    add("wk", of.k->weights, place(&Projections::wk));
+    add("bq", of.q->bias, place(&Projections::bq));
+    add("bk", of.k->bias, place(&Projections::bk));
+    if (!of.v) return;
+    add("wv", of.v->weights, place(&Projections::wv));
+    add("bv", of.v->bias, place(&Projections::bv));
+  }
+
+  std::vector<GradientOperand<T>> all;
+};
+
+}  // namespace
+
+template <class T>
+std::vector<GradientOperand<T>> gradient_operands(const AttentionSources& sources, Scheme scheme,
+                                                  const std::optional<Operand>& hybrid) {
+  using Targets = HeadGradientTargets<T>;
+  using View = MatrixView<T>;
+  using Own = TileRange;
+  List<T> list;
+  if (sources.q && sources.q->weights) {
+    list.add_projections(sources);
+  } else {
+    list.add_vectors(sources);
+  }
+  list.add("bias", sources.bias,
+           [](Targets& to, View v, const Own& own) { to.bias = by_pair(v, own); });
+  list.add("rel_bias", sources.rel_bias,
+           [](Targets& to, View v, const Own&) { to.relative_bias = v; });
+  const std::size_t count = sources.energy_operands.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    list.add(sources.energy().operands()[n].name.c_str(), sources.energy_operands[n],
+             [n, count](Targets& to, View v, const Own&) {
+               to.energy.resize(count);
+               to.energy[n] = v;
+             });
+  }
+  list.add("sink", sources.sink, [](Targets& to, View v, const Own&) { to.sink = v.data; });
+  list.add("gate", sources.gate, [](Targets& to, View v, const Own& own) {
+    to.gate = v.rows > 1 ? by_query(v, own) : v;
+  });
+  if (description_of(scheme).is_mixture()) {
+    list.all.push_back(
+        {"hybrid", hybrid, [](Targets& to, View v, const Own&) { to.hybrid = v.data; }});
+  }
+  return std::move(list.all);
+}
+
+template std::vector<GradientOperand<float>> gradient_operands(const AttentionSources&, Scheme,
+                                                               const std::optional<Operand>&);
+template std::vector<GradientOperand<double>> gradient_operands(const AttentionSources&, Scheme,
+                                                                const std::optional<Operand>&);
+
+}  // namespace attn
