@@ -34,7 +34,7 @@ std::vector<Common> file_options() {
         .letter = 'o',
         .kind = Kind::text,
         .placeholder = "FILE",
-        .help = "Writes the bundle to FILE, or goes on with it if the same command made it."},
+        .help = "Writes the bundle to FILE, or continues from FILE if the same command wrote it."},
        continues},
       {{.name = "input",
         .letter = 'i',

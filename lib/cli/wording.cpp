@@ -173,7 +173,8 @@ std::vector<Entry> positional_entries(const Declaration::Impl& declaration) {
                                        "default."});
   } else if (has(Role::continued)) {
     entries.push_back(
-        {"OUTPUT", "Bundle to write, a file. If the same command made it, it goes on."});
+        {"OUTPUT",
+         "Bundle to write, a file. If the same command wrote it, the run continues from it."});
   } else if (any_has(roles, has_output)) {
     entries.push_back({"OUTPUT", "Bundle to write; by default it is a stream on standard output."});
   }

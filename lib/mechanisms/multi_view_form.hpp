@@ -75,7 +75,7 @@ inline MechanismForm make_multi_view_form(HybridForm hybrid) {
   add_results("weights", "N M", "the weights of the rows of view1 (of view2, ...)");
   add_results("col_sum", "M", "their column sums");
   add_results("row_potential", "N",
-              "f of weights1 = exp((scores - g) - f), for hnas that of dnas; -inf without pairs",
+              "f of weights1 = exp((scores - g) - f), for hnas f of dnas; -inf without pairs",
               no_pair);
   add_results("col_potential", "M", "their g; 0 for unas, -inf without pairs", no_pair);
   if (hybrid != HybridForm::none) {

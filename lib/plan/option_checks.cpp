@@ -28,7 +28,7 @@ ScoreSource source_of(const AttentionShapes& shapes) {
                           shapes.bq || shapes.bk || shapes.bv;
   const bool ready_made = shapes.scores.has_value();
   require(vectors || projection || ready_made,
-          "there is nothing to make scores of: neither q and k, nor scores, nor x, wq and wk");
+          "nothing gives scores: expected q and k, or scores, or x, wq and wk");
   require(vectors + projection + ready_made == 1,
           "scores are made of q and k, of scores, or of x, wq and wk: only one of them is given");
   if (vectors) {

@@ -66,7 +66,7 @@ class ClaimKinds(ClaimTest):
         self.assertIn("printed inequality", each["constants"]["reason"])
         # A claim that does not hold was not shown to be able to fail.
         self.claims(claim("false", expected=1, more='perturb = ["true", "exit 9"]\nstatus = [0, 9]'))
-        self.assertIn("has not the verdict", self.falsify(status=1)[1]["false"]["reason"])
+        self.assertIn("does not have its expected verdict", self.falsify(status=1)[1]["false"]["reason"])
 
     def test_required_perturbations(self):
         self.claims(claim("a", more='perturb = ["true", "exit 1"]'), claim("b"), claim("c"),

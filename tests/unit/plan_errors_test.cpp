@@ -144,7 +144,7 @@ TEST_CASE("options that do not fit together") {
   with([](auto&, auto& s) { s.hybrid = Shape{}; }, "hybrid requires the scheme hnas");
   with([](auto&, auto& s) { s.k.reset(); }, "q needs k");
   with([](auto&, auto& s) { s.scores = Shape{5, 7}; }, "only one of them is given");
-  refuses({}, {}, Failure::usage, "there is nothing to make scores of");
+  refuses({}, {}, Failure::usage, "nothing gives scores");
   refuses(usual(), {}, Failure::usage, "threads is 0", 0);
   AttentionShapes shapes = projected();
   shapes.v = Shape{2, 5, 2};

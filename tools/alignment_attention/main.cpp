@@ -16,17 +16,16 @@ cli::Declaration declare() {
                      "Computes attention with biases of word alignment, and measures alignments",
                      cli::Role::transform);
   d.about(
-      "Each target word j attends to all source words i. Energies see positions (w_position), "
-      "so that they can favour the diagonal, and the weights of the word before within K places "
-      "of i (w_previous), so that they can favour steps of one size; without these datasets the "
-      "terms are absent. Row j of target is the state before word j. The fertility of a source "
-      "word is the "
+      "Each target word j attends to all source words i. Energies see positions (w_position), and "
+      "so can favour the diagonal. They also see the previous word's weights within K places of i "
+      "(w_previous), and so can favour steps of one size. Without these datasets the terms are "
+      "absent. Row j of target is the state before word j. The fertility of a source word is the "
       "sum of the weights that it gets. A loss may depend on the weights, such as the agreement of "
       "two directions.");
   d.about(
-      "measure reads the links A of an answer off any weights and compares them with the sure "
-      "links S and the possible ones P, which include S. match is the share of the target words "
-      "whose heaviest source word is in P, mass the share of the weights there.");
+      "measure reads the links A off any weights and compares them with the sure links S and the "
+      "possible links P, which include S. match is the share of the target words that P links to "
+      "their heaviest source word, mass the share of the weights on P.");
   d.verbs("VERB", {{"", "Computes the results of the mechanism."},
                    {measure_verb,
                     "Compares weights of any tool, or links, with links set by hand, and prints "

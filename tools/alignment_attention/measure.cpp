@@ -226,9 +226,10 @@ void declare_measure(cli::Declaration& d) {
                0, most_places, 2);
   declare_table_options(d, "head and shift", prints_only);
   d.dataset("weights", "(N, ..., J, I)",
-            "measure: rows of target words over source words, of any tool; (J, I) for one pair")
+            "measure: weights of any tool, for each target word a row over the source words; (J, "
+            "I) for one pair")
       .dataset("reverse_weights", "(N, ..., I, J)",
-               "measure: those of the other direction, for the agreement")
+               "measure: the weights of the other direction, for the agreement")
       .dataset("query_length, key_length", "(N)",
                "measure: read where target_length and source_length are absent")
       .report_member("pairs, words", "measure: how many sentence pairs and target words")

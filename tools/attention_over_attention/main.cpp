@@ -13,10 +13,10 @@ cli::Declaration declare() {
   cli::Declaration d("attention-over-attention",
                      "Finds which words of a document a question points at", cli::Role::transform);
   d.about(
-      "Each word of the question attends to the document (alpha), and the mean attention of the "
-      "document over the question weighs these (beta). s is their product, a distribution over the "
-      "positions of the document; p adds up the positions of each word, given the document's words "
-      "as numbers.");
+      "Each word of the question attends to the document (alpha). It gets a weight: the mean "
+      "attention that the document pays to it (beta). s, the product of both, is a distribution "
+      "over the positions of the document; p adds up the positions of each word, given the "
+      "document's words as numbers.");
   d.section("Results");
   declare_mechanism(d, mechanisms::over_attention_form());
   declare_sections(d, "sequences");

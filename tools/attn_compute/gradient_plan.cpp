@@ -56,7 +56,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
   if (name == "grad_sink") refuse(name, "there is no dataset sink");
   if (name == "grad_gate") refuse(name, "there is no dataset gate");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
-  refuse(name, "there is no dataset bias, nor a --relative-bias t5");
+  refuse(name, "there is neither a dataset bias nor --relative-bias t5");
 }
 
 // The labels of the axes of a block; none for the operands of energies.

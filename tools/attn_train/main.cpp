@@ -32,10 +32,11 @@ cli::Declaration declare() {
       "The recipe is a TOML file: model, data, objective, optimiser and schedule; --help=recipe "
       "lists its keys. Each attention has a scheme of its own: unas, dnas, hnas with trained u, or "
       "sinkhorn. Their W_Q and W_K may step in the scale-invariant space of basis paths. Models "
-      "around the mechanisms that have tools of their own are trained likewise: see model.kind.");
+      "built on one of the other mechanisms, such as coattention, are trained in the same way: see "
+      "model.kind.");
   d.about(
-      "The same command again goes on from the last checkpoint, to the same bytes as a run without "
-      "interruption. A checkpoint is a bundle: the groups /layerN (one stack), or "
+      "The same command continues from the last checkpoint and writes the same bytes as an "
+      "uninterrupted run. A checkpoint is a bundle: the groups /layerN (one stack), or "
       "/encoder/layerN/self, /decoder/layerN/self and /decoder/layerN/cross, hold wq, wk, wv and "
       "wo for the other tools. The previous checkpoint is kept as RUN.previous.h5. No bit depends "
       "on --threads or on ranks.");
@@ -44,8 +45,9 @@ cli::Declaration declare() {
   d.section("Training");
   d.texts("set", "KEY=VALUE",
           "Replaces a value of the recipe, such as encoder.self.scheme=dnas; may be repeated.");
-  d.text("log", "FILE",
-         "Writes metrics as JSON lines. A run that goes on cuts the file back to its checkpoint.");
+  d.text(
+      "log", "FILE",
+      "Writes metrics as JSON lines. A run that continues cuts the file back to its checkpoint.");
   declare_requeue_status(d, "writes a checkpoint and ends");
   d.flag(
       "allow-leak",
@@ -57,7 +59,7 @@ cli::Declaration declare() {
       .result("LAYER/wo", "(H*d, D)", "the output projection")
       .result("LAYER/hybrid", "() or (H)", "u of hnas, by attention or by head, float64")
       .result("LAYER/x, y, query_length, key_length", "(B, L, D), (B)",
-              "run.keep-inputs: what the projections see for the first validation batch")
+              "run.keep-inputs: the inputs of the projections for the first validation batch")
       .result("LAYER/ffn/..., LAYER/norm/..., embedding/..., softmax", "",
               "all other tensors of the model")
       .result("views/wq, wk1, wk2, viewN/col_sum", "(H, D, d), (keys)",
@@ -67,16 +69,17 @@ cli::Declaration declare() {
       .result("vocabulary, classes", "(V), (classes)",
               "the symbols by token; source_vocabulary and target_vocabulary "
               "for pairs, with NAME_merges for byte pairs")
-      .result("state/...", "", "moments of the optimiser and sums, from which a run goes on");
+      .result("state/...", "", "moments of the optimiser and sums, from which a run continues");
   d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
-      .report_member("cut_pairs", "pairs that are longer than the recipe says, and were cut")
+      .report_member("cut_pairs", "pairs that were cut, as they are longer than the recipe allows")
       .report_member("working_bytes", "the most working memory, as planned")
       .report_member("step", "steps done")
-      .report_member("valid, test", "the last metrics: loss, accuracy and those of the objective");
+      .report_member("valid, test",
+                     "the last metrics: loss, accuracy and metrics of the objective");
   d.reference(doubly_normalized_reference)
       .reference(explain_away_reference)
       .reference(scale_invariant_reference);
-  d.example("attn-train lm.toml -o lm.h5 --log lm.jsonl", "Train, or go on with an earlier run.");
+  d.example("attn-train lm.toml -o lm.h5 --log lm.jsonl", "Train, or continue an earlier run.");
   d.example("attn-train lm.toml --set optimizer.paths=decoder.self --set seed=2 -o si.h5",
             "The same with SI-SGD or SI-Adam and another seed.");
   d.exit_status(1, "");

@@ -99,48 +99,50 @@ void add_data(Keys& keys) {
             .fallback = {90, 5, 5},
             .low = 0}});
   keys.push_back(file("data.train",
-                      "training data: a text; for pairs and matches, lines of two columns with a "
-                      "tab between; for classes, such lines of a class and a text; for spans, of a "
-                      "document, a question and the first and the last position of the answer, as "
-                      "in 3-5; for questions, a bundle of tensor-gen scenes"));
-  keys.push_back(file("data.valid", "the same for validation, at every run.evaluate-every steps"));
+                      "training data: a text, for questions a bundle of tensor-gen scenes. Some "
+                      "objectives need lines of columns with tabs between: pairs and matches, two "
+                      "columns; classes, a class and a text; spans, a document, a question and the "
+                      "first and the last position of the answer, as in 3-5"));
+  keys.push_back(
+      file("data.valid", "the same for validation, which runs every run.evaluate-every steps"));
   keys.push_back(file("data.test", "the same for the test at the end"));
   add_for(keys, of_texts,
           {choice("data.tokens", {"characters", "words", "byte-pairs"},
                   "what a token is; byte pairs are learned from the training data. Cloze questions "
-                  "ask for words"),
+                  "need words"),
            integer("data.vocabulary", 0, 0,
                    "number of symbols, special ones included; the most frequent ones are kept. 0: "
                    "all")});
-  add_for(keys, {"causal", "masked", "pairs", "classes", "matches"},
-          {integer("data.length", 1, 128,
-                   "tokens of a segment; for pairs, the most tokens of a target with its start; "
-                   "for classes and matches, of a text and of a second column")});
+  add_for(
+      keys, {"causal", "masked", "pairs", "classes", "matches"},
+      {integer("data.length", 1, 128,
+               "tokens of a segment; for pairs, the most tokens of a target, its start included; "
+               "for classes, the most of a text; for matches, the most of a second column")});
   add_for(keys, {"causal", "masked"},
           {{.name = "data.line-ends",
             .kind = Kind::flag,
             .help = "the end of a line is a token (words and byte pairs)",
             .fallback = true}});
-  add_for(keys, of_columns,
-          {integer("data.source-length", 1, 128, "the most tokens of a source"),
-           flag("data.joint",
-                "one vocabulary for both columns; for matches, with the same vectors, too")});
+  add_for(
+      keys, of_columns,
+      {integer("data.source-length", 1, 128, "the most tokens of a source"),
+       flag("data.joint", "one vocabulary for both columns; for matches, also the same vectors")});
 }
 
 void add_model(Keys& keys) {
-  keys.push_back({.name = "model.kind",
-                  .kind = Kind::choice,
-                  .help = "what goes with the objective: a Transformer (causal, masked, pairs), "
-                          "attention between several views (questions), or a model around the "
-                          "mechanism that has a tool of this name: intra-attention (causal), "
-                          "alignment-attention and hard-attention (pairs), structured-attention "
-                          "(classes), decomposable-attention (matches), attention-over-attention "
-                          "(cloze), coattention (spans)",
-                  .fallback = nullptr,
-                  .words = {"transformer", "multi-view", "intra-attention", "alignment-attention",
-                            "hard-attention", "structured-attention", "decomposable-attention",
-                            "attention-over-attention", "coattention"},
-                  .default_words = "the first one that goes with the objective"});
+  keys.push_back(
+      {.name = "model.kind",
+       .kind = Kind::choice,
+       .help = "the model, which depends on the objective: a Transformer (causal, masked, pairs), "
+               "attention between several views (questions), or a model built on the mechanism of "
+               "the tool with this name: intra-attention (causal), alignment-attention and "
+               "hard-attention (pairs), structured-attention (classes), decomposable-attention "
+               "(matches), attention-over-attention (cloze), coattention (spans)",
+       .fallback = nullptr,
+       .words = {"transformer", "multi-view", "intra-attention", "alignment-attention",
+                 "hard-attention", "structured-attention", "decomposable-attention",
+                 "attention-over-attention", "coattention"},
+       .default_words = "the first one that goes with the objective"});
   RecipeKey encoder =
       integer("model.encoder-layers", 1, nullptr, "layers of the encoder", most_layers);
   encoder.default_words = "as model.layers";
@@ -165,12 +167,11 @@ void add_model(Keys& keys) {
            choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"),
            flag("model.tied", "the softmax has the matrix of the embedding")},
           transformer);
-  keys.push_back(choice("model.start", {"xavier", "normal"},
-                        "the deviation of normal numbers in matrices at the start: xavier, "
-                        "1/sqrt(D), in other models than a Transformer sqrt(2/(rows + columns)); "
-                        "normal, "
-                        "model.deviation. In a Transformer, that of W_O and of the second "
-                        "feed-forward matrix is divided by sqrt(2 layers)"));
+  keys.push_back(choice(
+      "model.start", {"xavier", "normal"},
+      "matrices start as normal numbers with this deviation. normal: model.deviation. xavier: "
+      "1/sqrt(D) in a Transformer, sqrt(2/(rows + columns)) in other models. In a Transformer, the "
+      "deviation of W_O and of the second feed-forward matrix is divided by sqrt(2 layers)"));
   keys.push_back(positive("model.deviation", 0.02, "see model.start"));
 }
 
@@ -183,23 +184,25 @@ void add_mechanisms(Keys& keys) {
   add_for(keys, any,
           {{.name = "alignment.terms",
             .kind = Kind::choices,
-            .help = "biases of the alignment besides the words: positions, and the weights of the "
+            .help = "what the alignment sees besides the words: positions, and the weights of the "
                     "word before",
             .fallback = nlohmann::ordered_json::array(),
             .words = {"position", "previous"}},
            integer("alignment.reach", 1, 2, "K: how far the weights of the word before reach"),
            number("alignment.agreement", 0, no_limit, 0,
-                  "above 0, the other direction is learned, too, and this is the weight of "
-                  "-sum_ji A_ji A'_ij, for the weights A and A' of both")},
+                  "above 0, also learns the other direction and adds this times -sum_ji A_ji A'_ij "
+                  "to the loss, where A and A' are the weights of the two directions")},
           {"alignment-attention"});
-  add_for(keys, any,
-          {integer("cloze.lines", 1, 20, "lines of a document, before that with a word missing"),
-           integer("cloze.letters", 1, 4, "the least letters of a word that is asked for")},
-          {"attention-over-attention"});
+  add_for(
+      keys, any,
+      {integer("cloze.lines", 1, 20, "lines of a document; the line with the missing word follows"),
+       integer("cloze.letters", 1, 4, "the fewest letters of a missing word")},
+      {"attention-over-attention"});
   add_for(keys, any,
           {integer("coattention.iterations", 1, 4, "the most iterations of the decoder", 1000),
            choice("coattention.end", {"any", "after-start"}, "which ends the decoder looks at"),
-           integer("coattention.pieces", 1, 4, "P of the maxima in the decoder's networks")},
+           integer("coattention.pieces", 1, 4,
+                   "P, the pieces of the maxima in the decoder's networks")},
           {"coattention"});
 }
 
@@ -226,12 +229,12 @@ void add_attentions(Keys& keys) {
   add_for(keys, {"pairs"}, attention("decoder.cross", "the decoder's attention to the encoder"),
           transformer);
   Keys views = attention("views",
-                         "the attention of the first view to each other one; none: no "
-                         "attention, the boxes of all views side by side");
+                         "the attention of the first view to each other view; none: no attention, "
+                         "the boxes of all views side by side");
   views.front().words.insert(views.front().words.end(), {"em", "none"});
   views[1].help = "iterations of sinkhorn and em";
   views.push_back(flag("views.estimate-variance",
-                       "em estimates a variance for each box of the first view; else it is 1"));
+                       "em estimates the variance of each box of the first view, which else is 1"));
   add_for(keys, {"questions"}, views);
 }
 
@@ -267,7 +270,7 @@ void add_optimizer(Keys& keys) {
   keys.push_back(epsilon);
   keys.push_back(number("optimizer.decay", 0, no_limit, 0, "weight decay of matrices"));
   keys.push_back(number("optimizer.clip", 0, no_limit, 0,
-                        "the largest norm of all gradients together; 0: any"));
+                        "the largest norm of all gradients together; 0: no limit"));
   add_for(
       keys, of_tokens,
       {{.name = "optimizer.paths",
@@ -310,14 +313,13 @@ void add_steps(Keys& keys) {
   RecipeKey steps = integer("run.steps", 1, nullptr, "number of steps");
   steps.default_words = "those of run.epochs";
   keys.push_back(steps);
-  keys.push_back(
-      positive("run.epochs", 1,
-               "passes over the training data, unless run.steps is given; --set of either "
-               "replaces the other one of the file"));
+  keys.push_back(positive("run.epochs", 1,
+                          "passes over the training data, unless run.steps is given; --set of one "
+                          "of the two also replaces the other one in the file"));
   keys.push_back(integer("run.batch", 1, 16, "segments, pairs, scenes or texts of a step"));
   keys.push_back(number("run.dropout", 0, 1, 0,
-                        "of embeddings and of the results of sub-layers; in models of mechanisms, "
-                        "of embeddings and of what the softmax reads"));
+                        "dropout of embeddings and of the outputs of sub-layers; in models of "
+                        "mechanisms, of embeddings and of the softmax's input"));
   add_for(keys, any, {number("run.weight-dropout", 0, 1, 0, "of attention weights")}, with_heads);
   keys.push_back(integer("run.evaluate-every", 1, 200, "steps between evaluations"));
   keys.push_back(integer("run.log-every", 1, 50, "steps between lines of the log"));
@@ -406,10 +408,9 @@ const std::vector<RecipeKey>& recipe_keys() {
 
 std::string recipe_help() {
   std::string text =
-      "A recipe is a TOML file. model.width is the key width in the table [model]; on the command\n"
-      "line it is --set model.width=256, with lists separated by commas. Paths of files are "
-      "relative\n"
-      "to the recipe, those of --set to the current folder.\n";
+      "A recipe is a TOML file. model.width is the key width in the table [model]; on the "
+      "command\nline it is --set model.width=256, with lists separated by commas. Paths of files "
+      "are relative\nto the recipe, paths in --set to the current folder.\n";
   std::string table;
   for (const RecipeKey& key : recipe_keys()) {
     const std::size_t dot = key.name.rfind('.');

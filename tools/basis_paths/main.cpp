@@ -40,8 +40,8 @@ void declare_basis(cli::Declaration& d) {
          "steps.");
   d.only_with({"identify", "values", "start", "step", "check"});
   d.text("paths", "LIST",
-         "Paths, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\". reconstruct: their "
-         "values, or those of all. identify: their exponents in the basis.");
+         "Paths, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\". reconstruct: computes "
+         "the values of these paths, or of all. identify: computes their exponents in the basis.");
   d.only_with({"identify", "reconstruct"});
   d.text(
       "shape", "D1xD2",

@@ -37,19 +37,18 @@ void declare_results(cli::Declaration& d) {
   d.result("skeleton_q, skeleton_k", "(..., d2)", "the rows of the skeleton by column")
       .result("basis_path", "(..., 2 d1 - 1, d2, 3)",
               "identify: row of wq, row of wk and column of each basis path, int32. Entry r < d1 "
-              "holds the "
-              "paths through row r of wq, the later entries those through the other rows of wk in "
-              "order")
+              "holds the paths through row r of wq; later entries hold the paths through the other "
+              "rows of wk, in order")
       .result("path_basis, path_exponent", "(..., n, 3)",
-              "identify: for the paths of a list, the basis paths that they are a product of, as "
-              "entries of basis_path in the path's column, and their exponents, int32: 1, or 1, 1 "
-              "and -1; entry -1 and exponent 0 where there is none")
+              "identify: each path of a list is a product of one or three basis paths. These are "
+              "their entries in basis_path, in the path's column, and their exponents, int32: 1, "
+              "or 1, 1 and -1; unused places have entry -1 and exponent 0")
       .result("basis_value", "(..., 2 d1 - 1, d2)", "values: the values of the basis paths")
       .result(
           "wk_skeleton", "(..., d2)",
           "values: the weights of wk in the skeleton, with which values can be turned into weights")
       .result("path_value", "(..., n) or (..., d1, d1, d2)",
-              "reconstruct: the values of the paths asked for, or of all")
+              "reconstruct: the values of the chosen paths, or of all")
       .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, start, step: the new weights")
       .result("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step, sgd_m, si_sgd_m", "",
               "step: the state of the optimizer")
@@ -68,8 +67,8 @@ void declare_results(cli::Declaration& d) {
                      "check: the number of weights, the rank of all paths, d2 (2 d1 - 1), and "
                      "S^2 d1^2 d2")
       .report_member("judged, basis",
-                     "check: the paths that were judged (path, basis_path or skeleton), and their "
-                     "number paths, rank, independent and complete")
+                     "check: which paths were judged (path, basis_path or skeleton); of these, "
+                     "paths (their number), rank, independent and complete")
       .report_member("heads",
                      "step, check: an array of these figures for each head, with index; in step, "
                      "singular is an array of column and ratio");
@@ -80,10 +79,11 @@ void declare_results(cli::Declaration& d) {
 void declare_network_formulas(cli::Declaration& d) {
   d.formula("--network relu: path(i0, ..., iL) = w1[i0,i1] w2[i1,i2] ... wL[iL-1,iL]")
       .formula("  rank = weights - hidden nodes")
-      .formula("  of w[a,b] with basis path v:  w = v U(b) / (U(a) T(b)),  T(b) = U(b) D(b)")
-      .formula("  r(b) = sum_{c != S} grad_w[b,c] w[b,c], plus r(S) if w[b,S] is that into S")
-      .formula("  R(b) = 1 - rate (grad_w[a,b] w[a,b] - r(b)) / T(b)^2,  w[a,b] that into b")
-      .formula("  w[a,b] = w[a,b] R(a) / R(b)   the skeleton's out of a; those into nodes stay")
+      .formula("  w[a,b] of basis path v:  w = v U(b) / (U(a) T(b)),  T(b) = U(b) D(b)")
+      .formula("  r(b) = sum_{c != S} grad_w[b,c] w[b,c],")
+      .formula("         plus r(S) if w[b,S] is the skeleton's weight into S")
+      .formula("  R(b) = 1 - rate (grad_w[a,b] w[a,b] - r(b)) / T(b)^2,  skeleton's w[a,b]")
+      .formula("  w[a,b] = w[a,b] R(a) / R(b)   the skeleton's out of a; its w into b stay")
       .formula("  w[a,b] = (w[a,b] - rate grad_w[a,b] / (U(a) D(b))^2) / R(b)   the others");
 }
 
@@ -92,23 +92,20 @@ void declare_network_inputs(cli::Declaration& d) {
             "--network relu: the weights; leading axes are independent networks")
       .dataset("grad_w1, grad_w2, ...", "as w1, w2, ...",
                "--network relu, step, rescale: their gradients")
-      .dataset(
-          "skeleton_in, skeleton_out", "(..., hidden)",
-          "--network relu: for each hidden node, layer by layer, the nodes of the layers before "
-          "and after to which its weights of the skeleton lead")
-      .dataset(
-          "scale", "(..., hidden)",
-          "--network relu, rescale: a factor above 0 of each hidden node, by which the weights "
-          "into it are multiplied and those out of it divided")
+      .dataset("skeleton_in, skeleton_out", "(..., hidden)",
+               "--network relu: for each hidden node, layer by layer, the nodes that the skeleton "
+               "connects it to in the layers before and after")
+      .dataset("scale", "(..., hidden)",
+               "--network relu, rescale: a factor > 0 for each hidden node; it multiplies the "
+               "weights into the node and divides the weights out of it")
       .dataset(
           "basis_value, layer_sizes", "(..., weights - hidden), (L + 1)",
           "--network relu, reconstruct: the values of the basis paths, and the number of nodes "
           "of each layer")
-      .dataset(
-          "skeleton_weight", "(..., hidden)",
-          "--network relu, reconstruct: the skeleton's weights into the hidden nodes. Others of "
-          "the same signs give a rescaled network, which computes the same; the values of paths "
-          "do not tell the signs")
+      .dataset("skeleton_weight", "(..., hidden)",
+               "--network relu, reconstruct: the skeleton's weights into the hidden nodes. Other "
+               "weights with the same signs give a rescaled network, which computes the same. The "
+               "signs do not follow from the values of paths")
       .dataset("si_adam_m, si_adam_v, si_adam_step, si_sgd_m", "(..., weights - hidden), ()",
                "--network relu, step: the state of si-adam and the momentum of si-sgd, by basis "
                "path")
@@ -125,8 +122,8 @@ void declare_network_results(cli::Declaration& d) {
       .result("layer_sizes", "(L + 1)",
               "--network relu, identify, values: the number of nodes of each layer, int32")
       .result("basis_path", "(..., weights - hidden, L + 1)",
-              "--network relu, identify: the nodes of each basis path, int32: the paths of all "
-              "weights but the skeleton's out of hidden nodes, layer by layer, row by row")
+              "--network relu, identify: the nodes of each basis path, int32. Each weight has one, "
+              "except the skeleton's weights out of hidden nodes; layer by layer, row by row")
       .result("basis_value, skeleton_weight", "(..., weights - hidden), (..., hidden)",
               "--network relu, values: the values of the basis paths, and the skeleton's weights "
               "into the hidden nodes")

@@ -44,13 +44,13 @@ Falsification falsification_of(const Claim& claim, const ClaimResult& result,
   if (!result.ran()) {
     found.reason = "could not run: " + result.error;
   } else if (!as_expected(claim, result)) {
-    found.reason = "has not the verdict that is expected of it";
+    found.reason = "does not have its expected verdict";
   } else if (!claim.unperturbed.empty()) {
     found.reason = claim.unperturbed;
   } else if (!claim.printed && !perturbed) {
     found.reason = "names no perturb";
   } else if (!perturbed && !result.moved) {
-    found.reason = "is a printed inequality, of which a moved expectation says nothing";
+    found.reason = "is a printed inequality, for which a moved expectation says nothing";
   } else {
     if (perturbed) found.reason = reason_of_perturbed(claim, *perturbed);
     if (found.reason.empty() && result.moved) {

@@ -71,7 +71,7 @@ cli::Declaration claim_options() {
   d.flag("falsify",
          "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
   d.flag("require-perturb",
-         "Refuses files in which a computed claim names no perturb, and no reason for that.");
+         "Refuses files in which a computed claim has neither perturb nor unperturbed.");
   d.flag("list", "Lists the claims and their commands without running them.");
   d.flag("dry-run",
          "Prints the commands that would run, each with its $CLAIMS, and runs none of them. PATH "
@@ -89,7 +89,7 @@ cli::Declaration claim_options() {
       "/proc, /sys and devices.");
   d.text("record", "DIR", "Writes the numbers into a new file DIR/DATE-COMMIT.jsonl.");
   d.text("commit", "NAME", "The commit in the record.")
-      .default_words("that of the repository with the first FILE, by git");
+      .default_words("the commit of the first FILE's repository, by git");
   d.for_verbs({});
   declare_table_options(d, "claim", {.writes_bundle = false});
   d.column("file, id, source", "where the claim is stored, its name, and the document")
@@ -112,14 +112,14 @@ cli::Declaration claim_options() {
            "with --falsify: computed or printed, the number measured when perturbed, whether the "
            "claim can fail, and why not");
   d.column("before, after, moved, of_tolerance",
-           "of diff: the measured numbers, their difference, and its share of the tolerance")
-      .column("headroom_before, headroom_after, verdict_before, verdict_after", "of diff")
+           "diff: the measured numbers, their difference, and its share of the tolerance")
+      .column("headroom_before, headroom_after, verdict_before, verdict_after", "diff")
       .column("date, commit, version, cpu, unit",
-              "of history: the run, and what the headroom is measured in");
+              "history: the run, and what the headroom is measured in");
   d.report_member("before, after, differing",
-                  "of diff: the runs; id, before, after, moved, of_tolerance, verdict_before and "
+                  "diff: the runs; id, before, after, moved, of_tolerance, verdict_before and "
                   "verdict_after of each claim that differs")
-      .report_member("records", "of history: commit, version, cpu, date, file and claims of each");
+      .report_member("records", "history: commit, version, cpu, date, file and claims of each");
   d.reference(doubly_normalized_reference)
       .reference(explain_away_reference)
       .reference(mechanisms_reference)
@@ -135,8 +135,8 @@ cli::Declaration claim_options() {
   d.example("claim-check diff records/before.jsonl records", "What moved since then.");
   d.exit_status(0, "every claim came out as expected; diff: none turned or left its tolerance");
   d.exit_status(1,
-                "some claim did not, could not be run, or (--falsify) cannot fail; diff: some "
-                "verdict turned, or a number moved by its tolerance or more");
+                "some claim did not come out as expected, could not be run, or (--falsify) cannot "
+                "fail; diff: some verdict turned, or a number moved by its tolerance or more");
   d.exit_status(4, "");
   d.exit_status(6, "");
   return d;

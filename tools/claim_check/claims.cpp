@@ -88,7 +88,7 @@ void read_criterion(const ClaimTable& table, Claim& claim) {
   }
   criterion.scale = table.not_negative("scale");
   if (criterion.scale > 0 && (tolerant || !is_inequality(criterion.relation))) {
-    table.refuse("scale", "has a meaning for inequalities without tolerance only");
+    table.refuse("scale", "applies only to inequalities without tolerance");
   }
   if (is_ordered(criterion.relation) && criterion.relative_tolerance > 0) {
     table.refuse("relative-tolerance", "has no meaning for " + name(criterion.relation));
@@ -117,7 +117,7 @@ void read_text_place(const ClaimTable& table, Claim& claim) {
   }
   if (claim.text.is_set() &&
       (claim.value == "status" || claim.value.find(':') != std::string::npos)) {
-    table.refuse("value", "expected a text file, as there is a line, pattern or column");
+    table.refuse("value", "expected a text file, as line, pattern or column is given");
   }
 }
 

@@ -133,8 +133,7 @@ TestOutcome run_test(const SignificanceTest& test, std::span<const double> value
       found = proportion(test.alternative, values, against);
       break;
   }
-  if (std::isnan(found.p))
-    refuse_numbers("the deviation is 0, so that there is nothing to test with");
+  if (std::isnan(found.p)) refuse_numbers("the deviation is 0, so no test is possible");
   return found;
 }
 

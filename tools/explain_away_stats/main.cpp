@@ -48,11 +48,10 @@ cli::Declaration declare() {
   d.section("Statistics");
   std::vector<std::string> choices(scheme_names.begin(), scheme_names.end());
   choices.emplace_back(stored);
-  d.choices(
-      "scheme", choices,
-      "Normalisations to compare. stored: the weights in the bundle, or those that its potentials "
-      "define.");
-  d.default_words("unas,dnas, or stored if there are weights and nothing to make scores of");
+  d.choices("scheme", choices,
+            "Normalisations to compare. stored: the weights in the bundle, or the weights that its "
+            "potentials define.");
+  d.default_words("unas,dnas, or stored if there are weights but nothing to compute scores from");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});
   d.numbers("hybrid", "U,...", "Share u of dnas in hnas. Several values make a sweep, a row each.",

@@ -40,18 +40,18 @@ cli::Declaration declare() {
       .formula("--samples: with s_n drawn by weights, R_n = log p(y|a_s_n), grad log_p is")
       .formula("(1/N) sum_n [grad R_n + reward (R_n - b) grad log weights_s_n]")
       .formula("or, with the probability soft-share, grad log_p_soft;")
-      .formula("to either entropy grad H is added, H that of the weights")
+      .formula("--entropy adds entropy grad H to both, H the entropy of the weights")
       .formula("b* = E[R |g|^2] / E|g|^2,   g = d log weights_s / d e, of one sample s")
       .report_member("sequences, axes", "how many, and the lengths of the axes")
       .report_member("log_p, log_p_soft, entropy", "mean, least and largest over the sequences")
       .report_member("estimates",
-                     "with --samples, for no device, each by itself, and all: the estimate of the "
-                     "gradient with respect to e from one sample (N = 1), which takes the soft "
-                     "gradient by a coin of its own")
+                     "with --samples: an array for no device, each device by itself, and all "
+                     "together, of figures of the estimate of the gradient with respect to e from "
+                     "one sample (N = 1); each sample draws whether it takes the soft gradient")
       .report_member("estimates: devices", "none, baseline, entropy, soft, all")
       .report_member("estimates: variance, exact_variance",
-                     "of the samples, and by enumeration (--enumerate), summed over e; means over "
-                     "the sequences")
+                     "the variance of the samples, and by enumeration (--enumerate), summed over "
+                     "e; means over the sequences")
       .report_member("estimates: bias",
                      "the largest distance of the mean of N samples from the exact gradient, over "
                      "all e_i and sequences, in standard errors of that mean")

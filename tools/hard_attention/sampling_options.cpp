@@ -41,17 +41,17 @@ void declare_sampling(cli::Declaration& d) {
   d.text("baseline", "B",
          "The baseline b, which is subtracted from log-likelihoods: a number, 0 for none; mean, "
          "log_p of the sequence; best, the b of least variance for the sequence, b*; running, a "
-         "mean over the sequences in their order, as over the steps of a training: each uses the b "
-         "before it, 0 at first, and makes it 0.9 b + 0.1 log p, log p being the mean of its "
-         "samples, or log_p_soft where that takes their place.",
+         "running mean over the sequences in their order, as over training steps: each sequence "
+         "uses b, 0 at first, and then replaces it by 0.9 b + 0.1 log p, where log p is the mean "
+         "of its samples, or log_p_soft if that takes their place.",
          "running");
   d.number("reward", "W", "The factor lambda_r of the term with the log-likelihoods.",
            cli::Declaration::Range::any(), 1);
   d.number("entropy", "W", "The factor lambda_e of the gradient of the entropy.",
            cli::Declaration::Range::any(), 0);
   d.number("soft-share", "P",
-           "The probability that a sequence takes the gradient of log_p_soft in place of its "
-           "samples'; 0.5 is usual.",
+           "The probability that a sequence takes the gradient of log_p_soft in place of the "
+           "estimate from samples; 0.5 is usual.",
            {0, 1}, 0);
   d.flag("enumerate",
          "With --samples, also prints the variance and bias by enumeration; gradients stay "

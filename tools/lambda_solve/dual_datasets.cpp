@@ -43,9 +43,9 @@ void declare_dual_datasets(cli::Declaration& d) {
       .result("alpha", "(..., Q)",
               "with --radius: alpha of each query, 0 where p = u is near enough, inf at the least "
               "possible radius; float64")
-      .report_member("problems, converged, empty",
-                     "the numbers of queries, of those that converged, and of those without a "
-                     "template")
+      .report_member(
+          "problems, converged, empty",
+          "the numbers of queries, of converged queries, and of queries without a template")
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("max_gap, max_relative_gap, max_gradient_norm, max_certificate_error",
                      "the largest values over all queries")
@@ -53,14 +53,14 @@ void declare_dual_datasets(cli::Declaration& d) {
       .report_member("relative_deviation, out_deviation",
                      "mean, median, min, max and quantiles over all queries")
       .report_member("radius, alpha",
-                     "with --radius: the radius; mean, median, min, max and quantiles of alpha, "
-                     "where that at the least radius is the one computed with")
+                     "with --radius: the radius; mean, median, min, max and quantiles of alpha. At "
+                     "the least radius, the finite alpha of the computation counts")
       .report_member("padded_queries, padded_keys", padding_member)
       .report_member("queries, templates, axes", "the sizes")
       .report_member("template_scale", "the factor of the templates")
       .report_member("mean_over_heads",
-                     "with --average heads: the number of queries, and relative_deviation as above "
-                     "of the means over the heads")
+                     "with --average heads: the number of queries, and relative_deviation, as "
+                     "above, for the means over the heads")
       .report_member("heads", "an array of the same members for each head with its index");
   declare_groups_member(d);
   for (const auto& [columns, meaning] : dual_table_meanings()) d.column(columns, meaning);

@@ -31,11 +31,11 @@ void declare_results(cli::Declaration& d) {
               "simulate: the root mean square distance of a cluster's points from its centre")
       .result("SCHEME/modes", "(..., T+1)", "simulate: the effective number of modes")
       .result("SCHEME/log_likelihood", "(..., T+1)",
-              "simulate --energy gaussian, unas and dnas: of the points, under the mixture of "
-              "Gaussians of variance 1/scale around each of them, with equal priors")
+              "simulate --energy gaussian, unas and dnas: the log-likelihood of the points under a "
+              "mixture of Gaussians with equal priors and variance 1/scale, one around each point")
       .result("em/log_likelihood, em/variance", "(..., T+1)",
-              "em: the log-likelihood and the variance before each step and after the last; of "
-              "own variances (..., T+1, M)")
+              "em: the log-likelihood and the variance before each step and after the last; if "
+              "each component has its own variance, variance is (..., T+1, M)")
       .result("em/centre, em/prior", "(..., T+1, M, d), (..., T+1, M)",
               "em: the centres and priors of the components");
 }
@@ -50,10 +50,9 @@ void declare_report(cli::Declaration& d) {
       .report_member("curves: asymmetry",
                      "the relative difference between the formulas at r and the results at 1/r, at "
                      "most 32 units of 2^-52")
-      .report_member(
-          "curves: peak, grid_peak",
-          "r, log10_r and gap where the gap is largest: found as a root (r is null for a "
-          ">= 15.4, beyond float64), and on the grid")
+      .report_member("curves: peak, grid_peak",
+                     "r, log10_r and gap at the largest gap: as a root (r is null for a >= 15.4, "
+                     "beyond float64), and on the grid")
       .report_member("sets, points, dimension", "simulate, em: the sizes")
       .report_member(
           "clusters, labels, schemes",
@@ -70,11 +69,10 @@ void declare_report(cli::Declaration& d) {
                      "least_variance and largest_variance if each component has its own")
       .report_member("falls, largest_fall, largest_relative_fall, never_falls",
                      "em: how often and how far the likelihood fell")
-      .report_member(
-          "sets_at_min_variance, empty_components, dnas_error",
-          "em: the number of sets with a variance that reached --min-variance and of "
-          "components whose share underflowed; with --priors dnas the difference "
-          "between the first step and dnas, in units of its bound by rounding, at most 1")
+      .report_member("sets_at_min_variance, empty_components, dnas_error",
+                     "em: the number of sets with a variance at --min-variance, and of components "
+                     "whose share underflowed; with --priors dnas, the difference between the "
+                     "first step and dnas relative to its rounding bound, at most 1")
       .report_member("result_bytes, working_bytes, flops",
                      "with --dry-run; curve has only result_bytes");
 }

@@ -61,10 +61,9 @@ cli::Declaration declare() {
       "up to rounding, for all values of --r and --a.");
   d.about(
       "simulate: each point x_i of a set is query, key and value, and moves to sum_j weight_ij "
-      "x_j; "
-      "--residual adds x_i. The points are drawn around --centres, like those of tensor-gen "
-      "clusters x=... (float64 unless --precision is f32), or read from the datasets x (..., N, d) "
-      "and label (N) or (..., N), integers. Writes one group of results per scheme.");
+      "x_j; --residual adds x_i. The points are drawn around --centres, as tensor-gen clusters "
+      "x=... draws them (float64 unless --precision is f32), or read from the datasets x (..., N, "
+      "d) and label (N) or (..., N), integers. Writes one group of results per scheme.");
   d.about(
       "em: fits a mixture of M normal distributions to the data x. Component i has the centre q_i, "
       "the prior b_i and the covariance S_i I, with the same variance S_i for all, or one for each "

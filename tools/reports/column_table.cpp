@@ -103,17 +103,19 @@ std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, con
 std::vector<std::pair<std::string, std::string>> column_table_meanings() {
   return {
       {"file, group, batch, head",
-       "the INPUT as given, the group in it, the leading axes but the last, and the last one"},
+       "the INPUT as given, the group in it, the index in all leading axes but the last, and in "
+       "the last"},
       {"scale, hybrid", "in a sweep: the values of these options"},
       {"scheme", "the normalisation"},
       {"keys, masked_keys", "the numbers of keys with and without an allowed query"},
       {"empty_queries", "the number of queries without an allowed key"},
       {"padded_keys, padded_queries",
-       "the numbers of keys and queries outside of the sequence, which are in no other number"},
+       "the numbers of keys and queries in padding, which no other column counts"},
       {"min_queries, enough_keys",
        "--min-queries, or a tenth of the sequence's queries, and the number of keys with at "
        "least that many"},
-      {"min_c, median_c, mean_c, max_c", "of the column sums c of the keys"},
+      {"min_c, median_c, mean_c, max_c",
+       "least, median, mean and largest column sum c of the keys"},
       {"share_below_E", "the share of the keys with c < E, for each --epsilon"},
       {"enough_share_below_E", "the same among the keys with enough queries"},
       {"entropy", "the mean entropy of the weights of a query, in nats"},

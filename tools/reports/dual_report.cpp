@@ -256,18 +256,18 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
 std::vector<std::pair<std::string, std::string>> dual_table_meanings() {
   return {
       {"file, group, batch, head",
-       "the INPUT as given, the group in it, the leading axes but the last, and the last one; with "
-       "--average heads also a row \"mean\""},
+       "the INPUT as given, the group in it, the index in all leading axes but the last, and in "
+       "the last; with --average heads also a row \"mean\""},
       {"alpha, radius, template_scale",
-       "alpha or, in place of it, the radius; and the factor of the templates"},
+       "alpha, or the radius in its place, and the factor of the templates"},
       {"problems, converged, empty",
-       "the numbers of queries with a template, of those that converged, and of those without one"},
+       "the numbers of queries with a template, of converged queries, and of queries without a "
+       "template"},
       {"deviation_mean, ...",
-       "of the relative deviations of the queries; deviation_q05 is a "
-       "quantile"},
+       "the relative deviations of the queries: mean and so on; deviation_q05 is a quantile"},
       {"out_deviation_mean", "the mean of out_deviation; empty without values"},
       {"max_gap, max_relative_gap, max_gradient_norm", "the largest values over the queries"},
-      {"max_iterations, mean_iterations", "of the Newton steps of a query"},
+      {"max_iterations, mean_iterations", "largest and mean number of Newton steps of a query"},
   };
 }
 

@@ -39,7 +39,8 @@ void describe(cli::Declaration& d) {
       .formula("  degrees = (v_A + v_B)^2/(v_A^2/(n_A - 1) + v_B^2/(n_B - 1))")
       .formula("one-sample, for lower: t = (reference - mean_A)/sqrt(v_A), degrees = n_A - 1")
       .formula("paired: one-sample of A - B with the reference 0")
-      .formula("s: the deviation of the sample, sqrt(n/(n - 1)) times that of the population")
+      .formula(
+          "s: the deviation of the sample, sqrt(n/(n - 1)) times the deviation of the population")
       .formula("p = P(T >= t), T of Student's distribution; for higher, -t in place of t");
 }
 
@@ -69,15 +70,16 @@ void describe_results(cli::Declaration& d) {
   declare_table_options(d, "metric", {.writes_bundle = false});
   d.column("metric", "as given")
       .column("count_a, mean_a, deviation_a",
-              "the number of runs of A, their mean, and what stands after +-")
+              "the number of runs of A, their mean, and the number after +-")
       .column("sample_deviation_a", "the deviation of the sample, of runs")
       .column("count_b, mean_b, deviation_b, sample_deviation_b", "the same of B")
       .column("reference", "the number that A is tested against")
-      .column("difference", "the mean of A less that of B, or less the reference")
+      .column("difference", "the mean of A less the mean of B, or less the reference")
       .column("test, better", "the test, and the direction in which A would be better")
       .column("t_population, degrees_population, p_population",
               "the test, with +- read as the deviation of the population")
-      .column("t_sample, degrees_sample, p_sample", "the same for that of the sample");
+      .column("t_sample, degrees_sample, p_sample",
+              "the test, with +- read as the deviation of the sample");
   d.report_member("comparisons",
                   "an array of metric, a and b {runs, seeds, values, count, mean, deviation, "
                   "population_deviation, sample_deviation}, reference, difference, differences "
@@ -92,7 +94,7 @@ void describe_results(cli::Declaration& d) {
   d.example("seed-test --means 121.85,123.23 --deviations .46,.36 --counts 4 --better lower",
             "Recompute the p of a printed table.");
   d.exit_status(1, "");
-  d.exit_status(4, "the deviation is 0, so that no test has a meaning");
+  d.exit_status(4, "the deviation is 0, so no test is possible");
   d.exit_status(6, "");
 }
 

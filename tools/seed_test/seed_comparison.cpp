@@ -85,7 +85,7 @@ void test(SeedComparison& comparison) {
   if (std::isnan(result.population.p) || std::isnan(result.sample.p)) {
     throw Error(Failure::numerical,
                 comparison.metric + (comparison.metric.empty() ? "" : ": ") +
-                    "the deviation is 0, so that there is nothing to test with",
+                    "the deviation is 0, so no test is possible",
                 "runs with different seeds differ");
   }
   comparison.result = result;

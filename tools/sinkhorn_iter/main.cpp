@@ -58,8 +58,8 @@ cli::Declaration declare() {
       "Lk) has the histograms, which need equal sums, and histogram_weights (..., K) their weights "
       "w, which are divided by their sum. p is on the queries: with a common support, cost is "
       "square. primal, dual and value are sums over k with the weights w_k, the optimum is at most "
-      "dual + gap again, and the plan is sum_k w_k P_k, the derivative by the cost. Every pair "
-      "needs a finite cost.");
+      "dual + gap again, and the plan is sum_k w_k P_k, the derivative with respect to the cost. "
+      "Every pair needs a finite cost.");
   d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
       "m and n at most 64, such as the matrices of residual connections, one for each token. Each "
@@ -109,9 +109,8 @@ cli::Declaration declare() {
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
          "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
-         "cost; rounding allows RHO RHO/(RHO + RHO) of 2^30 epsilon. The error is the L1 distance "
-         "of the sums from a exp(f/R) and b exp(g/R), R = "
-         "RHO/E.");
+         "cost; rounding allows RHO RHO/(RHO + RHO) up to 2^30 epsilon. The error is the L1 "
+         "distance of the sums from a exp(f/R) and b exp(g/R), R = RHO/E.");
   d.for_verbs({"", divergence_verb});
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
@@ -119,20 +118,21 @@ cli::Declaration declare() {
   d.for_verbs({bulk_verb});
   declare_bulk(d);
   d.for_verbs({});
-  d.choices("emit",
-            {"plan", "barycentre", "row_potential", "col_potential", "row_self_potential",
-             "col_self_potential", "error", "dual_grad_a", "dual_grad_b", "dual_grad_q",
-             "dual_grad_k", "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k",
-             "grad_cost", "grad_scores", "grad_histogram_weights"},
-            "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
-            "L1 error after each iteration, nan after a problem's last one; with --anneal it "
-            "begins with the iterations at larger epsilon. bulk: error (...) is the error of the "
-            "plan. dual_grad_NAME is the derivative of the dual value by the dataset NAME, for "
-            "each problem; at the solution, the derivative of the optimum. The derivative by the "
-            "cost is the plan. grad_NAME (not with exact and bulk) is the derivative by NAME of a "
-            "number that depends on the solution, whose derivatives by results are datasets such "
-            "as grad_plan and grad_row_potential.",
-            "barycentre,row_potential,col_potential,error");
+  d.choices(
+      "emit",
+      {"plan", "barycentre", "row_potential", "col_potential", "row_self_potential",
+       "col_self_potential", "error", "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k",
+       "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k", "grad_cost",
+       "grad_scores", "grad_histogram_weights"},
+      "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the L1 "
+      "error after each iteration, nan after a problem's last one; with --anneal it begins with "
+      "the iterations at larger epsilon. bulk: error (...) is the error of the plan. "
+      "dual_grad_NAME is the derivative of the dual value with respect to the dataset NAME, for "
+      "each problem; at the solution, it is the derivative of the optimum. With respect to the "
+      "cost, this is the plan. grad_NAME (not with exact and bulk) is the derivative with respect "
+      "to NAME of a number L that depends on the solution. Datasets such as grad_plan and "
+      "grad_row_potential hold the derivatives of L with respect to results.",
+      "barycentre,row_potential,col_potential,error");
   d.for_verbs({"", exact_verb, divergence_verb, barycentre_verb});
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);

@@ -26,14 +26,15 @@ void declare_transport_datasets(cli::Declaration& d) {
             "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
             "same");
   d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
-            "for --emit grad_NAME: derivatives of a number L by the plan; finite")
+            "for --emit grad_NAME: derivatives of a number L with respect to the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
-               "the same by f and g, of barycentre (..., K, Lq) and (..., K, Lk); at least one of "
-               "all. L is that of potentials with sum f = sum g over lines with mass, unless "
-               "--unbalanced is given; barycentre: with the same sum f_k - sum g_k for all k")
+               "with respect to f and g; at least one of all these datasets is needed. L is taken "
+               "at the potentials with sum f = sum g over lines with mass, unless --unbalanced is "
+               "given. barycentre: (..., K, Lq) and (..., K, Lk); L is taken at potentials with "
+               "the same sum f_k - sum g_k for all k")
       .dataset("grad_row_self_potential, grad_col_self_potential", "(..., Lq), (..., Lk)",
-               "divergence: the same by these results; there is no grad_plan")
-      .dataset("grad_barycentre", "(..., Lq)", "barycentre: the same by p");
+               "divergence: with respect to these results; there is no grad_plan")
+      .dataset("grad_barycentre", "(..., Lq)", "barycentre: with respect to p");
   declare_score_datasets(d);
   declare_energy_datasets(d);
   d.result("plan", "(..., Lq, Lk)",
@@ -46,61 +47,61 @@ void declare_transport_datasets(cli::Declaration& d) {
       .result("row_self_potential, col_self_potential", "(..., Lq), (..., Lk)",
               "divergence, only with --emit: the potentials of a with itself and of b with itself, "
               "float64")
-      .result(
-          "error", "(..., T)",
-          "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
-          "bulk: (...), that of the plan")
+      .result("error", "(..., T)",
+              "the L1 error of the marginals after each iteration, float64; NaN after the last "
+              "one; bulk: (...), the error of the plan")
       .result(
           "dual_grad_a, dual_grad_b", "(..., Lq), (..., Lk)",
-          "only with --emit: derivatives of the dual by a and b, float64: -epsilon f and "
-          "-epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
+          "only with --emit: derivatives of the dual with respect to a and b, float64: -epsilon f "
+          "and -epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
           "- exp(epsilon f/R)). -inf at a marginal of 0; inf, or R, for a line that no mass can "
           "reach. barycentre: -epsilon w_k g of each histogram, (..., K, Lk)")
-      .result("dual_grad_histogram_weights", "(..., K)",
-              "only with --emit: barycentre: derivatives of the dual by the weights as they are "
-              "given: OT(p, a_k) less the mean over the histograms, divided by the sum of weights")
+      .result(
+          "dual_grad_histogram_weights", "(..., K)",
+          "barycentre, only with --emit: derivatives of the dual with respect to the weights as "
+          "given: OT(p, a_k) less the mean over the histograms, divided by the sum of weights")
       .result("dual_grad_q, dual_grad_k", "(..., Lq, d), (..., Lk, d)",
-              "only with --emit: derivatives of the dual by q and k, of each problem alone")
-      .result("grad_a, grad_b", "(..., Lq), (..., Lk)",
-              "only with --emit: derivatives of L through the solution by a and b, float64, for "
-              "changes that keep their sums equal, unless --unbalanced is given. At a mass of 0 "
-              "those of an increase: infinite if L depends on the potential there, or with "
-              "--unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk)")
+              "only with --emit: derivatives of the dual with respect to q and k, separate for "
+              "each problem")
+      .result(
+          "grad_a, grad_b", "(..., Lq), (..., Lk)",
+          "only with --emit: derivatives of L through the solution with respect to a and b, "
+          "float64, for changes that keep their sums equal, unless --unbalanced is given. At a "
+          "mass of 0, derivatives for an increase: infinite if L depends on the potential there, "
+          "or with --unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk)")
       .result("grad_histogram_weights", "(..., K)",
-              "only with --emit: barycentre: the same by the weights as they are given, also at a "
-              "weight of 0")
+              "barycentre, only with --emit: the same with respect to the weights as given, also "
+              "at a weight of 0")
       .result("grad_q, grad_k", "(..., Lq, d), (..., Lk, d)",
-              "only with --emit: the same by q and k, of each problem alone")
+              "only with --emit: the same with respect to q and k, separate for each problem")
       .result("grad_cost, grad_scores", "(..., Lq, Lk)",
-              "only with --emit: the same by the cost or the scores; divergence: for changes that "
-              "keep the cost symmetric")
+              "only with --emit: the same with respect to the cost or the scores; divergence: for "
+              "changes that keep the cost symmetric")
       .result("chain", "(..., L, 3)",
               "bulk --chain: the largest singular value, row sum and column sum of the product of "
               "the plans so far, float64")
-      .report_member("iterations, status, tolerance, row_error, col_error",
-                     "of the problem that converged worst; the errors are L1 errors of the "
-                     "marginals")
+      .report_member(
+          "iterations, status, tolerance, row_error, col_error",
+          "for the problem that converged worst; the errors are L1 errors of the marginals")
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("value, primal, dual, gap",
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "
-                     "is from the optimum; null if unknown. The entropic transport of FD, W, has "
-                     "no -epsilon sum P: W is dual + epsilon sum P, and sum P is that of a")
-      .report_member(
-          "divergence, sharp_divergence, lower, upper",
-          "divergence: its value, that of <P, C> alone, and bounds on the first; value to "
-          "gap are those of the transport between both sides")
+                     "is from the optimum; null if unknown. The entropic transport W of FD has no "
+                     "term -epsilon sum P: W is dual + epsilon sum P, where sum P is sum a")
+      .report_member("divergence, sharp_divergence, lower, upper",
+                     "divergence: its value, its value with <P, C> alone, and bounds on the "
+                     "former; value, primal, dual and gap are of the transport between both sides")
       .report_member(
           "relative_gap, gap_floor, epsilon",
           "exact: gap / value; the gap that counts as none, 1e-14 (float32: 1e-6) times "
           "the largest cost times the mass; and the epsilon at which the iteration ended")
       .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
-      .report_member(
-          "gradient_iterations, gradient_residual, gradient_plan_error",
-          "with --emit grad_NAME: steps of conjugate gradients; what is left of the "
-          "linear equations relative to their right-hand side, at most 1e-10, in float32 "
-          "1e-6, or the exit status is 1; and the error of a plan that is no solution, at which "
-          "they do not hold: 0, or the exit status is 1")
+      .report_member("gradient_iterations, gradient_residual, gradient_plan_error",
+                     "with --emit grad_NAME: steps of conjugate gradients; the relative residual "
+                     "of the linear equations, at most 1e-10, in float32 1e-6, else the exit "
+                     "status is 1; and the error of a plan that is no solution, for which the "
+                     "equations do not hold: 0, else the exit status is 1")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",

@@ -35,7 +35,7 @@ void differentiate_cost(const TransportTask& task, const Head<T>& head, const Sc
 }  // namespace
 
 void require_gradients(const TransportTask& task) {
-  require_points(task, by_points, "the derivative by a cost is the plan: --emit plan");
+  require_points(task, by_points, "the derivative with respect to a cost is the plan: --emit plan");
 }
 
 template <class T>

@@ -157,7 +157,7 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   outcome.summary += padding_words(task.input.padding());
   if (const double residual = unsolved_gradient(results.problems); residual > 0) {
     outcome.summary += fmt::format(
-        ", gradients not converged: {:.2g} of their equations' right-hand side is left; try more "
+        ", gradients not converged: relative residual {:.2g} of their equations; try more "
         "--iterations",
         residual);
     report.status("not_converged");

@@ -39,10 +39,10 @@ cli::Declaration declare() {
       .report_member("datasets",
                      "an array of path, shape, dtype and attributes of each dataset and, unless "
                      "--brief is given, min and max of its finite numbers and the counts nan and "
-                     "infinite; unreadable is the reason why one cannot be read")
+                     "infinite; unreadable is the reason if a dataset cannot be read")
       .report_member("files",
-                     "with several INPUTs, in place of the others: an array of file and these "
-                     "members for each");
+                     "with several INPUTs, in place of the members above: an array of file and "
+                     "these members for each");
   d.example("attn-compute layer3.h5 | tensor-info", "Show the contents of a pipe.");
   d.example("tensor-info dump.h5:/text/wiki/layer0", "Show one group.");
   d.example("tensor-info --tsv run*.h5", "One table of the datasets of several files.");

@@ -48,15 +48,14 @@ cli::Declaration declare() {
             "follow references to shards outside that folder only with --allow-external.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
-      .report_member(
-          "report",
-          "of explain-away-stats, lambda-solve, mode-collapse-sim and sinkhorn-iter bulk: "
-          "tool, params and result, which is that of one run")
+      .report_member("report",
+                     "of explain-away-stats, lambda-solve, mode-collapse-sim and sinkhorn-iter "
+                     "bulk: tool, params and result, as one run would report them")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
       .example("tensor-join out.*-of-*.h5 --virtual -o out.h5", "The same without a second copy.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
                "Results beside the tensors that they were made from.")
-      .exit_status(1, "what the tool that wrote the shards says by it, of all of them together")
+      .exit_status(1, "what it means for the tool that wrote the shards, for all shards together")
       .exit_status(3, "a shard is missing, there twice, damaged, or of another run")
       .exit_status(4, "");
   declare_table_options(d, "row of the table that explain-away-stats or lambda-solve prints");

@@ -50,8 +50,8 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
     const TileRange& first = part(problem - problem % heads()).range;
     if (own.row0 == first.row0 && own.rows == first.rows) continue;
     throw Error(Failure::input,
-                fmt::format("{}: its queries are {} to {}, those of the sequence's first head {} "
-                            "to {}, expected the same, as the heads are joined",
+                fmt::format("{}: its queries are {} to {}, the sequence's first head has {} to {}, "
+                            "expected the same, as the heads are joined",
                             place(problem), own.row0, own.row0 + own.rows, first.row0,
                             first.row0 + first.rows));
   }

@@ -29,8 +29,8 @@ const Meaning& packing() {
        "cu_seq_lens_q", "cu_seq_lens_k", "segment_ids", "q_segment_ids", "kv_segment_ids",
        "document_id", "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
       {"mask"},
-      "a dataset mask that is true within each sequence says it; slices take one of them: "
-      "-i q=FILE:q[:,0:4]"};
+      "add a dataset mask that is true within each sequence, or take one sequence by slices: -i "
+      "q=FILE:q[:,0:4]"};
   return meaning;
 }
 
@@ -53,7 +53,7 @@ const Meaning& lengths_of_sequences() {
        "seq_lens", "seq_lengths", "sequence_length", "sequence_lengths", "seqused_q", "seqused_k",
        "cache_seqlens", "source_length", "target_length"},
       {"key_length", "query_length", "mask"},
-      "--map key_length={0}, and query_length for those of queries"};
+      "--map key_length={0}, or query_length={0} for lengths of queries"};
   return meaning;
 }
 

@@ -350,7 +350,7 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
       .choices("emit", names,
                "Results to write. grad_NAME is the gradient of a loss with respect to an input, "
                "from the datasets " +
-                   upstream + " of the bundle; those that are absent count as 0.")
+                   upstream + " of the bundle; absent ones count as 0.")
       .default_words(usual);
   for (const auto* group : {&form.inputs, &form.tokens}) {
     for (std::size_t n = 0; n < group->size(); ++n) {
@@ -366,10 +366,10 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
   }
   for (std::size_t n = 0; n < form.lengths.size(); ++n) {
     if (form.lengths[n].repeated) continue;
-    declaration.dataset(series_name(form.lengths, n), "(...)",
-                        form.lengths[n].symbol +
-                            " of each sequence; beyond it is padding, which is never "
-                            "looked at and has results of 0");
+    declaration.dataset(
+        series_name(form.lengths, n), "(...)",
+        form.lengths[n].symbol +
+            " of each sequence; the rest is padding, which is never read and has results of 0");
   }
   declaration.dataset(upstream, "", "gradients with respect to the results");
   for (std::size_t n = 0; n < form.results.size(); ++n) {
@@ -377,7 +377,7 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
     if (result.repeated) continue;
     declaration.result(series_name(form.results, n), shape_words(result), result.help);
   }
-  declaration.result(gradients, "", "gradients of inputs, of their shapes");
+  declaration.result(gradients, "", "gradients of inputs, in their shapes");
 }
 
 }  // namespace attn::tools

@@ -46,7 +46,7 @@ void declare_score_datasets(cli::Declaration& declaration) {
       .dataset("rel_bias", "(buckets, H)", "with --relative-bias t5: the table of biases")
       .dataset("query_length, key_length", "(B), or broadcastable to the leading axes",
                "the number of real queries and keys of each sequence; all others are padding, "
-               "which is never looked at. Each sequence is computed as if it were alone")
+               "which is never read. Each sequence is computed as if it were alone")
       .dataset("query_start, key_start", "(B), or broadcastable to the leading axes",
                "the first real query and key of each sequence, for padding on the left")
       .dataset("query_offset", "(B), or broadcastable to the leading axes",

@@ -27,6 +27,6 @@ void add_padding(const Padding& padding, nlohmann::ordered_json& json);
 
 /// The meaning of the two members, for the manual page.
 inline constexpr const char* padding_member =
-    "the numbers of queries and keys outside of the sequences, which are in no other number";
+    "the numbers of queries and keys in padding, which no other number counts";
 
 }  // namespace attn::tools

@@ -139,11 +139,10 @@ void declare_ranks(cli::Declaration& declaration, const RankWords& words) {
   declaration.section("Ranks")
       .choice("ranks", {"auto", "off"},
               "auto: divides " + words.divided +
-                  " among the processes that mpirun, or srun --mpi=pmix, has started together, the "
-                  "ranks. Each reads all inputs and needs the memory of a whole run: start one per "
-                  "node, with "
-                  "threads within. Rank 0 writes and reports. Results do not depend on their "
-                  "number. " +
+                  " among the ranks: the processes that mpirun or srun --mpi=pmix has started "
+                  "together. Each rank reads all inputs and needs the memory of a whole run: start "
+                  "one per node, with threads within. Rank 0 writes and reports. Results do not "
+                  "depend on the number of ranks. " +
                   alone + ": each process works for itself.",
               "auto")
       .number("rank-timeout", "SECONDS",

@@ -53,19 +53,18 @@ void declare_requeue_status(cli::Declaration& declaration, const std::string& wr
                           writes + ". A second signal ends it at once.",
                       1, 255, cli::stopped_status);
   declaration.exit_status(cli::stopped_status,
-                          "a signal stopped the run; the same command goes on");
+                          "a signal stopped the run; the same command continues it");
 }
 
 void declare_restart(cli::Declaration& declaration) {
   declaration
-      .text(
-          "checkpoint", "FILE",
-          "Keeps what is done in FILE: the same command goes on from there, to the same bytes, "
-          "if the run was stopped or killed. A finished run removes FILE. With --shard, FILE gets "
-          "the shard's numbers as the output's name does.")
+      .text("checkpoint", "FILE",
+            "Saves the progress of the run in FILE. If the run is stopped or killed, the same "
+            "command continues from there, to the same bytes. A finished run removes FILE. With "
+            "--shard, FILE gets the shard's numbers as the output's name does.")
       .number("checkpoint-every", "S",
-              "Seconds from one write of FILE to the next, or 50 times as long as a write takes if "
-              "that is longer; 0: no waiting.",
+              "Seconds between writes of FILE, or 50 times the duration of a write if that is "
+              "longer; 0: no waiting.",
               {0, static_cast<double>(most_seconds)}, static_cast<double>(usual_seconds));
   declare_requeue_status(declaration, "writes the checkpoint and ends");
 }
@@ -112,8 +111,8 @@ void require_no_checkpoint(const cli::Arguments& arguments, const std::string& r
   if (!checkpoints(arguments)) return;
   throw Error(Failure::usage,
               "--checkpoint cannot keep the result " + result +
-                  ", a number for each query and key, which is written as it is made",
-              "emit the potentials, from which a short run makes it");
+                  ": it has a number for each query and key, and is written as it is computed",
+              "emit the potentials, from which a short run computes it");
 }
 
 cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& report,

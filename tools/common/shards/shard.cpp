@@ -118,8 +118,7 @@ Place place_in(const Environment& environment) {
 Shard shard_at(const Place& place, std::optional<Index> wanted) {
   if (wanted) return {place.is_rank ? place.id + 1 : place.id, *wanted};
   if (!place.gaps.empty()) {
-    refuse(fmt::format("--shard auto: {}, so that its numbers do not say which shard it is",
-                       place.gaps),
+    refuse(fmt::format("--shard auto: {}, so its numbers do not determine the shard", place.gaps),
            "--array=1-N and --shard auto/N: element I is then shard I of N");
   }
   if (!place.count) {

@@ -19,10 +19,8 @@ std::string convergence_words(const std::optional<Convergence>& convergence,
 /// The meaning of the two members, for the manual page.
 inline constexpr const char* convergence_member =
     "if something did not converge: the factor by which the error fell per iteration, measured "
-    "over "
-    "the last ones, and the total number of iterations that it predicts; null if the error does "
-    "not "
-    "fall";
+    "over the last iterations, and the total number of iterations that this factor predicts; null "
+    "if the error does not fall";
 
 /// Adds `rate` and `predicted_iterations` to a JSON object that has a status, if there is a
 /// convergence to report; unknown values are null.
