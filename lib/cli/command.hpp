@@ -189,7 +189,7 @@ class Arguments {
   std::optional<std::string> output;
   std::optional<std::string>
       table_file;  ///< -o of a table; set by the tools, `output` is then absent
-  /// Set by the tools for a process whose output another process also writes.
+  /// Set by the tools for a process if another process writes the same output.
   bool drops_output = false;
   bool allow_external = false;
   bool only = false;

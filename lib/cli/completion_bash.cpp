@@ -7,8 +7,8 @@
 namespace attn::cli {
 namespace {
 
-// In all scripts: `option` is the option whose value is completed, with '=' if that joins the two;
-// `prefix` is the part of `word` that is typed already and that no candidate repeats.
+// In all scripts: `option` is the option whose value is completed, with '=' if it joins the two;
+// `prefix` is the typed part of `word` that candidates do not repeat.
 constexpr std::string_view beginning = R"(() {
   local word=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD - 1]}
   local prefix='' candidates='' words=''

@@ -14,8 +14,8 @@ void write_all(int descriptor, std::string_view text, const std::string& destina
 /// Writes to standard error and ignores failures, which could not be reported anywhere.
 void write_error(std::string_view text) noexcept;
 
-/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no file of the tool
-/// takes their numbers. Reading or writing them still fails.
+/// Opens the descriptors among 0 to 2 that the caller has closed, so that no file of the tool takes
+/// their numbers. Reading or writing them still fails.
 void secure_standard_streams();
 
 }  // namespace attn::cli

@@ -23,8 +23,8 @@ std::size_t printing_character(std::string_view text);
 /// `text`, in which bytes that do not print become '?', except those in `kept`.
 std::string printing(std::string_view text, std::string_view kept);
 
-/// JSON text with \u and four digits in place of characters that do not print, some of which
-/// json.dump() leaves in strings. Expects UTF-8.
+/// JSON text with \u and four digits in place of characters that do not print; json.dump() leaves
+/// some of them in strings. Expects UTF-8.
 std::string printing_json(std::string_view json);
 
 /// `text` on one line: line breaks and tabs become one blank together with the blanks around them;

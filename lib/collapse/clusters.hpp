@@ -9,10 +9,10 @@
 
 namespace attn::collapse {
 
-/// The lower triangular L (d × d, row-major) with L Lᵀ = the symmetric `covariance` (d × d), of
-/// which only the lower triangle is read. Singular matrices are accepted: a pivot of at most 8 d
-/// roundings of its variance counts as 0. Returns nothing if the matrix is not positive
-/// semidefinite or not finite. A diagonal matrix yields its square roots, rounded once.
+/// The lower triangular L (d × d, row-major) with L Lᵀ = the symmetric `covariance` (d × d). Only
+/// its lower triangle is read. Singular matrices are accepted: a pivot of at most 8 d roundings of
+/// its variance counts as 0. Returns nothing if the matrix is not positive semidefinite or not
+/// finite. A diagonal matrix yields its square roots, rounded once.
 std::optional<std::vector<double>> covariance_factor(std::span<const double> covariance,
                                                      Index dimension);
 

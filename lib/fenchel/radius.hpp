@@ -9,10 +9,10 @@ namespace attn {
 ///
 ///   min_p KL(p‖u)  such that  ‖μ + z − Σ p_i t_i‖² <= r,  r = `square_radius` > 0.
 ///
-/// If ‖z‖² <= r, then p = u. Otherwise p, λ and ĥ are those of solve_dual for the only α at which
-/// the distance is √r. Since μ + z − ĥ = λ/α, this is where ‖λ‖² = α²r, and the distance falls in
-/// α. α is bracketed, with each solution as the start of the next, and found to a relative 1e-12. A
-/// query has converged if
+/// If ‖z‖² <= r, then p = u. Otherwise p, λ and ĥ are the results of solve_dual for the only α at
+/// which the distance is √r. Since μ + z − ĥ = λ/α, this is where ‖λ‖² = α²r, and the distance
+/// falls in α. α is bracketed, with each solution as the start of the next, and found to a relative
+/// 1e-12. A query has converged if
 ///
 /// - the problem for α has converged (DualOptions, with a hundredth of the tolerance),
 /// - gap <= tolerance · (1 + primal), and

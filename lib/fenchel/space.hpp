@@ -17,7 +17,8 @@ void require_shapes(const DualProblem& problem);
 /// logits may be beyond the format.
 void require_range(const DualProblem& problem, const Templates& templates);
 
-/// The coordinates in which queries are solved: those of the centred templates, or of their span.
+/// The coordinates in which queries are solved: coordinates of the centred templates, or of their
+/// span.
 class Space {
  public:
   /// `all` must outlive the space. `reduce` requires n <= d.

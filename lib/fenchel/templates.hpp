@@ -17,7 +17,7 @@ class Templates : public FromPool {
   explicit Templates(MatrixView<const double> templates, int threads = 1);
 
   /// The same templates in an orthonormal basis of their span, n <= d: n coordinates instead of d.
-  /// The part of λ orthogonal to the span is always that of αz.
+  /// Orthogonal to the span, λ always equals αz.
   Templates reduced(OwnedMatrix<double>& basis) const;
 
   Index count() const { return centred_.rows(); }

@@ -12,9 +12,10 @@ namespace attn {
 /// The adjoints of the energies: each takes tiles of dE, the gradient with respect to the energies
 /// as `fill` of the energy of the same name writes them (scale included, soft cap not), and writes
 /// the gradients of the energy's inputs when finished. The memory is the caller's and must outlive
-/// the sink; a gradient without data is not computed. Error: that of a sum of Lq or Lk products in
-/// T. Shapes are not checked again, as the energy rejects shapes that disagree. `threads` are for
-/// the large products after the last tile, whose bits do not depend on them.
+/// the sink; a gradient without data is not computed. The error is the error of a sum of Lq or Lk
+/// products in T. Shapes are not checked again, as the energy rejects shapes that disagree.
+/// `threads` compute the large products after the last tile, with bits that do not depend on
+/// `threads`.
 
 /// dot, scaled-dot: dq_i = scale Σ_j dE_ij k_j, dk_j = scale Σ_i dE_ij q_i; gaussian: dq_i = scale
 /// Σ_j dE_ij (k_j − q_i), dk_j = scale Σ_i dE_ij (q_i − k_j), computed on vectors centred on their

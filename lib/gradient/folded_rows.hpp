@@ -12,7 +12,7 @@ namespace attn {
 ///
 /// Returns whether this is done. It requires softmax without a large sink, and a ρ dO in the range
 /// of T, judged by the largest magnitudes of dO and of the values. Callers exclude small problems
-/// (is_small), whose δ comes from the products that it is subtracted from.
+/// (is_small): there δ comes from the products that it is subtracted from.
 bool folds_rows(const SchemeOptions& options, bool near_zero, double largest_grad_out,
                 double largest_value);
 

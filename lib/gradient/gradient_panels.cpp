@@ -205,7 +205,7 @@ void GradientPanels<T>::add_to_values(std::size_t n, const Layout& layout, Matri
                                             targets_.v.row_range(tile.col0, tile.cols));
 }
 
-// Turns the gradient of the scores into that of the energies, which are computed again in
+// Turns the gradient of the scores into the gradient of the energies, which are computed again in
 // `scratch`.
 template <class T>
 void GradientPanels<T>::take_soft_cap(const TileRange& tile, MatrixView<T> scratch,

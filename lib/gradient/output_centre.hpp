@@ -19,7 +19,7 @@ struct OutputRows {
   std::span<const double> f;
 };
 
-/// The mean c of the outputs that the loss depends on: those of *live* queries, which have a key
+/// The mean c of the outputs that the loss depends on: outputs of *live* queries, which have a key
 /// and a dO ≠ 0. Values may be measured from c (CentredValues). Queries may come in parts: first
 /// all in order for the mean, then all again, in any order, for the distances from the mean.
 class OutputCentre {

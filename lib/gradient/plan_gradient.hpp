@@ -8,10 +8,10 @@
 
 namespace attn {
 
-/// Backward through a number whose derivative by the score s_ij is coefficient·π_ij, such as the
-/// dual value of transport, with the coefficient −1. Shows dS = coefficient·π, π_ij = exp((s_ij −
-/// g_j) − f_i), to the sinks of `targets`. Bits do not depend on the number of threads. Throws
-/// whatever the scores throw.
+/// Backward through a number whose derivative with respect to the score s_ij is coefficient·π_ij,
+/// such as the dual value of transport, with the coefficient −1. Shows dS = coefficient·π, π_ij =
+/// exp((s_ij − g_j) − f_i), to the sinks of `targets`. Bits do not depend on the number of threads.
+/// Throws whatever the scores throw.
 template <class T>
 void differentiate_plan(const Scores<T>& scores, const Potentials& potentials, double coefficient,
                         const GradientTargets<T>& targets, int threads);

@@ -14,7 +14,7 @@ namespace attn {
 double first_variance(const ScoreRecipe& recipe, Index depth);
 
 /// Throws Error(usage) unless attention can be repeated with this scheme, energy, scale and so on;
-/// see Repetition. `depth` is that of q and k; none if scores are not made from them.
+/// see Repetition. `depth` is the width d of q and k; none if scores are not made from them.
 /// `bias_by_query`: there is no bias, or one number for each query.
 void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
                         std::optional<Index> depth, bool bias_by_query, bool has_sink);

@@ -120,7 +120,7 @@ class Skeleton {
     }
   }
 
-  // A list has one type: that of its elements, or double if integers and fractions are mixed.
+  // A list has one type: its elements' type, or double if integers and fractions are mixed.
   static bool set_attribute(hid_t object, const std::string& name, const Metadata& value) {
     const Metadata::array_t list =
         value.is_array() ? value.get<Metadata::array_t>() : Metadata::array_t{value};

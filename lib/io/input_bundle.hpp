@@ -59,7 +59,7 @@ struct InputBundle::Impl {
 /// The whole of an open HDF5 file.
 InputBundle bundle_in(const std::shared_ptr<const InputFile>& file);
 
-/// An array of a file that is not HDF5. `path` is that of an address: a slash and the name of the
+/// An array of a file that is not HDF5. `path` comes from an address: a slash and the name of the
 /// array, or only a slash, which means `name`.
 std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file, const std::string& path,
                                                     const std::string& name,

@@ -11,8 +11,8 @@ namespace attn::kernel {
 /// changes a dot product of length d by at most d · 2⁻⁶⁰ times the largest number.
 constexpr float least_bf16 = 0x1p-60F;
 
-/// The index of the first of n numbers that is not a bfloat16 number, whose lower 16 bits are 0; n
-/// if all are.
+/// The index of the first of n numbers that is not a bfloat16 number (lower 16 bits 0); n if all
+/// are.
 Index first_not_bf16(const float* x, Index n);
 
 /// The floats of a row of n bfloat16 numbers in pairs.

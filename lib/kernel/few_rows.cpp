@@ -21,8 +21,8 @@ HWY_INLINE T Dot(const T* a, const T* b, Index n) {
   return LaneSum<T>(product_lanes(a, b, n));
 }
 
-// Prefetches the row some rows after row i, perhaps beyond the end: the rows of a call are mostly
-// followed by those of the next call, and a prefetch never faults.
+// Prefetches the row some rows after row i, perhaps beyond the end: the next call's rows mostly
+// follow, and a prefetch never faults.
 template <class T>
 HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
   constexpr Index ahead = 8192 / sizeof(T);

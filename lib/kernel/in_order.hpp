@@ -70,7 +70,7 @@ inline Index parts_of_sums(Index lines, int threads) {
 /// and then add(item, lane, SumPart) for each of `parts` in their order. Each part takes one item
 /// at a time, in the order of the items: sums have the same bits for any number of threads and
 /// parts, and only one item per lane is in memory. There are min(threads, count) lanes. Errors are
-/// those of parallel_for.
+/// handled as in parallel_for.
 template <class Make, class Add>
 void add_in_order(Index count, int threads, Index parts, const Make& make, const Add& add) {
   std::atomic<Index> next = 0;

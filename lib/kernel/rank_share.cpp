@@ -38,7 +38,7 @@ void RankShare::exchange(const Results& results, Index begin, Index end) const {
   for (Index rank = 0; rank < count; ++rank) {
     most = std::max(most, items_of(rank, begin, end).count);
   }
-  // From number `first` to `last` of those of a rank.
+  // From number `first` to `last` of a rank's items.
   const auto for_items = [&](Index first, Index last, Index rank, const Visit& visit) {
     const Items items = items_of(rank, begin, end);
     for (Index n = first; n < std::min(last, items.count); ++n) {

@@ -10,8 +10,8 @@
 
 namespace attn::kernel {
 
-/// The first of `items` items that a rank has if each has neighbouring ones; that of the rank
-/// after the last is `items`.
+/// The first of `items` items that a rank has if each rank has neighbouring items; `items` for the
+/// rank after the last.
 inline Index first_neighbour(Index items, Index rank, Index ranks) { return rank * items / ranks; }
 
 /// The items of a loop that this process computes: of P ranks, number r has every P-th one from the
@@ -24,8 +24,8 @@ class RankShare {
   RankShare(Index items, Ranks* ranks, Ranks::Rows cut = Ranks::Rows::in_turn)
       : items_(items), ranks_(ranks), neighbouring_(cut == Ranks::Rows::neighbouring) {}
 
-  /// Those of this thread's ranks if each holds neighbouring rows only, else all items, of rows
-  /// that are cut alike.
+  /// The items of this thread's ranks if each rank holds neighbouring rows only, else all items;
+  /// all rows are cut alike.
   static RankShare of_held_rows(Index items) {
     const bool divided = Ranks::rows() == Ranks::Rows::neighbouring;
     return {items, divided ? Ranks::current() : nullptr, Ranks::rows()};
@@ -34,7 +34,7 @@ class RankShare {
   /// Whether there are other ranks, to which results are handed over.
   bool divided() const { return ranks_ != nullptr && ranks_->count() > 1; }
 
-  /// The number of own items, and the one at position n of them, n from 0.
+  /// The number of own items, and the n-th own item, n from 0.
   Index own_count() const { return own().count; }
   Index own_item(Index n) const { return own().at(n); }
 
@@ -48,8 +48,8 @@ class RankShare {
   /// A rank's part of one exchange, at least; longer results take several.
   static constexpr std::int64_t exchanged_bytes = std::int64_t{4} << 20;
 
-  /// Called by all ranks after their own items: sends their results to the others, and takes those
-  /// of the other items.
+  /// Called by all ranks after their own items: sends their results to the others, and receives the
+  /// results of the other items.
   void complete(const Results& results) const;
 
   /// Adds an item to sums over all items, in the order of the items. The totals so far come from
@@ -60,8 +60,7 @@ class RankShare {
   /// Called by all ranks afterwards: takes the totals from the rank of the last item.
   void take_totals(const Memory& totals) const;
 
-  /// The same as `complete` for results by line, of which item n has lines [first(n), first(n +
-  /// 1)).
+  /// The same as `complete` for results by line: item n has lines [first(n), first(n + 1)).
   template <class T>
   void complete_rows(MatrixView<T> rows, const std::function<Index(Index item)>& first) const {
     complete([&](Index item, const Visit& visit) {

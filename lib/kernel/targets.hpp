@@ -43,8 +43,8 @@ class UseTarget {
 
 #else
 
-/// Defines the table of the versions of a function, in Highway's order: see HWY_EXPORT, of which
-/// the first entry would call Highway's library.
+/// Defines the table of the versions of a function, in Highway's order, like HWY_EXPORT, but
+/// without its first entry, which would call Highway's library.
 #define ATTN_EXPORT(function)                                               \
   constexpr decltype(&HWY_STATIC_DISPATCH(function)) function##_table[] = { \
       nullptr, HWY_CHOOSE_TARGET_LIST(function), HWY_CHOOSE_FALLBACK(function)}

@@ -9,7 +9,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Σ_{j≠i} x_j, without the cancellation of Σ x − x_i where one x is nearly all.
+// Σ_{j≠i} x_j, without the cancellation of Σ x − x_i if x_i is nearly the whole sum.
 Numbers sums_of_others(const Numbers& x) {
   Numbers sums(x.size());
   double before = 0;

@@ -263,8 +263,8 @@ class MultiViewMechanism : public Mechanism<T> {
     if (gradients[Form::shift]) std::copy_n(dshift.data(), width, gradients[Form::shift].data);
   }
 
-  // From ∂L/∂(π_v S_v), writes the gradients of S_v and W_Kv, adds that of q to dq, and returns
-  // that of u.
+  // From ∂L/∂(π_v S_v), writes the gradients of S_v and W_Kv, adds the gradient of q to dq, and
+  // returns the gradient of u.
   double differentiate_view(const Sequence<T>& sequence, const Kept& kept, std::size_t v,
                             MatrixView<const T> grad_out, const Tensors<T>& gradients,
                             OwnedMatrix<T>& dq, int threads) const {

@@ -142,7 +142,7 @@ class OverAttentionMechanism : public Mechanism<T> {
     if (sides.d.rows == 0 || sides.q.rows == 0) return;
     const Kept kept = keep(sides, {});
     const std::vector<double> ds = grad_of_s(sequence, grad_results, sides.d.rows);
-    // ∂L/∂β̄, of which α has the part Σ_i α_ij ∂L/∂s_i.
+    // ∂L/∂β̄; the part through α is Σ_i α_ij ∂L/∂s_i.
     const auto questions = static_cast<std::size_t>(sides.q.rows);
     std::vector<double> of_alpha(questions);
     for_panels(sides, [&](Index first, MatrixView<T> alpha) {
@@ -197,7 +197,7 @@ class OverAttentionMechanism : public Mechanism<T> {
   }
 
  private:
-  // ∂L/∂s, that of p included.
+  // ∂L/∂s, including the part through p.
   static std::vector<double> grad_of_s(const Sequence<T>& sequence,
                                        const Tensors<const T>& grad_results, Index positions) {
     std::vector<double> ds(static_cast<std::size_t>(positions));

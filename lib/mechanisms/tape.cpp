@@ -182,7 +182,7 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
                                   {dweights.data() + first, 1, count});
     });
   });
-  // Not from the mean, whose rounding all places would share: du is what is left of large sums.
+  // Not from the mean: all places would share its rounding, and du is the small rest of large sums.
   softmax_gradient(weights, dweights.data(), n);
   OwnedMatrix<T> of_query = OwnedMatrix<T>::zeros(parts, v_.cols);
   OwnedMatrix<double> of_v = OwnedMatrix<double>::zeros(parts, v_.cols);

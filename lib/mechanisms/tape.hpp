@@ -37,8 +37,8 @@ class Tape {
 
   bool is_differentiated() const { return is_differentiated_; }
 
-  /// The gradients so far: adds that of a place's memory, (M); writes that of the place's
-  /// projection, (A).
+  /// The gradients so far: adds the gradient of a place's memory, (M); writes the gradient of the
+  /// place's projection, (A).
   void add_memory_gradient(Index place, T* gradient) const;
   void projection_gradient(Index place, T* gradient) const;
   const double* v_gradient() const { return v_gradient_.data(); }

@@ -48,7 +48,7 @@ class ProcessRanks : public kernel::Ranks {
   /// `lines`, and waits for about timeout_s to be ended by rank 0.
   virtual void fail(int status, const char* lines) = 0;
 
-  /// Ends all ranks at once; the status is that of mpirun, too.
+  /// Ends all ranks at once; mpirun ends with the same status.
   [[noreturn]] virtual void abort(int status) = 0;
 
   /// Called by all ranks at the end; nothing can be sent afterwards. Each continues as a separate

@@ -74,7 +74,7 @@ class RowRun {
 
   bool is_mixture() const { return !pass_.softmax_row.empty(); }
 
-  // With a g, the logarithms of the exponentials are not those of the weights.
+  // With a g, the exponentials do not have the logarithms of the weights.
   PooledVector<Observer<T>*>& list_of(const Observer<T>& observer) {
     if (pass_.rows == nullptr && observer.by_row() && !is_mixture()) return by_row_;
     const bool plain_softmax = pass_.rows == nullptr && pass_.col.empty();

@@ -184,7 +184,7 @@ void Output<T>::scale_rows(Index first, Index count, const T* factors, Index slo
   multiply_rows(gathered(slot).row_range(first, count), factors);
 }
 
-// The sums by row panels; one_pass_columns shares those of column panels.
+// The sums by row panels; one_pass_columns shares the sums by column panels.
 template <class T>
 void Output<T>::share(const SlotShare& share) {
   scale_back();

@@ -98,7 +98,7 @@ Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
 }
 
 // A panel of exponentials is written and read once, while results by row are read and written for
-// every panel: a few wide panels are cheaper as long as those of all threads stay in the last-level
+// every panel: a few wide panels are cheaper as long as all threads' panels stay in the last-level
 // cache.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
                                      bool sums_rows) {

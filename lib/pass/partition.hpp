@@ -59,9 +59,9 @@ constexpr Index row_tile_step = 64;
 /// Blocks of run_rows whose tiles are used once, so that nothing is kept per slot.
 Partition row_tile_partition(Index rows, Index cols);
 
-/// row_tile_partition for `threads` threads of one process. Blocks have fewer rows if this lets the
-/// threads end closer together. The bits of a row are the same if neither causality nor a window
-/// hides keys.
+/// row_tile_partition for `threads` threads of one process. Blocks have fewer rows if the threads
+/// then end closer together. This changes no bit of a row if neither causality nor a window hides
+/// keys.
 Partition row_tile_partition_for(int threads, Index rows, Index cols);
 
 /// Blocks of run_rows whose tiles are kept until the rows are complete, which a Gibbs kernel and

@@ -25,8 +25,8 @@ bool steps_in_paths(Optimizer optimizer);
 bool keeps_moments(Optimizer optimizer);
 bool keeps_first_moment(const StepOptions& options);
 
-/// Σ G² over the gradients of the basis paths, as in `step`, without columns whose skeleton has a
-/// 0, which do not move. Terms are added in the order of rows, column by column.
+/// Σ G² over the gradients of the basis paths, as in `step`, without the columns whose skeleton has
+/// a 0, as these do not move. Terms are added in the order of rows, column by column.
 template <class T>
 double squared_path_gradients(const Skeleton& skeleton, const StepMatrices<const T>& matrices);
 

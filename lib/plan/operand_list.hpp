@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// Calls body(name, a.operand, b.operand) for every operand except those of the energy.
+/// Calls body(name, a.operand, b.operand) for every operand except the energy's.
 template <class A, class B, class Body>
 void for_operand_pairs(A& a, B& b, const Body& body) {
   body("q", a.q, b.q);

@@ -101,8 +101,8 @@ class Problems {
   }
 
   /// Calls body(problem, threads) for problems [first, last), each with a pool of its own. Call it
-  /// in the body of `run`. An Error names its problem; of several errors, that of the first problem
-  /// seen is thrown.
+  /// in the body of `run`. An Error names its problem; of several errors, the first one seen is
+  /// thrown.
   template <class Body>
   void for_each(Index first, Index last, const Body& body) {
     const auto one = [&](Index problem, int pool) {

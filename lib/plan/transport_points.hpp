@@ -45,9 +45,9 @@ template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads);
 
-/// Adds to `gradient` (N, d) the derivative by the points of a number whose derivative by their
-/// scores of SelfScores with epsilon = `unit` is π_ij (u_i + v_j), through both copies of each
-/// point. Does nothing without data.
+/// Adds to `gradient` (N, d) the derivative of a number L with respect to the points, through both
+/// copies of each point. The derivative of L with respect to their scores, SelfScores with epsilon
+/// = `unit`, is π_ij (u_i + v_j). Does nothing without data.
 template <class T>
 void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
                                 const Potentials& potentials, const ImplicitGradient& solved,

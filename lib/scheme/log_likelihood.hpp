@@ -24,8 +24,8 @@ inline double log_gaussian_divisor(Index depth, double variance) {
 /// an allowed pair count; a forbidden pair adds nothing to its sum. `found` is the result of
 /// attend(scores, options). Returns nothing for other schemes, for scale <= 0, and for scores with
 /// another term: a soft cap, relative positions, a preference, a sink, or a bias that is not one
-/// number for each component. The error is that of the potentials, plus a rounding of their sum.
-/// Throws Error(input) for a bias that is not allowed.
+/// number for each component. The error is the error of the potentials, plus a rounding of their
+/// sum. Throws Error(input) for a bias that is not allowed.
 template <class T>
 std::optional<double> gaussian_log_likelihood(const Scores<T>& scores, Index depth, double scale,
                                               const SchemeOptions& options, const Attention& found);

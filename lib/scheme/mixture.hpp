@@ -33,7 +33,7 @@ struct Mixture {
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
 };
 
-/// The data of a mixture: points k (N, d), and which component a point may belong to.
+/// The data of a mixture: points k (N, d), and the components that each point may belong to.
 struct MixtureData {
   MatrixView<const double> points;
   const MatrixSource<std::uint8_t>* mask = nullptr;  ///< (M, N): 0 forbids

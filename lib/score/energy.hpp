@@ -60,7 +60,7 @@ enum class EnergyKind {
 };
 
 /// Energies of queries q (Lq, d) and keys k (Lk, d), finite, in one matrix product per tile. The
-/// memory of q and k must outlive the energy. `scale` is finite. Its error is that of a dot product
+/// memory of q and k must outlive the energy. `scale` is finite. The error is as for a dot product
 /// of length d in T. gaussian first centres q and k on their common mean, so an offset of all
 /// points costs no digits, and keeps copies of both. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
@@ -69,8 +69,8 @@ std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const
 
 /// scale·⟨q,k⟩ of bfloat16 numbers q and k, at up to twice the speed on CPUs with products of them,
 /// and with the same bits on all others (kernel/bf16.hpp). The products are exact. Each addition
-/// rounds to float32, so the error is that of a dot product of length d in float32, at most d ·
-/// 2⁻²⁴ · |scale| Σ_c |q_c k_c|; numbers below 2⁻⁶⁰ count as 0. Keeps copies of both. Throws
+/// rounds to float32, so the error is as for a dot product of length d in float32, at most d · 2⁻²⁴
+/// · |scale| Σ_c |q_c k_c|; numbers below 2⁻⁶⁰ count as 0. Keeps copies of both. Throws
 /// Error(input) that names the query or key for a number that is not a bfloat16 number.
 std::unique_ptr<Energy<float>> make_bf16_energy(MatrixView<const float> q,
                                                 MatrixView<const float> k, double scale);
@@ -84,8 +84,8 @@ std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index
 
 /// scale·q_iᵀ W k_j for q (Lq, dq), k (Lk, dk), w (dq, dk), all finite. The cheaper of q W and k Wᵀ
 /// is computed in advance, on up to `threads` threads by a partition fixed by the shape; tiles are
-/// then products as above. The memory of q, k and w must outlive the energy. Its error is that of
-/// two dot products, (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm.
+/// then products as above. The memory of q, k and w must outlive the energy. The error is as for
+/// two dot products: (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm.
 /// Throws Error(input) if the shapes disagree. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_bilinear_energy(MatrixView<const T> q, MatrixView<const T> k,

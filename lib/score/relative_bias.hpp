@@ -61,8 +61,8 @@ RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index
                                  const BandRule& band, Index max_distance = 128);
 
 /// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, if H is a
-/// power of two. Otherwise the slopes for the next lower power n, followed by every other slope for
-/// 2n, from the first on.
+/// power of two. Otherwise the slopes for the next lower power n, then every other slope for 2n,
+/// beginning with the first.
 std::vector<double> alibi_slopes(Index heads);
 
 /// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each is correctly rounded

@@ -240,7 +240,7 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
     std::uint8_t* may = read.mask.row(i);
     for (Index j = 0; j < range.cols; ++j) {
       if (may_forbid && row[j] == forbidden<T>) may[j] = 0;
-      // A cap would turn an infinity into a number, and SIMD code might do so with a NaN.
+      // A cap would turn an infinity into a number, and SIMD code might turn a NaN into one.
       if (terms_.softcap && may[j] != 0 && !std::isfinite(row[j])) {
         refuse(range.row0 + i, range.col0 + j);
       }

@@ -152,8 +152,8 @@ class BarycentreSolver {
     set_masses(log_p);
   }
 
-  // Sets p and scales it: its sum is below that of the histograms while the plans differ in their
-  // row sums. If plans are far apart, all of p would otherwise underflow.
+  // Sets p and scales it: its sum is below the histograms' sum while the plans differ in their row
+  // sums. If plans are far apart, all of p would otherwise underflow.
   void set_masses(const PooledVector<double>& log_p) {
     const double largest = *std::max_element(log_p.begin(), log_p.end());
     lacking_ = 0;

@@ -37,18 +37,18 @@ struct Barycentre {
   PooledVector<double> col;     ///< g (K, Lk); −inf for a closed column
 
   /// Sums over k with the weights w_k, in units of the scores. Errors Σ_k w_k |Σ_j π_kij − p_i| and
-  /// so on are those of the plans as shown, with p = `masses`. The optimum is at least the dual, up
-  /// to rounding, and at most dual + gap. For plans P_k with exact marginals (p, a_k), the primal
-  /// of P minus the dual is Σ_k w_k KL(P_k ‖ π_k); rounding π_k to such plans bounds this
+  /// so on are errors of the plans as shown, with p = `masses`. The optimum is at least the dual,
+  /// up to rounding, and at most dual + gap. For plans P_k with exact marginals (p, a_k), the
+  /// primal of P minus the dual is Σ_k w_k KL(P_k ‖ π_k); rounding π_k to such plans bounds this
   /// (SinkhornSummary::gap).
   SinkhornSummary summary;
   std::vector<double> errors;  ///< by iteration, up to rounding
 };
 
 /// Iterates until the error, Σ_k w_k (‖π_k 1 − p‖₁ + ‖π_kᵀ 1 − a_k‖₁), meets the tolerance or the
-/// iterations are used up. The tolerance is that of tolerance_in_force in sinkhorn_solver.hpp.
-/// Requires K ≥ 1, Σ w = 1 and Σ_j a_kj equal for all k, up to rounding. A histogram of weight 0
-/// takes no part in p and in the sums, but has potentials. K = 1 is done after one iteration.
+/// iterations are used up. The tolerance is tolerance_in_force of sinkhorn_solver.hpp. Requires K ≥
+/// 1, Σ w = 1 and Σ_j a_kj equal for all k, up to rounding. A histogram of weight 0 takes no part
+/// in p and in the sums, but has potentials. K = 1 is done after one iteration.
 ///
 /// Relative error of p: about 1e-6 in float32, 1e-14 in float64, plus the errors of the scores and
 /// of the iteration. The bits do not depend on the number of threads. Throws Error(input) if a pair

@@ -18,9 +18,10 @@
 ///   ∂L/∂w_k = Σ_i f_ki R_i + ⟨G, π_k⟩.
 ///
 /// (f_k + t_k, g_k − t_k) with Σ_k w_k t_k = 0 are potentials of the same plans; L takes the
-/// potentials for which Σ_i f_ki − Σ_j g_kj is the same for all k. The derivatives by a hold for
-/// changes that keep the sums of all histograms equal, the derivatives by w for changes that keep Σ
-/// w = 1. Sums over lines omit lines without mass, whose x or y does not affect other lines.
+/// potentials for which Σ_i f_ki − Σ_j g_kj is the same for all k. The derivatives with respect to
+/// a hold for changes that keep the sums of all histograms equal, with respect to w for changes
+/// that keep Σ w = 1. Sums over lines omit lines without mass, whose x or y does not affect other
+/// lines.
 namespace attn {
 
 /// ∂/∂a_kj of the optimum at the solution, (K, Lk): −w_k g_kj, −inf where a_kj is 0, and 0 where

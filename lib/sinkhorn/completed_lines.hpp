@@ -9,11 +9,12 @@
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 
-/// Lines, including those of mass 0, as completed by the potentials of the other side: how a line
+/// Lines, including lines of mass 0, as completed by the potentials of the other side: how a line
 /// would spread its mass if it had some.
 namespace attn {
 
-/// A line whose sum is less counts as one without mass, as its weights in T are too coarse, or 0.
+/// A line with a smaller sum counts as a line without mass, as its weights in T are too coarse, or
+/// 0.
 template <class T>
 constexpr double least_line_mass() {
   return static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();

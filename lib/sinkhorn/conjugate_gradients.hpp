@@ -14,7 +14,7 @@ struct ImplicitOptions {
 };
 
 /// The options for gradients through a solution that was found with `solver`: the usual tolerance,
-/// and at least as many iterations, of which conjugate gradients need about the square root.
+/// and at least as many iterations; conjugate gradients need about the square root of them.
 ImplicitOptions implicit_options(const Stopping& solver, std::size_t element_size);
 
 /// How well a linear system was solved.
@@ -54,8 +54,8 @@ class ImplicitSystem {
 ImplicitOutcome solve_implicit(const ImplicitSystem& system, const PooledVector<double>& b,
                                const ImplicitOptions& options, PooledVector<double>& z);
 
-/// Vectors of the system's size that solve_implicit holds besides b and z, including those of one
-/// product.
+/// Vectors of the system's size that solve_implicit holds besides b and z, including the vectors of
+/// one product.
 constexpr Index implicit_vectors = 4;
 
 }  // namespace attn

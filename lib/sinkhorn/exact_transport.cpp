@@ -316,7 +316,8 @@ ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
 }
 
 std::int64_t exact_transport_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
-  // Its passes are those of the solver of entropic transport; one tile more for each thread.
+  // Its passes are the passes of the solver of entropic transport, with one more tile for each
+  // thread.
   const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
   return sinkhorn_solver_bytes(rows, cols, element_size, threads) +
          threads * partition.panel * pass_tile_length * static_cast<Index>(element_size) +

@@ -137,7 +137,7 @@ struct MarginalSide {
   double from_above(std::size_t n, double mean) const {
     if (std::isnan(mean)) return penalty ? 0 : mean;
     const double x = upstream.empty() ? 0 : upstream[n];
-    // This infinity outweighs that of the other term.
+    // This infinity outweighs the other term, even an infinite one.
     if (x != 0 && marginal[n] == 0) return -x * infinity;
     const double rate = penalty ? *penalty / (*penalty + 1) : 1;
     return rate * ((mean == 0 ? 0 : mean * growth(n)) - (x == 0 ? 0 : x / marginal[n]));

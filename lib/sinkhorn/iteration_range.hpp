@@ -11,8 +11,8 @@ namespace attn {
 /// lie well inside the format. With a plan as kernel, entries flushed to 0 are then still below
 /// 1e-29 of their row, and the others lose few digits to the rounding of their exponent. In
 /// float64, products with exp(s), |s| ≤ 350, and their sums stay below e^680. With a plan as
-/// kernel, entries flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are those
-/// of the formula.
+/// kernel, entries flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are
+/// exactly as in the formula.
 template <class T>
 double most_from_reference(bool refers_to_zero) {
   if (sizeof(T) == sizeof(float)) return refers_to_zero ? 45 : 10;

@@ -13,8 +13,8 @@ namespace attn {
 ///
 ///   rows_i = Σ_j π_ij (G_ij + y_j),   cols_j = Σ_i π_ij (G_ij + x_i),
 ///
-/// kept in float64. The relative error of each term is that of the weights, with G plus a rounding
-/// of T.
+/// kept in float64. The relative error of each term is the error of the weights, plus a rounding of
+/// T with G.
 template <class T>
 class PlanProducts final : public Observer<T> {
  public:

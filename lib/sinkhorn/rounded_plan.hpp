@@ -10,7 +10,7 @@ namespace attn {
 
 /// A plan on its way to its marginals: x_i π_ij y_j, which exceeds no marginal, and the masses e_i
 /// and d_j that row i and column j lack, Σ e = Σ d. The factors are not part of the potentials of
-/// π, whose rounding is that of scores over ε.
+/// π, which round like scores over ε.
 struct PlanRounding {
   PooledVector<double> row_factor, col_factor;    ///< x, y
   PooledVector<double> row_missing, col_missing;  ///< e, d

@@ -1,4 +1,4 @@
-// Sinkhorn's iteration of a side with itself, whose potentials are equal.
+// Sinkhorn's iteration of a side with itself: both potentials are equal.
 
 #include <cmath>
 

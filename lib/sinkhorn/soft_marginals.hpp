@@ -36,8 +36,8 @@ double log_soft_mass(std::span<const double> log_marginal, std::span<const doubl
 double soft_translation(const MarginalPenalties& penalties, double log_row_mass,
                         double log_col_mass);
 
-/// x log(x/y) − x + y >= 0 for x, y >= 0, a term of KL. Relative error about 1e-12, plus that of x
-/// and y. inf for x > 0 = y.
+/// x log(x/y) − x + y >= 0 for x, y >= 0, a term of KL. The relative error is about 1e-12, plus the
+/// errors of x and y. inf for x > 0 = y.
 double kl_term(double x, double y);
 
 }  // namespace attn

@@ -16,8 +16,8 @@ bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
   return !masked.empty() && masked[key] != 0;
 }
 
-/// The `count` keys whose sums come first by `before`, equal ones by position. Reads the sums once,
-/// without a second list of all keys.
+/// The `count` keys whose sums come first by `before`; equal sums are ordered by position. Reads
+/// the sums once, without a second list of all keys.
 template <class Before>
 std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                Index count, const Before& before) {

@@ -39,9 +39,9 @@ struct CopyFailure {
   bool writing = false;  ///< false: the failure was in reading
 };
 
-/// Copies everything from the position of `from` to that of `to`, until `from` ends. Works for
-/// files, pipes and devices, and beyond the limit of one call (Linux: 2147479552 bytes). Adds the
-/// number of bytes to `copied`.
+/// Copies from the position of `from` to the position of `to`, until `from` ends. Works for files,
+/// pipes and devices, and beyond the limit of one call (Linux: 2147479552 bytes). Adds the number
+/// of bytes to `copied`.
 CopyFailure copy_to_end(int from, int to, std::size_t& copied);
 
 }  // namespace attn

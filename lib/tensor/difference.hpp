@@ -17,8 +17,8 @@ struct Tolerance {
 /// The differences of two arrays, gathered block by block. Errors are |a - b| and |a - b| / |b|.
 /// Both are infinite if exactly one number is infinite, or if both are with opposite signs; the
 /// relative error is also infinite if b is 0 and a is not. A NaN that differs is the largest error
-/// of all. The positions (row-major) are those of the first element with the largest error, -1
-/// while all errors are 0.
+/// of all. The positions (row-major) belong to the first element with the largest error; they are
+/// -1 while all errors are 0.
 struct Difference {
   Index compared = 0;
   Index differing = 0;  ///< elements that are not the same

@@ -15,9 +15,10 @@ struct AlignmentTerms {
   Index reach = 0;  ///< K for the weights of the word before; 0: no such term
 };
 
-/// One direction of a model from source to target: a BiLSTM or BiGRU over the source's vectors, a
-/// network with the same cell over the target's, whose state before word j attends to the source
-/// with biases of alignment, and the softmax of a linear function of that state and its context.
+/// One direction of a model from source to target: a BiLSTM or BiGRU over the source's vectors, and
+/// a network with the same cell over the target's. Its state before word j attends to the source
+/// with biases of alignment. The word is predicted by the softmax of a linear function of that
+/// state and its context.
 class AlignmentDirection {
  public:
   /// All names begin with `prefix`. Words of the target are below `vocabulary`. Dropout has the

@@ -50,8 +50,9 @@ class AlignmentModel::Back {
     return direction_.predict(slot, passed_, targets, factor, dfeatures_.view());
   }
 
-  // Σ_ji A_ji A′_ij over all pairs; with gradients, adds those of −scale times the sum to the
-  // weights of the other direction, (pairs, J + 1, I) with the row of </s>, and to the own weights.
+  // Σ_ji A_ji A′_ij over all pairs; with gradients, adds the gradients of −scale times the sum for
+  // the `weights` of the other direction, (pairs, J + 1, I) with the row of </s>, and for the own
+  // weights.
   double agree(const OwnedMatrix<T>& weights, double scale, OwnedMatrix<T>* dweights) {
     const Index places = sources_.length;
     if (dweights != nullptr) {

@@ -17,8 +17,8 @@ struct AlignmentModelOptions {
 
 /// From source to target with biases of alignment (TN §2.3): AlignmentDirection. The loss of a pair
 /// is −log p(t|s), with agreement −log p(t|s) − log p(s|t) + γB. p(s|t) covers the source's tokens,
-/// without an end; its first input has the vector 0. Prediction::loss is that of the target alone.
-/// Figure, with agreement: agreement, −B per word of the target.
+/// without an end; its first input has the vector 0. Prediction::loss is the loss of the target
+/// alone. Figure, with agreement: agreement, −B per word of the target.
 class AlignmentModel : public MechanismModelOf<AlignmentModel> {
  public:
   explicit AlignmentModel(const AlignmentModelOptions& options);

@@ -45,8 +45,8 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
-  /// Bytes of attention to keys; the keys may be those of the queries. Without the plan: see
-  /// HeadAttention::plan_bytes.
+  /// Bytes of attention to keys; the keys may belong to the queries' own sequences. Without the
+  /// plan: see HeadAttention::plan_bytes.
   template <class T>
   PassBytes bytes(const Sequences& queries, const Sequences& keys, bool same) const;
 

@@ -13,7 +13,8 @@
 namespace attn::train {
 namespace {
 
-// Numbers that are added at a time, so few that those of all slots fit into the second-level cache.
+// Numbers that are added at a time: few enough that the numbers of all slots fit into the
+// second-level cache.
 constexpr Index numbers_at_once = 4096;
 
 double mean_factor(Index count) { return count == 0 ? 0 : 1 / static_cast<double>(count); }

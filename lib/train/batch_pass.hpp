@@ -37,9 +37,9 @@ class BatchPass {
   /// Sums over all targets.
   Sums predict(const T* weights, const std::vector<Batch>& slots);
 
-  /// The same, and the gradients of the mean smoothed loss of all targets, for a Transformer those
-  /// of Prediction::objective, in an array that is valid until the next call. Slots are added as
-  /// ((0 + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is the
+  /// The same, and the gradients of the mean smoothed loss of all targets (for a Transformer, of
+  /// Prediction::objective), in an array that is valid until the next call. Slots are added as ((0
+  /// + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is the
   /// number of the step, which chooses the elements that dropout removes.
   struct Gradients {
     Sums prediction;

@@ -26,7 +26,7 @@ class Classifier {
 
   /// The sums over the targets of the slot. With a `by_target`, also writes the result of each
   /// target. If `dx` has data, takes the gradients of `factor` times the smoothed loss: writes the
-  /// gradients of the classifier's tensors to the slot, and adds that of x to `dx`.
+  /// gradients of the classifier's tensors to the slot, and adds the gradient of x to `dx`.
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target) const;

@@ -207,7 +207,7 @@ std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
   const Sequences prefixes = {options.beam, 1};
   const PassBytes read = model.encoder()->bytes<T>(source, {});
   const PassBytes extended = model.decoder().bytes<T>(prefixes, source);
-  // Keys and values; those of kept prefixes are copied layer by layer.
+  // Keys and values; for kept prefixes, they are copied layer by layer.
   const std::int64_t past =
       made.decoder_layers * 2 * row_bytes<T>(made.source_length, width) +
       (made.decoder_layers + 1) * 2 * row_bytes<T>(options.beam * options.length, width);

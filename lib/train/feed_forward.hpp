@@ -12,7 +12,7 @@ enum class Activation { relu, gelu };
 /// y = W₂ activation(W₁ x + b₁) + b₂ for each row, W₁ (inner, width), W₂ (width, inner).
 class FeedForward {
  public:
-  /// Adds PREFIXw1, b1, w2 and b2. `deviation` is that of W₁, `out_deviation` that of W₂.
+  /// Adds PREFIXw1, b1, w2 and b2. `deviation` is for W₁, `out_deviation` for W₂.
   FeedForward(Parameters& parameters, const std::string& prefix, Index width, Index inner,
               Activation activation, double deviation, double out_deviation);
 

@@ -64,8 +64,8 @@ class HeadAttention {
   OwnedMatrix<double> column_sums(const Slot<T>& slot, const Sequences& queries,
                                   const Sequences& keys, const Kept<T>& kept) const;
 
-  /// π v of queries that see all these keys, which need not be those of `forward`. Requires unas,
-  /// where weights do not depend on other queries. Throws Error(usage) for any other scheme.
+  /// π v of queries that see all these keys, which may differ from the keys of `forward`. Requires
+  /// unas, where weights do not depend on other queries. Throws Error(usage) for any other scheme.
   template <class T>
   OwnedMatrix<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                         const OwnedMatrix<T>& q, const OwnedMatrix<T>& k,

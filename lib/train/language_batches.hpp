@@ -20,8 +20,8 @@ Targets row_targets(const std::vector<std::vector<Index>>& targets, const TokenR
 using Batches = BatchesOf<SlotBatch>;
 
 /// Batches of a causal language model. Segment s has the inputs x_t, s·length <= t < (s +
-/// 1)·length, with the targets x_{t+1}; each segment is read without those before. Every token but
-/// the first is a target once; the last segment may be shorter.
+/// 1)·length, with the targets x_{t+1}; each segment is read without the segments before. Every
+/// token but the first is a target once; the last segment may be shorter.
 class CausalBatches : public Batches {
  public:
   /// Requires length >= 1 and batch >= 1. Throws Error(input) for fewer than two tokens.

@@ -15,8 +15,8 @@ namespace attn::train {
 enum class RecurrentCell { lstm, gru };
 
 /// A recurrent network over each sequence, from a state of 0. Its results are the states of all
-/// positions, forwards or for both directions side by side. The cells are those of mechanisms::Lstm
-/// and mechanisms::Gru.
+/// positions, forwards or for both directions side by side. The cells are mechanisms::Lstm and
+/// mechanisms::Gru.
 class RecurrentLayer {
  public:
   struct Options {
@@ -45,7 +45,8 @@ class RecurrentLayer {
   OwnedMatrix<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
                          Kept<T>& kept) const;
 
-  /// Writes the gradients of the layer's tensors and adds that of x to `dx`. Changes the kept data.
+  /// Writes the gradients of the layer's tensors and adds the gradient of x to `dx`. Changes the
+  /// kept data.
   template <class T>
   void backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
                 Kept<T>& kept, MatrixView<const T> dy, MatrixView<T> dx) const;

@@ -10,7 +10,7 @@
 namespace attn::train {
 
 /// The outputs [0, count), of any lengths, each computed by one thread of one rank: output(n,
-/// worker). All ranks return all outputs. Errors are those of parallel_for.
+/// worker). All ranks return all outputs. Errors are handled as in parallel_for.
 template <class Output>
 std::vector<std::vector<Index>> shared_outputs(Index count, int threads, const Output& output) {
   const kernel::RankShare share(count, kernel::Ranks::current());

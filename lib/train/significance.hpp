@@ -18,8 +18,8 @@ struct Sample {
 /// Equal values have deviations of exactly 0. All NaN without values, and if one is not finite.
 Sample sample_of(std::span<const double> values);
 
-/// A printed mean ± deviation of `count` runs, with the deviation taken as that of the population,
-/// or of the sample; the other follows. Both deviations are NaN for count < 2.
+/// A printed mean ± deviation of `count` runs, with the deviation taken as the population's or the
+/// sample's; the other one follows. Both deviations are NaN for count < 2.
 Sample with_population_deviation(double mean, double deviation, Index count);
 Sample with_sample_deviation(double mean, double deviation, Index count);
 

@@ -30,8 +30,8 @@ class SoftmaxLayer {
                double deviation, double smoothing);
 
   /// The sums over the targets of the slot. If `dx` has data, also takes the gradients of `factor`
-  /// times the smoothed loss: writes those of W and b to the slot, and adds that of x to `dx`. With
-  /// a `by_target`, writes the result of each target.
+  /// times the smoothed loss: writes the gradients of W and b to the slot, and adds the gradient of
+  /// x to `dx`. With a `by_target`, writes the result of each target.
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target = nullptr) const;

@@ -97,7 +97,7 @@ PassBytes Stack::bytes(const Sequences& sequences, const Sequences& memory) cons
     found = found.then(norm_->bytes<T>(sequences.rows()));
     found.kept += all;
   }
-  // The gradient of a layer's result, which exists while that of its input is made.
+  // The gradient of a layer's result, which exists while the gradient of its input is computed.
   found.backward += all;
   return found;
 }

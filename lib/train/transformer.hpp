@@ -34,7 +34,7 @@ struct TokenRows {
   std::vector<Index> tokens;   ///< (count, length)
   std::vector<Index> lengths;  ///< by sequence; empty: all are whole
 
-  /// Sequences whose lengths point to those of this object.
+  /// Sequences whose lengths point to the lengths in this object.
   Sequences view() const {
     return {sequences.count, sequences.length, lengths.empty() ? nullptr : lengths.data()};
   }
@@ -89,8 +89,8 @@ class Transformer {
   template <class T>
   void forward(const Slot<T>& slot, const SlotBatch& batch, Passed<T>& passed) const;
 
-  /// All attentions of a forward pass, those of the encoder first, layer by layer, as views of
-  /// `batch` and `passed`.
+  /// All attentions of a forward pass, the encoder's first, layer by layer, as views of `batch` and
+  /// `passed`.
   template <class T>
   std::vector<AttentionSite<T>> attention_sites(const SlotBatch& batch,
                                                 const Passed<T>& passed) const;

@@ -135,7 +135,7 @@ PassBytes TransformerLayer::bytes(const Sequences& sequences, const Sequences& m
     found.kept += all;
   }
   found = found.then(around_inner_.bytes<T>(rows, inner_.bytes<T>(rows)));
-  // The gradient of a sub-layer's result, which exists while that of its input is made.
+  // The gradient of a sub-layer's result, which exists while the gradient of its input is computed.
   found.backward += all;
   return found;
 }

@@ -14,7 +14,7 @@ struct Boxes {
   std::vector<Index> lengths;   ///< by scene; empty: all are whole
   std::vector<float> features;  ///< (scenes, length, width); finite, also in padding
 
-  /// Sequences whose lengths point to those of this object.
+  /// Sequences whose lengths point to the lengths in this object.
   Sequences view() const {
     return {sequences.count, sequences.length, lengths.empty() ? nullptr : lengths.data()};
   }

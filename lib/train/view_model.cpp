@@ -8,7 +8,7 @@
 namespace attn::train {
 namespace {
 
-// The numbers of dropout; those of attention weights, one a view, come last.
+// The numbers of dropout; numbers for attention weights, one per view, come last.
 constexpr std::uint32_t place_of_attention = 0;
 constexpr std::uint32_t place_of_pooled = 1;
 constexpr std::uint32_t place_of_weights = 2;

@@ -45,9 +45,9 @@ struct VocabularyParts {
 
 /// A numbering of the symbols of a text: the special tokens, then the others.
 ///
-/// White space is that of ASCII. Byte pairs treat a word as a space and its characters, so that
-/// exactly the symbols that begin a word begin with a space. Special tokens are never found in a
-/// text, except that with words, a word of the same bytes is the special token.
+/// White space means ASCII white space. Byte pairs treat a word as a space and its characters, so
+/// that exactly the symbols that begin a word begin with a space. Special tokens are never found in
+/// a text, except that with words, a word of the same bytes is the special token.
 class Vocabulary {
  public:
   /// Learns the symbols of a text:

@@ -10,7 +10,7 @@
 namespace attn::train {
 namespace {
 
-// Numbers that a thread treats at a time; fixed, so that the bits of sums are, too.
+// Numbers that a thread treats at a time; fixed, so that the bits of sums are fixed, too.
 constexpr Index numbers_per_piece = 16384;
 
 // Calls body(first, count) for the pieces of an array.

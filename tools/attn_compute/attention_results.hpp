@@ -47,8 +47,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
                         std::size_t element_size, Index ranks);
 
 /// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the growth of the
-/// output file (up to some KiB, before compression). The working memory is that of the plan; the
-/// program and its libraries add 10 to 30 MB.
+/// output file (up to some KiB, before compression). The working memory is the plan's; the program
+/// and its libraries add 10 to 30 MB.
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report);
 

@@ -68,7 +68,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  // The kept data are exponentials, of which each rank has a part.
+  // The kept data are exponentials; each rank has a part of them.
   needs.useful_bytes =
       std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
                kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks));

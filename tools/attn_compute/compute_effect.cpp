@@ -89,7 +89,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   }
   outputs.insert(options.join ? "grad_joined" : "grad_out");
   for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
-  // Gradients of one loss must not stay with those of another.
+  // Gradients of one loss must not stay beside gradients of another.
   if (options.emits_gradients()) effect.changed.insert(options.join ? "grad_out" : "grad_joined");
   if (options.queries) effect.results["queries"] = {"queries"};
   // Rows of other queries, and their list, must not stay with these.

@@ -16,7 +16,7 @@
 namespace attn::tools {
 namespace {
 
-// Results by query and by key are those of all, padding included.
+// Results by query and by key cover all queries and keys, padding included.
 template <class T>
 struct HeadResult {
   Buffer<T> out;

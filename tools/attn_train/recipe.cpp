@@ -194,7 +194,7 @@ void Recipe::set(const std::string& setting) {
   values_[name] = normal(key, value);
 }
 
-// A setting of run.steps or run.epochs replaces the other one of the file. Keys whose default
+// Setting run.steps or run.epochs also replaces the other one in the file. Keys whose default
 // depends on other keys get their values.
 void Recipe::resolve() {
   const auto keep = [&](const std::string& kept, const std::string& other) {

@@ -81,7 +81,7 @@ class NetworkRun : public NetworkReader, public PathWork {
   /// Creates a result with the task's own_shape.
   void create(const std::string& name, DType type);
 
-  /// Creates all matrices of weights or gradients; adds those of a network to a part.
+  /// Creates all matrices of weights or gradients; adds the matrices of a network to a part.
   void create_matrices(const std::string& prefix);
   template <class T>
   void put_matrices(PathPart& part, const std::string& prefix, Index problem,

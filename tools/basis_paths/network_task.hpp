@@ -37,7 +37,7 @@ struct NetworkTask {
 
   const ReluLayers& layers() const { return *layers_; }
 
-  /// Axes of a dataset after those of the networks.
+  /// Axes of a dataset after the networks' axes.
   Shape own_shape(const std::string& name) const;
 
   /// "w2" or, with another prefix, "grad_w2"; for all layers in order.

@@ -74,8 +74,8 @@ void declare_results(cli::Declaration& d) {
                      "singular is an array of column and ratio");
 }
 
-// W is a matrix of weights, S the node to which the skeleton goes on, U and D the products of the
-// skeleton's weights into and onward from a node.
+// w is a matrix of weights, S the node after b on the skeleton's path, U(b) and D(b) the products
+// of the skeleton's weights on the path into b and from b on.
 void declare_network_formulas(cli::Declaration& d) {
   d.formula("--network relu: path(i0, ..., iL) = w1[i0,i1] w2[i1,i2] ... wL[iL-1,iL]")
       .formula("  rank = weights - hidden nodes")

@@ -6,7 +6,7 @@
 namespace attn::tools {
 namespace {
 
-// The axes of a list after those of the heads.
+// The axes of a list after the heads' axes.
 Shape own_axes(const Operand& list) {
   const Shape& shape = list.dataset.shape();
   return {shape.begin() + static_cast<std::ptrdiff_t>(list.leading.size()), shape.end()};

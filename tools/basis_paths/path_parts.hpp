@@ -64,7 +64,7 @@ void archive(Archive& with, Summary& found) {
   archive(with, found.inconsistency);
 }
 
-/// The result of `find()`, or that of an earlier run in `checkpoint` (null: none). Throws
+/// The result of `find()`, or an earlier run's result in `checkpoint` (null: none). Throws
 /// kernel::Stopped if the run is asked to stop.
 template <class Found, class Find>
 Found find_or_take(Checkpoint* checkpoint, const Find& find) {

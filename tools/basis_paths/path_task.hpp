@@ -62,7 +62,7 @@ struct PathTask {
   std::vector<ArraySource> datasets() const;
   const Operand* operand(const std::string& name) const;
 
-  /// Axes of a dataset after those of the heads: (rows, d2), or (d2).
+  /// Axes of a dataset after the heads' axes: (rows, d2), or (d2).
   Shape own_shape(const std::string& name) const;
 
   std::string place(const std::string& name, Index problem) const;

@@ -34,7 +34,7 @@ std::string step_weights(PathRun& run);
 void report_path_shape(const PathTask& task, cli::Report& report);
 
 /// Reports the structure of the paths of any d1 × d2 weights, with `length` inputs if known.
-/// Returns whether the rank is that of the theorem.
+/// Returns whether the rank agrees with the theorem.
 bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
                       std::optional<Index> length, cli::Report& report);
 

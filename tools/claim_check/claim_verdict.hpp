@@ -58,11 +58,11 @@ struct Verdict {
 };
 
 /// Holds if there is a number and every number satisfies the relation, or any one if the criterion
-/// says so; margin and numbers are then those of the best number. One expected number may be
-/// compared with any count of measured ones; otherwise the counts of measured, expected and (for
-/// slope) `over` must be equal. NaN never holds. Throws Error(input) for counts that do not match,
-/// and for a slope of fewer than two numbers, of a number that is 0 or not finite, or over a number
-/// that is not > 0.
+/// says so; margin and numbers then belong to the best number. One expected number may be compared
+/// with any count of measured ones; otherwise the counts of measured, expected and (for slope)
+/// `over` must be equal. NaN never holds. Throws Error(input) for counts that do not match, and for
+/// a slope of fewer than two numbers, of a number that is 0 or not finite, or over a number that is
+/// not > 0.
 Verdict judge(const Criterion& criterion, std::span<const double> measured,
               std::span<const double> expected, std::span<const double> over);
 

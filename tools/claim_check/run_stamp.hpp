@@ -15,8 +15,8 @@ struct RunStamp {
 /// The model of the CPU by /proc/cpuinfo, else the architecture.
 std::string cpu_model();
 
-/// The stamp of a run now. The commit is `commit` or, if that is empty, that of the repository with
-/// the folder `claims`, by git. `scratch` is a scratch folder.
+/// The stamp of a run now. The commit is `commit` or, if that is empty, the commit of the
+/// repository with the folder `claims`, by git. `scratch` is a scratch folder.
 RunStamp stamp_of_run(const std::string& version, const std::string& claims,
                       const std::string& commit, const std::string& scratch);
 

@@ -29,8 +29,9 @@ using Clock = std::chrono::steady_clock;
 
 // $1 is the command; the words after it are a program that runs it. The command runs in the
 // background of the waiting shell, which can therefore handle a signal at once: it signals the
-// group, whose members have no other handler. Orphaned processes of any group become this shell's
-// children; children that remain at the end are killed, from the N-th hundredth of a second on.
+// group, and no other process in it has a handler. Orphaned processes of any group become this
+// shell's children; children that remain at the end are killed, from the N-th hundredth of a second
+// on.
 constexpr const char* wrapper = R"(
 left() {
   children=()

@@ -43,7 +43,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
-  // The kept data are exponentials, of which each rank has a part.
+  // The kept data are exponentials; each rank has a part of them.
   const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks);
   std::optional<kernel::ItemParts> parts;
   for (const std::string& name : options.schemes) {

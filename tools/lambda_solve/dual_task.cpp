@@ -302,7 +302,7 @@ void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli
     bytes += heads * static_cast<double>(element_count(task.own_shape(kind))) *
              static_cast<double>(narrow ? sizeof(float) : sizeof(double));
   }
-  // Two products with the templates per iteration, besides those of the steps.
+  // Two products with the templates per iteration, besides the products of the steps.
   const double flops = 4 * heads * static_cast<double>(input.queries) *
                        static_cast<double>(input.keys) * static_cast<double>(task.axes());
   const Shape shape = join(input.leading, {input.queries, input.keys});

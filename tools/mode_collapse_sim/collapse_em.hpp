@@ -44,7 +44,7 @@ struct EmTask {
   void set_variances(const std::string& estimated);
 };
 
-/// Declares the options of em besides those of the points.
+/// Declares the options of em except the options of the points.
 void declare_em(cli::Declaration& d);
 
 /// Runs steps of EM for a Gaussian mixture.

@@ -36,7 +36,7 @@ struct SimulationTask {
   PointPlan plan(const cli::Arguments& arguments) const;
 };
 
-/// Declares the options of simulate besides those of the points.
+/// Declares the options of simulate except the options of the points.
 void declare_simulation(cli::Declaration& d);
 
 /// Runs steps of self-attention on points.

@@ -30,9 +30,9 @@ struct PointPlan {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
 /// Fits the work into `memory` bytes, with fewer threads if necessary: `kept` bytes are held
-/// throughout and `work(threads)` by each set processed by that many threads, both at most about
-/// most_bytes. `work` is not called for sets of more than 2^32 `points`. Throws Error(memory)
-/// naming `what`, in any case if most_bytes is reached.
+/// throughout; each set that `threads` threads process holds `work(threads)` bytes. Both are at
+/// most about most_bytes. `work` is not called for sets of more than 2^32 `points`. Throws
+/// Error(memory) naming `what`, in any case if most_bytes is reached.
 PointPlan plan_points(Index sets, Index points, std::int64_t kept,
                       const std::function<std::int64_t(int)>& work, int threads,
                       std::int64_t memory, const std::string& what);

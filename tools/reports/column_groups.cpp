@@ -18,7 +18,8 @@
 namespace attn::tools {
 namespace {
 
-// The figures of one cell of every table; cells are pooled into those of whole rows and columns.
+// The figures of one cell of every table; cells are pooled into the figures of whole rows and
+// columns.
 struct Pool {
   Index keys = 0;
   std::vector<Index> explained;  // by epsilon
@@ -229,7 +230,7 @@ std::string tables_of(const std::string& scheme, const Grid& grid,
   return text;
 }
 
-// The first keys of all groups whose schemes are those of the first.
+// The first keys of all groups that have the schemes of the first group.
 std::vector<ListedKey> merged(const std::vector<GroupColumns>& groups,
                               std::vector<ColumnSummaries::KeySums> ColumnSummaries::*list,
                               bool ascending, Index count) {

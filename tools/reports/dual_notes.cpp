@@ -48,7 +48,7 @@ DualHead head_of(const CheckedJson& json, const DualHeading& heading) {
   head.max_relative_gap = json.at("max_relative_gap").number_or_nan();
   head.max_gradient_norm = json.at("max_gradient_norm").number_or_nan();
   head.max_certificate_error = json.at("max_certificate_error").number_or_nan();
-  // Far below a number whose sum over all heads would not fit.
+  // So small that sums over all heads fit.
   constexpr Index most_iterations = Index{1} << 40;
   head.max_iterations = json.at("max_iterations").count(most_iterations);
   head.iterations = json.at("iterations").count(most_iterations);

@@ -34,7 +34,7 @@ std::optional<Index> whole_number(const Json& line, const std::string& name) {
   return value->get<Index>();
 }
 
-// The names of all numbers in an object, with dots between those of nested ones.
+// The names of all numbers in an object, with dots between the names of nested objects.
 void gather_names(const Json& object, const std::string& before, std::set<std::string>& names) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_number()) names.insert(before + name);

@@ -12,7 +12,7 @@ namespace attn::tools {
 /// which float64 may not represent.
 std::vector<double> read_masses(const Operand& operand, Index problem, const TileRange& part);
 
-/// The machine epsilon of a dataset's type; that of float64 if the type is not floating-point.
+/// The machine epsilon of a dataset's type, or of float64 if the type is not floating-point.
 double rounding_of(const Operand& operand);
 
 }  // namespace attn::tools

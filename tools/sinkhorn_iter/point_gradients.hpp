@@ -41,7 +41,7 @@ void differentiate_points(const TransportTask& task, const Head<T>& head, double
 /// made from q and k.
 void require_points(const TransportTask& task, const PointNames& names, const std::string& hint);
 
-/// Bytes of one problem's results, plus those of their computation, through `plans` plans.
+/// Bytes of one problem's results and of their computation, through `plans` plans.
 std::int64_t point_result_bytes(const TransportTask& task, const PointNames& names,
                                 std::size_t element_size);
 std::int64_t point_work_bytes(const TransportTask& task, const PointNames& names, Index plans,

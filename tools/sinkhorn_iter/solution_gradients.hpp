@@ -79,7 +79,7 @@ template <class T>
 void write_solution_gradients(HeadOutputs& outputs, const TransportTask& task, Index problem,
                               SolutionGradients<T>& gradients);
 
-/// Bytes of one problem's gradients, including those in files and those of their computation.
+/// Bytes of one problem's gradients, including gradients in files, and of their computation.
 std::int64_t solution_gradient_bytes(const TransportTask& task, std::size_t element_size);
 double solution_gradient_file_bytes(const TransportTask& task, std::size_t element_size);
 std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t element_size,

@@ -34,7 +34,7 @@ double unsolved_gradient(const std::vector<TransportResult>& problems) {
   return residual;
 }
 
-// The largest error of a plan that is no solution although gradients are requested.
+// The largest error among plans that are no solutions, if gradients are requested.
 double unsolved_plan(const std::vector<TransportResult>& problems) {
   double error = 0;
   for (const TransportResult& result : problems) {

@@ -83,8 +83,8 @@ void archive(Archive& with, TransportResult& result) {
   archive(with, result.hint);
 }
 
-/// The results of several problems. The worst is one that cannot be solved, else one that has not
-/// converged, else the one with the largest error.
+/// The results of several problems. The worst problem is one that cannot be solved, else one that
+/// has not converged, else the problem with the largest error.
 struct TransportResults {
   std::vector<TransportResult> problems;
   const TransportResult& worst() const;

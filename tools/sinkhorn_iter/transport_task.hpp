@@ -82,7 +82,7 @@ struct TransportTask {
   /// Potentials of a problem: one line of queries and one of keys, or one for each histogram.
   Index lines() const { return histograms ? histograms->count : 1; }
 
-  /// Whether the potentials make the plan in the same way as those of the scheme sinkhorn.
+  /// Whether the potentials make the plan in the same way as potentials of the scheme sinkhorn.
   bool is_of_scheme() const { return !exact && !histograms; }
 };
 

@@ -128,7 +128,7 @@ Compared compare(const std::string& name, const ArraySource& a, const ArraySourc
   return item;
 }
 
-// Includes those of subgroups, as paths: "text/wiki/layer0/out".
+// Includes datasets in subgroups, by path: "text/wiki/layer0/out".
 std::vector<std::string> datasets_of(const Side& side) {
   std::vector<std::string> paths;
   const std::vector<io::Item> items = io::contents(side.bundle);

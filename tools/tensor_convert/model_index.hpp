@@ -11,8 +11,8 @@ namespace attn::tools {
 /// another folder.
 std::map<std::string, std::string> read_model_index(const std::string& path);
 
-/// The files of the checkpoint that `file` stands for: those of an index, which ends in
-/// ".index.json", in its folder; else `file` alone.
+/// The files of the checkpoint that `file` stands for: the files that an index (".index.json")
+/// names, in its folder; else `file` alone.
 std::vector<std::string> files_of_checkpoint(const std::string& file);
 
 }  // namespace attn::tools

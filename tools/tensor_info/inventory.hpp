@@ -23,8 +23,8 @@ class Inventory {
     std::string first;                ///< for strings: the first few
   };
 
-  /// Datasets named with -i replace those of INPUT. `with_values`: reads every number once, 2 MiB
-  /// at a time. An unreadable item has a reason (io::Item::unreadable).
+  /// Datasets named with -i replace datasets of INPUT. `with_values`: reads every number once, 2
+  /// MiB at a time. An unreadable item has a reason (io::Item::unreadable).
   Inventory(const cli::Arguments& arguments, const io::InputBundle& bundle, bool with_values);
 
   const std::vector<Entry>& entries() const { return entries_; }

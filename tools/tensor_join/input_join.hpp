@@ -17,8 +17,8 @@ namespace attn::tools {
 class InputJoin {
  public:
   /// Opens the inputs. Throws Error(usage), naming the right options, unless these are all inputs
-  /// of the run; Error(input) for an input that differs from that of the run; and what
-  /// io::InputBundle throws. The arguments must outlive the object.
+  /// of the run; Error(input) for an input that differs from the run's; and what io::InputBundle
+  /// throws. The arguments must outlive the object.
   InputJoin(const cli::Arguments& arguments, const ShardSet& shards, cli::Report& report);
 
   /// Whether neither --with nor -i is given.

@@ -21,8 +21,8 @@ class PieceJoin {
   };
 
   /// `group` holds the dataset in every bundle. Throws Error(input) that names the file of a part
-  /// that is missing, or whose shape or type contradicts its marks or the other parts, and blocks
-  /// that no part or two parts hold.
+  /// that is missing, or that contradicts its marks or the other parts by its shape or type, and
+  /// for blocks that no part or two parts hold.
   PieceJoin(std::string group, std::vector<Part> parts);
 
   /// The dataset's path below the root.

@@ -215,7 +215,7 @@ void ShardSet::write(io::OutputBundle& output, const std::vector<std::string>& w
   apart.emplace_back(shard_group);
   for (const PieceJoin& piece : pieces_) apart.push_back(piece.path());
   for (const Part& one : shards_) {
-    // A shard without problems has the attributes of INPUT, not those of the results.
+    // A shard without problems has the attributes of INPUT, not the attributes of results.
     if (one.marks.divided && one.marks.divided->problems.size() == 0) continue;
     write_whole_shard(one, apart, output);
   }

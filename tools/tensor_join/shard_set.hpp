@@ -50,7 +50,7 @@ class ShardSet {
   /// The groups of the run, "" for INPUT itself.
   std::vector<std::string> groups() const;
 
-  /// The warnings of an undivided run, apart from those of the report on all shards.
+  /// The warnings of an undivided run, except the warnings of the report on all shards.
   struct Warnings {
     /// The warnings before the report on each section, then the others. One list if there is no
     /// report.

@@ -32,8 +32,7 @@ class Hdf5Dataset : public ArraySource::Impl {
 
   const OpenDataset& stored() const noexcept { return dataset_; }
 
-  /// Whether the stored bytes of elements are those of read_stored, apart from a swapped byte
-  /// order.
+  /// Whether elements are stored as read_stored returns them, apart from a swapped byte order.
   bool stored_as_read() const;
   bool swapped() const noexcept { return type_.swap_bytes; }
 

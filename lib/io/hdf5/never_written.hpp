@@ -10,8 +10,8 @@ namespace attn::io {
 class NeverWritten {
  public:
   /// Whether a dataset of `bytes`, at most `written` of which were ever written, may be read. The
-  /// other bytes of all datasets asked about may be 4 GiB and 100 times the largest `written`. A
-  /// dataset counts once, by its address.
+  /// unwritten bytes of all datasets asked about may add up to 4 GiB plus 100 times the largest
+  /// `written`. A dataset counts once, by its address.
   bool allows(const std::string& address, double bytes, double written);
 
  private:

@@ -138,8 +138,8 @@ OpenDataset::Place place_of(hid_t dataset, hid_t creation, const InputFile& file
   return {file.bytes, static_cast<Index>(first), {extents.begin(), extents.end()}};
 }
 
-/// See OpenDataset::most_written, for what is not virtual. HDF5 itself would count chunks one by
-/// one, also those that are not there.
+/// See OpenDataset::most_written, for datasets that are not virtual. HDF5 itself would count chunks
+/// one by one, missing chunks too.
 double written_at_most(hid_t creation, const Chunks& chunks, const InputFile& file) {
   // Raw files have all bytes: require_raw_files.
   if (H5Pget_external_count(creation) > 0) return std::numeric_limits<double>::infinity();

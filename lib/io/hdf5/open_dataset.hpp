@@ -69,8 +69,8 @@ class OpenDataset {
 
 /// Access properties for a dataset of this shape and chunk shape. The chunk cache holds `strips`
 /// times all chunks along the last axis (at least one chunk, at most 32 MiB unless one chunk is
-/// larger), so that reading or writing by rows, at up to `strips` places side by side, processes no
-/// chunk twice.
+/// larger), so that no chunk is processed twice if rows are read or written at up to `strips`
+/// places side by side.
 h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
                          std::size_t element_size, std::size_t strips);
 

@@ -64,7 +64,7 @@ class OutputFile {
   /// for long.
   void deliver() { target_->finish(); }
 
-  /// After finish(): removes the file, whose content is not needed any more.
+  /// After finish(): removes the file, which is not needed any more.
   void drop() noexcept { target_->discard(); }
 
   /// Closes the file and removes it.

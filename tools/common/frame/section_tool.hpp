@@ -30,8 +30,8 @@ namespace attn::tools {
 /// InputBundle `bundle`, and `input` with the number of `problems`. Its static function
 /// suffices(arguments, bundle) says whether `bundle` has datasets from which it can compute.
 ///
-/// With --shard the tool checks all sections and computes those of its shard. If there is only one
-/// section, and the Task has units() of problems that can be computed separately, the shard
+/// With --shard the tool checks all sections and computes its shard's sections. If there is only
+/// one section, and the Task has units() of problems that can be computed separately, the shard
 /// computes some of its problems; `input.share` says which.
 template <class Task>
 class SectionTool {
@@ -212,7 +212,7 @@ class SectionTool {
     return plan_results(arguments, task.bundle, task.effect(arguments), sections_.renamed());
   }
 
-  /// The number of pairs of queries and keys, if the task has such; else of problems.
+  /// The number of pairs of queries and keys, if the task has such pairs, else of problems.
   static double work_of(const Task& task) {
     if constexpr (requires { task.input.pairs(); }) return task.input.pairs();
     return static_cast<double>(task.input.problems);

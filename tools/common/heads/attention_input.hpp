@@ -45,7 +45,8 @@ struct AttentionInput : AttentionSources {
   /// All datasets that are read, for the report.
   std::vector<ArraySource> datasets() const;
 
-  /// The number of problems to compute, and the n-th of them: all, or those of `share`.
+  /// The number of problems to compute, and the n-th of them: all problems, or the problems of
+  /// `share`.
   Index own_problems() const { return share ? share->size() : problems; }
   Index own_problem(Index n) const { return share ? share->problem(n) : n; }
 

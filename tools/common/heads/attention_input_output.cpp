@@ -22,7 +22,7 @@ using Layout = ScoreOptions::Layout;
               hint);
 }
 
-// The leading axes of one number per sequence, aligned with those of the heads.
+// The leading axes of one number per sequence, aligned with the heads' leading axes.
 Shape by_sequence(Shape leading) {
   if (!leading.empty()) leading.back() = 1;
   return leading;

@@ -74,7 +74,7 @@ void MechanismTask::find() {
   };
   std::vector<KnownShape> known;
   const ArraySource* first = nullptr;  // of a sequence
-  // Leading axes are those of the first dataset of a sequence.
+  // The first dataset of a sequence determines the leading axes.
   const auto take = [&](const TensorForm& one, std::optional<ArraySource>& dataset) {
     if (!dataset) return;
     const Shape& shape = dataset->shape();

@@ -176,7 +176,7 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
   declaration.choice("energy", words.energies, words.energy, "scaled-dot")
       .default_words(usual(words.energy_default));
   const cli::Declaration::Range any = {-infinity, infinity, true, true};
-  // Only a report, whose options are inherited, can be made for several scales at once.
+  // Only a report, which inherits its options, can be made for several scales at once.
   (inherited
        ? declaration.numbers("scale", "X,...",
                              words.scale + " Several values make a sweep, a row each.", any, {1.0})

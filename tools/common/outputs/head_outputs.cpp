@@ -18,7 +18,7 @@ void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
                          bool heads_inside, bool padded) {
   const std::size_t before = leading_.size();
   BlockLayout layout{.name = name, .shape = join(leading_, own), .axes = first_axes(before)};
-  // Leading axes before that of the heads have no common name.
+  // Leading axes before the axis of heads have no common name.
   layout.labels.assign(before, "");
   if (before > 0) layout.labels.back() = problem_;
   layout.labels.insert(layout.labels.end(), own_labels.begin(), own_labels.end());

@@ -160,7 +160,7 @@ void at_exit() {
   if (memory_was_short()) end_for_memory();
 }
 
-// Before main, whose declarations allocate too.
+// Before main, since its declarations allocate, too.
 [[maybe_unused]] const bool terminates_here = (std::set_terminate(terminate), true);
 
 }  // namespace

@@ -39,7 +39,7 @@ const std::vector<ResultFamily>& result_table();
 /// results.
 const ResultFamily* result_family(const std::string& tool);
 
-/// Root attributes of a run of attn-compute or sinkhorn-iter besides those of the scores.
+/// Root attributes of a run of attn-compute or sinkhorn-iter besides the scores' attributes.
 const std::vector<std::string>& scheme_attributes();
 
 /// scheme_attributes and the attributes of the scores, except attn_layout, which describes the

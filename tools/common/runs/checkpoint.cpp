@@ -25,7 +25,7 @@ namespace {
 
 constexpr double least_share = 50;  // from one write to the next, in times of a write
 
-// With --shard that of the shard.
+// With --shard, the shard's checkpoint.
 std::string checkpoint_file(const cli::Arguments& arguments) {
   const std::optional<Shard> shard = shard_of(arguments);
   const std::string file = arguments.text("checkpoint");

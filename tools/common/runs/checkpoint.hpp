@@ -26,8 +26,9 @@ void require_checkpoint_name(const cli::Arguments& arguments);
 
 /// The file of --checkpoint: what a run has done so far, so that the same command can go on. It
 /// holds units of work, such as heads, in the order in which the run does them. It appears whole or
-/// not at all (io::OutputBundle), and one process at a time writes it. Among ranks, all of which do
-/// every unit, that is rank 0; the others read the file at the start and have the same units.
+/// not at all (io::OutputBundle), and one process at a time writes it. Among ranks, rank 0 is this
+/// process. All ranks do every unit; the others read the file at the start, so they have the same
+/// units.
 ///
 /// The file is a bundle: `units` and, of the unit in progress, `state` (bytes), and the attributes
 /// attn_checkpoint (what tells runs apart, see run_identity.hpp), attn_checkpoint_units (how many)
@@ -35,7 +36,7 @@ void require_checkpoint_name(const cli::Arguments& arguments);
 /// tool.
 class Checkpoint {
  public:
-  /// Begins a checkpoint, or goes on with that of an earlier run. Throws Error(output) for a file
+  /// Begins a checkpoint, or continues an earlier run's checkpoint. Throws Error(output) for a file
   /// that is no checkpoint of this run (its inputs, options or version), and while another process
   /// writes it; Error(input) for a damaged file, and if a rank sees another one than rank 0 does.
   Checkpoint(const cli::Arguments& arguments, cli::Report& report);
@@ -59,9 +60,9 @@ class Checkpoint {
   /// Adds a unit that was done. There must be none left to take.
   void add_unit(const Save& write);
 
-  /// A state of the unit in progress, from which to go on: that of the earlier run, if it left one
-  /// and all its units are taken. It is written with the file, until keep_state replaces it or the
-  /// unit is added. On ranks only rank 0 has a state that was kept since the start.
+  /// A state of the unit in progress, from which to continue: the earlier run's state, if it left
+  /// one and all its units are taken. It is written with the file, until keep_state replaces it or
+  /// the unit is added. On ranks only rank 0 has a state that was kept since the start.
   bool has_state() const { return !has_unit() && holds_state(); }
   bool holds_state() const { return stored_state_ || !state_.empty(); }
   void load_state(const std::function<void(LoadingArchive&)>& read) const;

@@ -55,8 +55,8 @@ void require_no_table_of_heads(const cli::Arguments& arguments);
 
 /// The units [first, second) that a shard computes, given the work of each unit: the units whose
 /// middle lies within the shard's part of the sum. Every unit belongs to one shard, each shard has
-/// consecutive units, and the work of two shards differs by at most that of two units. If no unit
-/// has work, all count the same.
+/// consecutive units, and the work of two shards differs by at most the work of two units. If no
+/// unit has work, all count the same.
 std::pair<std::size_t, std::size_t> share_of(std::vector<double> work, const Shard& shard);
 
 }  // namespace attn::tools

@@ -30,8 +30,8 @@ class GroupReport {
   /// The ordinary result of the group added last.
   const nlohmann::ordered_json& last() const;
 
-  /// Replaces the report's result by that of all groups. A parameter that differs between groups is
-  /// null in `params`, and each group gets its own "params".
+  /// Replaces the report's result by the result of all groups. A parameter that differs between
+  /// groups is null in `params`, and each group gets its own "params".
   void write(cli::Report& report) const;
 
   /// write() if there may be `several` sections; otherwise sets the result of the only one.
