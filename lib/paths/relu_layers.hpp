@@ -53,11 +53,11 @@ using ReluMatrices = std::vector<MatrixView<T>>;
 /// Node b of layer l has the weights from node b mod n_{l−1} and to node b mod n_{l+1}.
 ReluSkeleton cyclic_skeleton(const ReluLayers& layers);
 
-/// For each hidden node, the last weight of the path from the inputs to the node whose value is
-/// largest in magnitude, and the first weight of such a path from the node to the outputs. Ties go
-/// to the lower node. The skeleton's path through a node is then the largest, also after a
-/// rescaling of nodes (exactly for powers of two). Requires finite weights; products are in
-/// float64.
+/// For each hidden node, two weights: the last weight of the largest path from the inputs to the
+/// node, and the first weight of the largest path from the node to the outputs. A path is largest
+/// if its value is largest in magnitude. Ties go to the lower node. The skeleton's path through a
+/// node is then the largest, also after a rescaling of nodes (exactly for powers of two). Requires
+/// finite weights; products are in float64.
 template <class T>
 ReluSkeleton largest_skeleton(const ReluLayers& layers, const ReluMatrices<const T>& weights);
 

@@ -21,8 +21,9 @@ std::string to_string(const Shape& shape);
 /// "[0, 3]": a position, for messages.
 std::string index_text(const Shape& index);
 
-/// The shape to which both broadcast: aligned at the last axis, an absent axis or one of length 1
-/// stretches. Returns false and leaves `out` unchanged if they do not broadcast.
+/// The shape to which both broadcast. The shapes are aligned at the last axis; an absent axis, or
+/// an axis of length 1, stretches. Returns false and leaves `out` unchanged if they do not
+/// broadcast.
 bool broadcast(const Shape& a, const Shape& b, Shape& out);
 
 /// The multi-index of row-major position `flat` in `shape`. Requires 0 <= flat < element_count.

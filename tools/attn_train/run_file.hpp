@@ -36,9 +36,9 @@ struct RunProgress {
 /// holds the file, from its first look at it to its end; among ranks, rank 0.
 class RunFile {
  public:
-  /// Looks at an existing file. Throws Error(usage) unless -o names an HDF5 file; Error(output) for
-  /// an existing file that is not a run of this identity, unless --force is given, and while
-  /// another process has the file; Error(input) for a damaged one.
+  /// Looks at an existing file. Throws Error(usage) unless -o names an HDF5 file; Error(output)
+  /// while another process has the file, and without --force for an existing file that is not a run
+  /// of this identity; Error(input) for a damaged file.
   RunFile(const cli::Arguments& arguments, cli::Report& report, RunIdentity identity);
 
   /// The steps that an existing run of this identity has done.

@@ -33,9 +33,9 @@ struct AttentionInput : AttentionSources {
   /// has the shape of out.
   void take_grad_out(const io::InputBundle& bundle);
 
-  /// Adds wo and bo, as far as the bundle has them, with which heads are joined. Requires v. Throws
-  /// Error(input) if their shapes do not fit, or the heads of a sequence differ in their queries,
-  /// and Error(usage) for bo without wo.
+  /// Adds the operands that join heads, wo and bo, if the bundle has them. Requires v. Throws
+  /// Error(input) if their shapes do not fit, or if the heads of a sequence differ in their
+  /// queries; Error(usage) for bo without wo.
   void take_join(const io::InputBundle& bundle);
 
   /// Adds grad_joined, from which each head's grad_out is then made. Requires take_join. Throws
