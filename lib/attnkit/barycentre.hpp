@@ -25,9 +25,10 @@
 /// Arrays, batch axes and threads are as in attnkit/transport.hpp.
 namespace attn {
 
-/// The error is Σ_k w_k (‖P_k 1 − p‖₁ + ‖P_kᵀ 1 − a_k‖₁), and the default tolerance is the one of
-/// SinkhornOptions.
-struct BarycentreOptions : Stopping {
+/// The error of `stopping` is Σ_k w_k (‖P_k 1 − p‖₁ + ‖P_kᵀ 1 − a_k‖₁), and the default tolerance
+/// is the one of SinkhornOptions.
+struct BarycentreOptions {
+  Stopping stopping = {};
   bool keeps_errors = true;     ///< whether to record the error of every iteration
   std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
 };

@@ -36,7 +36,6 @@ namespace attn {
 /// With square_radius r, the problem for the α that was found is solved to tolerance/100. A query
 /// is done when gap <= tolerance · (1 + primal) and the squared distance is at most r (1 +
 /// max(tolerance, 1e-9)).
-/// <= tolerance · (1 + primal) and the squared distance is at most r (1 + max(tolerance, 1e-9)).
 struct DualOptions {
   double tolerance = 1e-10;
   std::optional<double> gradient_tolerance = std::nullopt;

@@ -24,7 +24,8 @@ constexpr double usual_tolerance(std::size_t element_size) {
 ///   usual_iterations);
 /// - neither given: as with the usual tolerance.
 ///
-/// Each function that takes a Stopping defines the error and its units.
+/// Options have it as the member `stopping`, and define the error and its units. A solver that
+/// takes a limit only has `max_iterations` instead.
 struct Stopping {
   std::optional<Index> iterations;
   std::optional<double> tolerance;

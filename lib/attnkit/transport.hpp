@@ -46,12 +46,14 @@ struct MarginalPenalties {
   double col = 0;
 };
 
-/// The error is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of the plan as
-/// returned; with penalties, the same distance from a_i exp(f_i/ρ_a) and b_j exp(g_j/ρ_b). The
-/// usual tolerance is 1e-10 times Σ a (with penalties, the larger of Σ a and Σ b), or 1e-10 if that
-/// is above 1. In float32 it is 1e-6 times Σ a, because a plan in that format cannot have better
-/// sums.
-struct SinkhornOptions : Stopping {
+/// The error of `stopping` is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of
+/// the plan as returned; with penalties, the same distance from a_i exp(f_i/ρ_a) and b_j
+/// exp(g_j/ρ_b). The usual tolerance is 1e-10 times Σ a (with penalties, the larger of Σ a and Σ
+/// b), or 1e-10 if that is above 1. In float32 it is 1e-6 times Σ a, because a plan in that format
+/// cannot have better sums.
+struct SinkhornOptions {
+  Stopping stopping = {};
+
   /// ω in [1, 2): over-relaxed iterations. ω returns to 1 when the error stops falling, so that the
   /// solution is that of plain iterations.
   double relaxation = 1;
@@ -114,9 +116,9 @@ struct ExactOptions {
   /// an optimum near 0. If neither is reached, the iterations end at an ε of about 1e-8 (float32:
   /// 1e-5) of the largest cost.
   double gap = 1e-4;
-  Index iterations = 100000;    ///< at most, at all ε together; >= 1
-  double relaxation = 1.8;      ///< in [1, 2), see SinkhornOptions
-  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
+  Index max_iterations = 100000;  ///< at all ε together; >= 1
+  double relaxation = 1.8;        ///< in [1, 2), see SinkhornOptions
+  std::int64_t kept_bytes = 0;    ///< see SinkhornOptions
 };
 
 struct TransportOptions {

@@ -13,9 +13,7 @@
 
 namespace attn {
 
-/// Sinkhorn's error is the error of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums are exact
-/// to rounding.
-struct SchemeOptions : Stopping {
+struct SchemeOptions {
   Scheme scheme = Scheme::unas;
 
   /// u of hnas, in [0, 1].
@@ -23,6 +21,10 @@ struct SchemeOptions : Stopping {
 
   /// A logit that joins the row sums, see pass/sink.hpp; not for sinkhorn.
   double sink = no_sink;
+
+  /// For sinkhorn, whose error is the error of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums
+  /// are exact to rounding.
+  Stopping stopping = {};
 
   /// For sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
   /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without

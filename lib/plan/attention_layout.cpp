@@ -114,7 +114,7 @@ void AttentionLayout::take_options(const AttentionOptions& options) {
   plain.same_if_rescaled = options.same_if_rescaled;
   plain.softcap = options.softcap;
   plain.relative = options.relative;
-  static_cast<Stopping&>(scheme) = options.stopping;
+  scheme.stopping = options.stopping;
   scheme.scheme = options.scheme;
   scheme.hybrid = options.hybrid;
   scheme.kept_bytes = options.kept_bytes;

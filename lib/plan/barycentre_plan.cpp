@@ -99,7 +99,7 @@ class BarycentrePlan<T>::Impl {
 
  private:
   static const BarycentrePlanOptions& checked(const BarycentrePlanOptions& options) {
-    plan::require_entropic(options.epsilon, options.solver, options.solver.kept_bytes);
+    plan::require_entropic(options.epsilon, options.solver.stopping, options.solver.kept_bytes);
     const double rounding = options.histogram_rounding;
     if (!(rounding >= 0 && rounding < 1)) {
       plan::refuse_option("histogram_rounding", rounding, "a number >= 0 and < 1");
@@ -111,8 +111,7 @@ class BarycentrePlan<T>::Impl {
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     const int threads = problems_->inside();
-    SinkhornOptions solver;
-    static_cast<Stopping&>(solver) = static_cast<const Stopping&>(options_.solver);
+    const SinkhornOptions solver{.stopping = options_.solver.stopping};
     // Histograms and weights, three pairs of potentials, derivatives by histograms.
     const Index held = count_ * (4 * rows_ + 6 * cols_ + 4) + 2 * rows_;
     return held * number + source_.bytes(sizeof(T), threads) +
@@ -189,7 +188,7 @@ class BarycentrePlan<T>::Impl {
     const Scores<T>& scores = made.scores();
     Barycentre found = find_barycentre(scores, histograms, options_.solver, threads);
     BarycentreResult result = summarised(found);
-    result.tolerance = tolerance_in_force(options_.solver, totals.first, sizeof(T));
+    result.tolerance = tolerance_in_force(options_.solver.stopping, totals.first, sizeof(T));
     write(outputs.barycentre, problem, found.masses);
     write(outputs.row_potential, problem, found.row);
     write(outputs.col_potential, problem, found.col);
@@ -268,8 +267,9 @@ class BarycentrePlan<T>::Impl {
         grad_plan ? &*grad_plan : nullptr,
         plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
         plan::vector_block(grad_col_, inputs.grad_col_potential, problem)};
-    const ImplicitBarycentre solved = implicit_barycentre(
-        scores, found, histograms, upstream, implicit_options(options_.solver, sizeof(T)), threads);
+    const ImplicitBarycentre solved =
+        implicit_barycentre(scores, found, histograms, upstream,
+                            implicit_options(options_.solver.stopping, sizeof(T)), threads);
     if (to.histograms) {
       write(to.histograms, problem,
             implicit_histogram_gradient(scores, found, histograms, upstream, solved, threads));

@@ -28,7 +28,7 @@ EnergyKind energy_of(const std::string& name) {
 
 SelfAttention taken(const SelfAttentionOptions& options) {
   SelfAttention made;
-  static_cast<Stopping&>(made.scheme) = options.stopping;
+  made.scheme.stopping = options.stopping;
   made.scheme.scheme = options.scheme;
   made.scheme.hybrid = options.hybrid;
   made.energy = energy_of(options.energy);

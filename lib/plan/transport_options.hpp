@@ -18,7 +18,7 @@ template <class Value>
 
 /// Throws Error(usage) unless ε > 0, iterations ≥ 1, the tolerance > 0 and kept_bytes ≥ 0, where
 /// given, and all are finite.
-void require_entropic(double epsilon, const Stopping& solver, std::int64_t kept_bytes);
+void require_entropic(double epsilon, const Stopping& stopping, std::int64_t kept_bytes);
 
 /// The figures of gradients at a plan whose solution_error is `plan_error`.
 inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {

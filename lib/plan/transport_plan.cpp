@@ -30,14 +30,16 @@ void require_exact(const TransportOptions& options) {
   const ExactOptions& exact = *options.exact;
   if (!(exact.gap > 0 && exact.gap < 1))
     refuse_option("exact.gap", exact.gap, "a number in (0, 1)");
-  if (exact.iterations < 1) refuse_option("exact.iterations", exact.iterations, "at least 1");
+  if (exact.max_iterations < 1) {
+    refuse_option("exact.max_iterations", exact.max_iterations, "at least 1");
+  }
   if (!(exact.relaxation >= 1 && exact.relaxation < 2)) {
     refuse_option("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
   }
   if (exact.kept_bytes < 0) refuse_option("exact.kept_bytes", exact.kept_bytes, "at least 0");
   const SinkhornOptions& solver = options.solver;
-  const bool usual = !solver.iterations && !solver.tolerance && solver.relaxation == 1 &&
-                     !solver.anneals && solver.kept_bytes == 0;
+  const bool usual = !solver.stopping.iterations && !solver.stopping.tolerance &&
+                     solver.relaxation == 1 && !solver.anneals && solver.kept_bytes == 0;
   if (!usual || options.epsilon != 1 || options.penalties || options.divergence) {
     throw Error(Failure::usage,
                 "exact transport has neither epsilon, solver, penalties nor divergence");
@@ -53,7 +55,7 @@ void require_joint_penalty(const std::optional<MarginalPenalties>& penalties, do
 
 const TransportOptions& checked(const TransportOptions& options) {
   const SinkhornOptions& solver = options.solver;
-  plan::require_entropic(options.epsilon, solver, solver.kept_bytes);
+  plan::require_entropic(options.epsilon, solver.stopping, solver.kept_bytes);
   if (!(solver.relaxation >= 1 && solver.relaxation < 2)) {
     refuse_option("relaxation", solver.relaxation, "a number >= 1 and < 2");
   }
@@ -71,7 +73,7 @@ const TransportOptions& checked(const TransportOptions& options) {
     require_penalty("penalties.row", options.penalties->row);
     require_penalty("penalties.col", options.penalties->col);
   }
-  if (solver.anneals && solver.fixed()) {
+  if (solver.anneals && solver.stopping.fixed()) {
     throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",
                 "set a tolerance");
   }

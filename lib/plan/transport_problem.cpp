@@ -57,7 +57,7 @@ class TransportSolver {
     Potentials& potentials = solution.potentials;
     const ImplicitGradient solved =
         implicit_gradient(of_.scores, potentials, of_.marginals, of_.upstream,
-                          implicit_options(of_.options.solver, sizeof(T)), of_.threads);
+                          implicit_options(of_.options.solver.stopping, sizeof(T)), of_.threads);
     found.through_solution =
         plan::gradient_figures(solved, solution_error(solution.summary, usual_tolerance()));
     const Potentials by = implicit_marginal_gradient(of_.scores, solved, potentials, of_.marginals,
@@ -78,7 +78,7 @@ class TransportSolver {
     if (!of_.through.wanted() && !outputs.row_marginal && !outputs.col_marginal) return;
     const ImplicitDivergence solved =
         implicit_divergence(scores, solution, of_.marginals, of_.of_divergence,
-                            implicit_options(of_.options.solver, sizeof(T)), of_.threads);
+                            implicit_options(of_.options.solver.stopping, sizeof(T)), of_.threads);
     found.through_solution =
         plan::gradient_figures(solved, solution_error(solution, usual_tolerance()));
     write(outputs.row_marginal, of_.number, solved.marginals.row);
@@ -159,9 +159,9 @@ class TransportSolver {
   TransportProblem solve_entropic() const {
     TransportProblem found;
     SinkhornOptions solver = of_.options.solver;
-    found.tolerance = tolerance_in_force(solver, of_.marginals, sizeof(T));
+    found.tolerance = tolerance_in_force(solver.stopping, of_.marginals, sizeof(T));
     if (found.tolerance && !of_.marginals.penalties) {
-      solver.tolerance = examine(solver.tolerance, *found.tolerance, found);
+      solver.stopping.tolerance = examine(solver.stopping.tolerance, *found.tolerance, found);
       if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
     }
     Shown shown(of_);
@@ -215,9 +215,9 @@ class TransportSolver {
   TransportProblem diverge() const {
     TransportProblem found;
     SinkhornOptions solver = of_.options.solver;
-    found.tolerance = tolerance_in_force(solver, of_.marginals, sizeof(T));
-    const double tolerance = examine(solver.tolerance, found.tolerance.value_or(0), found);
-    if (found.tolerance) solver.tolerance = tolerance;
+    found.tolerance = tolerance_in_force(solver.stopping, of_.marginals, sizeof(T));
+    const double tolerance = examine(solver.stopping.tolerance, found.tolerance.value_or(0), found);
+    if (found.tolerance) solver.stopping.tolerance = tolerance;
     if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
     std::optional<SelfScores<T>> row, col;
     if (of_.points.x.data != nullptr) {

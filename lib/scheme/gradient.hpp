@@ -41,7 +41,7 @@ template <class T>
 double sink_gradient(double sink, const PooledVector<WeightAdjoint<T>>& adjoints);
 
 /// Bytes of scratch memory that differentiate takes, without sinks, for at most
-/// options.most_iterations() of sinkhorn.
+/// options.stopping.most_iterations() of sinkhorn.
 std::int64_t differentiate_bytes(const SchemeOptions& options, const GradientSizes& sizes);
 
 }  // namespace attn

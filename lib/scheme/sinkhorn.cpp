@@ -28,14 +28,14 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   template <class T>
   void solve_for(const Scores<T>& scores, const SchemeOptions& options,
                  const ObserverList<T>& observers, int threads, Attention& found) const {
-    found.summary = iterate_attention(scores, found.allowed, options, options.kept_bytes,
+    found.summary = iterate_attention(scores, found.allowed, options.stopping, options.kept_bytes,
                                       options.keeper, found.potentials, observers, threads);
   }
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                 const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
-    if (options.fixed()) {
+    if (options.stopping.fixed()) {
       return show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
     }
     Pass<T> pass;
@@ -69,23 +69,23 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   }
   std::int64_t useful_bytes(const SchemeOptions& options, Index rows, Index cols,
                             std::size_t element_size) const override {
-    return options.once() ? 0 : rows * cols * static_cast<std::int64_t>(element_size);
+    return options.stopping.once() ? 0 : rows * cols * static_cast<std::int64_t>(element_size);
   }
   std::int64_t gradient_bytes(const GradientSizes& sizes,
                               const SchemeOptions& options) const override {
-    const Index iterations = options.most_iterations();
+    const Index iterations = options.stopping.most_iterations();
     const bool once = iterations == 1;
     return differentiate_weights_bytes(sizes, {once, !once, 2 * iterations}) +
            adjoint_pass_bytes(sizes);
   }
   double score_passes(const SchemeOptions& options) const override {
-    const double half_steps = 2 * static_cast<double>(options.most_iterations());
+    const double half_steps = 2 * static_cast<double>(options.stopping.most_iterations());
     // Each check is half an iteration, and the weights are shown once more at the end.
-    return options.fixed() ? half_steps : half_steps + 2;
+    return options.stopping.fixed() ? half_steps : half_steps + 2;
   }
   // Half-steps are made again, and then taken back.
   SchemePasses gradient_passes(const SchemeOptions& options) const override {
-    return {4 * static_cast<double>(options.most_iterations()) - 2, 1};
+    return {4 * static_cast<double>(options.stopping.most_iterations()) - 2, 1};
   }
 };
 

@@ -42,7 +42,7 @@ class BarycentreSolver {
         cols_(scores.cols()) {
     const auto first = part_of(histograms.masses, 0, cols_);
     total_ = std::accumulate(first.begin(), first.end(), 0.0);
-    tolerance_ = tolerance_in_force(options, total_, sizeof(T));
+    tolerance_ = tolerance_in_force(options.stopping, total_, sizeof(T));
     for (const double mass : histograms.masses) log_masses_.push_back(std::log(mass));
     found_.masses.resize(static_cast<std::size_t>(rows_));
     found_.row.resize(static_cast<std::size_t>(histograms.count * rows_));
@@ -95,7 +95,7 @@ class BarycentreSolver {
       // The errors known to the iterations leave out the rounding of the plans.
       const double nearer = (*tolerance_ - (error - now_.last_error)) / 2;
       if (now_.closer == most_nearer || !(now_.last_error <= now_.aim) || !(nearer > 0) ||
-          now_.iterations >= options_.most_iterations()) {
+          now_.iterations >= options_.stopping.most_iterations()) {
         break;
       }
       now_.aim = nearer;
@@ -118,7 +118,7 @@ class BarycentreSolver {
       ++now_.iterations;
       if (options_.keeps_errors) found_.errors.push_back(error);
       if (tolerance_ && error <= now_.aim) return;
-      if (now_.iterations >= options_.most_iterations()) return;
+      if (now_.iterations >= options_.stopping.most_iterations()) return;
       std::swap(found_.col, next_);
     }
   }

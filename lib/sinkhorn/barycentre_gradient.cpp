@@ -69,8 +69,7 @@ HistogramPotentials histogram_potentials(const Scores<T>& scores, const Barycent
                                          const Histograms& histograms,
                                          const BarycentreOptions& options, int threads) {
   HistogramPotentials potentials{SolveStatus::converged, found.row, found.col};
-  SinkhornOptions transport;
-  static_cast<Stopping&>(transport) = static_cast<const Stopping&>(options);
+  SinkhornOptions transport{.stopping = options.stopping};
   transport.kept_bytes = options.kept_bytes;
   transport.keeps_errors = false;
   for (Index k = 0; k < histograms.count; ++k) {

@@ -53,10 +53,10 @@ void add_solution(const ImplicitSystem& system, PooledVector<double> residual, d
 
 }  // namespace
 
-ImplicitOptions implicit_options(const Stopping& solver, std::size_t element_size) {
+ImplicitOptions implicit_options(const Stopping& stopping, std::size_t element_size) {
   ImplicitOptions options;
   options.tolerance = usual_tolerance(element_size);
-  options.iterations = std::max(options.iterations, solver.most_iterations());
+  options.iterations = std::max(options.iterations, stopping.most_iterations());
   return options;
 }
 

@@ -99,9 +99,9 @@ class ExactSolver {
       run(warm, started);
       started = true;
       const bool lost = !(1 / now_.temperature >= least_epsilon<T> * size_);
-      const bool last = now_.iterations >= options_.iterations || lost;
+      const bool last = now_.iterations >= options_.max_iterations || lost;
       if (!certify(warm, last, lost)) continue;
-      found_.summary.limited_by_rounding = lost && now_.iterations < options_.iterations &&
+      found_.summary.limited_by_rounding = lost && now_.iterations < options_.max_iterations &&
                                            found_.summary.status == SolveStatus::not_converged;
       return;
     }
@@ -122,7 +122,7 @@ class ExactSolver {
         [&](const MarginalErrors& errors) -> std::optional<double> {
           const double error = errors.row + errors.col;
           ++now_.iterations;
-          if (error <= aim || now_.iterations >= options_.iterations) return std::nullopt;
+          if (error <= aim || now_.iterations >= options_.max_iterations) return std::nullopt;
           return next_relaxation(error, now_.relaxation);
         },
         solution_.watch(), from == nullptr ? nullptr : &from->iteration);

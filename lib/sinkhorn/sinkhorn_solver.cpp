@@ -61,7 +61,7 @@ class SinkhornSolver {
         threads_(threads),
         solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         allowed_(scores.allowed_counts()),
-        tolerance_(tolerance_in_force(options, marginals, sizeof(T))) {
+        tolerance_(tolerance_in_force(options.stopping, marginals, sizeof(T))) {
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
     found_.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
   }
@@ -110,7 +110,7 @@ class SinkhornSolver {
   }
 
   bool is_dnas() const {
-    return !tolerance_ && options_.iterations == 1 && !marginals_.penalties &&
+    return !tolerance_ && options_.stopping.iterations == 1 && !marginals_.penalties &&
            !marginals_.symmetric && all_one(marginals_.row, allowed_.keys_of_query) &&
            all_one(marginals_.col, allowed_.queries_of_key);
   }
@@ -131,7 +131,7 @@ class SinkhornSolver {
     }
     for (;;) {
       const std::optional<double> aim = tolerance_ ? std::optional(now_.aim) : std::nullopt;
-      run(iteration, aim, options_.most_iterations());
+      run(iteration, aim, options_.stopping.most_iterations());
       const double error = measure();
       if (!tolerance_) return;
       found_.summary.status =
@@ -195,8 +195,8 @@ class SinkhornSolver {
     const double rough = std::max(*tolerance_, rough_error * marginals_.total());
     bool started = solution_.start() != nullptr;
     for (; temperature < 1; temperature *= cooling) {
-      const Index most =
-          std::min(now_.iterations + most_rough_iterations, options_.most_iterations() - 1);
+      const Index most = std::min(now_.iterations + most_rough_iterations,
+                                  options_.stopping.most_iterations() - 1);
       if (solution_.start() == nullptr && now_.iterations >= most) break;
       now_.temperature = temperature;
       const TemperedEnergy<T> energy(scores_, temperature);
@@ -300,10 +300,10 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
   return SinkhornSolver<T>(scores, marginals, options, observers, threads, progress).solve();
 }
 
-std::optional<double> tolerance_in_force(const Stopping& options, double total,
+std::optional<double> tolerance_in_force(const Stopping& stopping, double total,
                                          std::size_t element_size) {
-  if (options.tolerance) return options.tolerance;
-  if (options.iterations) return std::nullopt;
+  if (stopping.tolerance) return stopping.tolerance;
+  if (stopping.iterations) return std::nullopt;
   // Shares add up to 1 but for rounding.
   const double size = std::abs(total - 1) < 1e-6 ? 1 : total;
   // The rounding of a plan in float32 limits its sums, in proportion to their total.
@@ -311,11 +311,11 @@ std::optional<double> tolerance_in_force(const Stopping& options, double total,
          (element_size == sizeof(float) ? size : std::min(1.0, size));
 }
 
-std::optional<double> tolerance_in_force(const Stopping& options, const Marginals& marginals,
+std::optional<double> tolerance_in_force(const Stopping& stopping, const Marginals& marginals,
                                          std::size_t element_size) {
   const double total = marginals.total();
-  const std::optional<double> usual = tolerance_in_force(options, total, element_size);
-  if (options.tolerance || !usual || !marginals.penalties) return usual;
+  const std::optional<double> usual = tolerance_in_force(stopping, total, element_size);
+  if (stopping.tolerance || !usual || !marginals.penalties) return usual;
   const double a = std::accumulate(marginals.row.begin(), marginals.row.end(), 0.0);
   const double b = std::accumulate(marginals.col.begin(), marginals.col.end(), 0.0);
   if (!(a > 0 && b > 0)) return usual;
@@ -333,7 +333,7 @@ double solution_error(const SinkhornSummary& summary, std::optional<double> usua
 
 std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
                                    std::size_t element_size, const RankRows& ranks) {
-  if (options.most_iterations() == 1) return 0;
+  if (options.stopping.most_iterations() == 1) return 0;
   return kept_kernel_bytes(rows, cols, element_size, ranks);
 }
 

@@ -41,7 +41,7 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
 
 /// The tolerance used for a plan with this total; none if an exact number of iterations is
 /// requested.
-std::optional<double> tolerance_in_force(const Stopping& options, double total,
+std::optional<double> tolerance_in_force(const Stopping& stopping, double total,
                                          std::size_t element_size);
 
 /// The same for these marginals. With penalties and Σ a ≠ Σ b, a solution has potentials of about
@@ -50,7 +50,7 @@ std::optional<double> tolerance_in_force(const Stopping& options, double total,
 ///
 /// whose rounding, 2⁻⁵³ F relative to the mass, limits every plan. The usual tolerance is at least
 /// four times that rounding, but no more than the usual tolerance of float32.
-std::optional<double> tolerance_in_force(const Stopping& options, const Marginals& marginals,
+std::optional<double> tolerance_in_force(const Stopping& stopping, const Marginals& marginals,
                                          std::size_t element_size);
 
 /// The L1 error of a plan's sums; 0 if the plan is a solution, as derivatives through the solution

@@ -73,7 +73,7 @@ Case parse(const std::string& text) {
     } else if (pair[0] == "memory") {
       c.scheme.kept_bytes = std::stol(value);
     } else if (pair[0] == "iterations") {
-      c.scheme.iterations = std::stol(value);
+      c.scheme.stopping.iterations = std::stol(value);
     } else {
       refuse(text + ": " + words[n]);
     }

@@ -74,9 +74,9 @@ SinkhornOptions options_of(const bench::Problem& problem, std::size_t element_si
   SinkhornOptions options;
   const double tolerance = problem.option("tolerance", 0);
   if (tolerance > 0) {
-    options.tolerance = tolerance;
+    options.stopping.tolerance = tolerance;
   } else {
-    options.iterations = static_cast<Index>(problem.option("iterations", 1));
+    options.stopping.iterations = static_cast<Index>(problem.option("iterations", 1));
   }
   options.kept_bytes = useful_sinkhorn_bytes(options, problem.length, problem.length, element_size);
   return options;

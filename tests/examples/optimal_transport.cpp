@@ -44,7 +44,7 @@ int main() {
 
   attn::TransportOptions options;
   options.epsilon = 0.05;
-  options.solver.tolerance = 1e-9;
+  options.solver.stopping.tolerance = 1e-9;
   attn::TransportPlan<double> plan(attn::shapes_of(in), options, 2);
 
   std::vector<double> f(sources), g(targets), arrives(targets);

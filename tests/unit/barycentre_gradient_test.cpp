@@ -23,8 +23,8 @@ namespace {
 template <class T>
 BarycentreOptions nearly_exact() {
   BarycentreOptions options;
-  options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-13;
-  options.iterations = 20000;
+  options.stopping.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-13;
+  options.stopping.iterations = 20000;
   return options;
 }
 
@@ -146,8 +146,8 @@ TEST_CASE("a barycentre has derivatives by its histograms") {
   Random random(53);
   BarycentreProblem<double> problem(6, 5, 3, 1, 1, random);
   BarycentreOptions options;
-  options.tolerance = 1e-13;
-  options.iterations = 20000;
+  options.stopping.tolerance = 1e-13;
+  options.stopping.iterations = 20000;
   const auto solve = [&] {
     return find_barycentre(problem.scores(), problem.histograms(), options, 1);
   };

@@ -47,8 +47,8 @@ std::vector<double> plain_barycentre(const Matrix& s, const Histograms& h, Index
 template <class T>
 double value_at(const BarycentreProblem<T>& problem, const PooledVector<double>& p) {
   SinkhornOptions options;
-  options.tolerance = 1e-12;
-  options.iterations = 20000;
+  options.stopping.tolerance = 1e-12;
+  options.stopping.iterations = 20000;
   double value = 0;
   const std::size_t cols = problem.masses.size() / problem.weights.size();
   for (std::size_t k = 0; k < problem.weights.size(); ++k) {
@@ -65,8 +65,8 @@ double value_at(const BarycentreProblem<T>& problem, const PooledVector<double>&
 template <class T>
 BarycentreOptions to_tolerance() {
   BarycentreOptions options;
-  options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-11;
-  options.iterations = 5000;
+  options.stopping.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-11;
+  options.stopping.iterations = 5000;
   return options;
 }
 
@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, f
       const Barycentre found = find_barycentre(problem.scores(), histograms, options, 1);
       const SinkhornSummary& summary = found.summary;
       CHECK(summary.status == SolveStatus::converged);
-      CHECK(summary.row_error + summary.col_error <= *options.tolerance);
+      CHECK(summary.row_error + summary.col_error <= *options.stopping.tolerance);
       CHECK(summary.mass == doctest::Approx(2.5).epsilon(1e-5));
       if (count == 1) CHECK(summary.iterations == 1);
       const Matrix s = problem.all_scores();
@@ -105,7 +105,7 @@ TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, f
         CHECK(std::abs(balance) <= 1e-12);
       }
       CHECK(summary.gap >= 0);
-      CHECK(summary.gap <= 100 * *options.tolerance);
+      CHECK(summary.gap <= 100 * *options.stopping.tolerance);
       // The value of p, and of another p, is no less than the bound.
       const double rounding = is_float ? 1e-5 : 1e-10;
       CHECK(value_at(problem, found.masses) == doctest::Approx(summary.dual).epsilon(rounding));
@@ -130,24 +130,24 @@ TEST_CASE("few iterations bound the optimum from both sides") {
   Random random(52);
   const BarycentreProblem<double> problem(20, 31, 3, 1, 3, random);
   BarycentreOptions options;
-  options.tolerance = 1e-13;
-  options.iterations = 20000;
+  options.stopping.tolerance = 1e-13;
+  options.stopping.iterations = 20000;
   const double best =
       find_barycentre(problem.scores(), problem.histograms(), options, 2).summary.dual;
   for (const Index iterations : {1, 2, 5, 30}) {
-    options.iterations = iterations;
+    options.stopping.iterations = iterations;
     const SinkhornSummary found =
         find_barycentre(problem.scores(), problem.histograms(), options, 2).summary;
     CHECK(found.status == SolveStatus::not_converged);
     CHECK(found.iterations == iterations);
     CHECK(found.dual <= best + 1e-12);
     CHECK(found.dual + found.gap >= best - 1e-12);
-    options.tolerance.reset();
+    options.stopping.tolerance.reset();
     const Barycentre fixed = find_barycentre(problem.scores(), problem.histograms(), options, 2);
     CHECK(fixed.summary.status == SolveStatus::done);
     CHECK(fixed.errors.size() == static_cast<std::size_t>(iterations));
     CHECK(fixed.summary.dual == found.dual);
-    options.tolerance = 1e-13;
+    options.stopping.tolerance = 1e-13;
   }
 }
 
@@ -155,7 +155,7 @@ TEST_CASE_TEMPLATE("barycentres of scores far beyond the range of exponentials",
   Random random(54);
   const BarycentreProblem<T> problem(33, 40, 3, 1, 40, random);
   BarycentreOptions options;
-  options.iterations = 200;
+  options.stopping.iterations = 200;
   const Barycentre found = find_barycentre(problem.scores(), problem.histograms(), options, 2);
   double sum = 0;
   for (const double mass : found.masses) sum += mass;

@@ -32,8 +32,9 @@ reference::Matrix expected_step(const reference::Matrix& x, const SelfAttention&
   const reference::Matrix none;
   const reference::Matrix scores =
       reference::scores(options.energy, options.scale, x, x, none, none, Causal::none);
-  const reference::Result found = reference::attend(
-      scores, options.scheme.scheme, options.scheme.hybrid, options.scheme.iterations.value_or(1));
+  const reference::Result found =
+      reference::attend(scores, options.scheme.scheme, options.scheme.hybrid,
+                        options.scheme.stopping.iterations.value_or(1));
   reference::Matrix next = reference::output(found.weights, x);
   if (!options.residual) return next;
   for (std::size_t n = 0; n < next.values.size(); ++n) next.values[n] += x.values[n];
@@ -45,7 +46,7 @@ void check_step(Random& random, Index points, Index dimension, Scheme scheme) {
   SelfAttention options;
   options.scheme.scheme = scheme;
   options.scheme.hybrid = 0.3;
-  if (scheme == Scheme::sinkhorn) options.scheme.iterations = 3;
+  if (scheme == Scheme::sinkhorn) options.scheme.stopping.iterations = 3;
   options.energy = chance(random, 0.5) ? EnergyKind::dot : EnergyKind::gaussian;
   options.scale = chance(random, 0.5) ? 1 : 0.6;
   options.residual = chance(random, 0.5);

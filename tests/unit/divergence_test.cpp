@@ -91,8 +91,8 @@ TEST_CASE_TEMPLATE("symmetric transport meets its marginals in few steps, with o
                                 {},
                                 true};
       SinkhornOptions options;
-      options.tolerance = tolerance;
-      options.iterations = 60;
+      options.stopping.tolerance = tolerance;
+      options.stopping.iterations = 60;
       const auto solve = [&](int threads) {
         return solve_sinkhorn<T>(*cloud.scores, marginals, options, {}, threads);
       };
@@ -126,8 +126,8 @@ TEST_CASE("a divergence is that of its three problems, solved in either way") {
   const PooledVector<double> a(x.masses.begin(), x.masses.end());
   const PooledVector<double> b(y.masses.begin(), y.masses.end());
   SinkhornOptions options;
-  options.tolerance = 1e-12;
-  options.iterations = 100000;
+  options.stopping.tolerance = 1e-12;
+  options.stopping.iterations = 100000;
   const DivergenceScores<double> scores{between, *x.scores, *y.scores};
   const SinkhornDivergence found = solve_divergence(scores, {a, b}, options, 2);
   CHECK(found.status() == SolveStatus::converged);

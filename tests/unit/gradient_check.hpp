@@ -118,9 +118,9 @@ Gradients<long double> reference_gradients(const Problem<T>& problem, const Sche
                                            const reference::Matrix& grad_out) {
   const auto terms = problem.reference_terms();
   const auto energies = problem.reference_energies();
-  const auto of_scheme =
-      reference::differentiate(reference::scores(energies, terms), options.scheme, options.hybrid,
-                               options.iterations.value_or(1), problem.reference_v(), grad_out);
+  const auto of_scheme = reference::differentiate(
+      reference::scores(energies, terms), options.scheme, options.hybrid,
+      options.stopping.iterations.value_or(1), problem.reference_v(), grad_out);
   const auto grad = reference::energy_gradient(of_scheme.scores, energies, terms);
   const auto q = problem.reference_q();
   const auto k = problem.reference_k();

@@ -80,8 +80,8 @@ struct Solved {
 template <class T>
 Solved solved(const ImplicitProblem<T>& problem, const Scores<T>& scores) {
   SinkhornOptions options;
-  options.tolerance = sizeof(T) == sizeof(float) ? 2e-6 : 1e-14;
-  options.iterations = 100000;
+  options.stopping.tolerance = sizeof(T) == sizeof(float) ? 2e-6 : 1e-14;
+  options.stopping.iterations = 100000;
   Solved found;
   found.potentials = solve_sinkhorn<T>(scores, problem.marginals, options, {}, 1).potentials;
   auto& [f, g, unused] = found.potentials;

@@ -99,10 +99,10 @@ TEST_CASE_TEMPLATE("stopped iterations of sinkhorn go on", T, float, double) {
     options.spread = spread;
     const Problem<T> problem(options, random);
     SchemeOptions until = fixed(Scheme::sinkhorn);
-    until.iterations = 40;
-    until.tolerance = 1e-6;
+    until.stopping.iterations = 40;
+    until.stopping.tolerance = 1e-6;
     SchemeOptions exactly = fixed(Scheme::sinkhorn);
-    exactly.iterations = 23;
+    exactly.stopping.iterations = 23;
     for (SchemeOptions scheme : {until, exactly}) {
       CAPTURE(spread);
       const Run<T> whole = run_divided(problem, scheme, 2);

@@ -39,8 +39,8 @@ struct HistogramArrays {
 BarycentrePlanOptions exactly(double epsilon) {
   BarycentrePlanOptions options;
   options.epsilon = epsilon;
-  options.solver.tolerance = 1e-14;
-  options.solver.iterations = 100000;
+  options.solver.stopping.tolerance = 1e-14;
+  options.solver.stopping.iterations = 100000;
   return options;
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("barycentre plans refuse what has no barycentre") {
   histograms.give_to(in);
   CHECK(contains(making(in, {.epsilon = 0}), "epsilon is"));
   BarycentrePlanOptions none;
-  none.solver.iterations = 0;
+  none.solver.stopping.iterations = 0;
   CHECK(contains(making(in, none), "iterations is 0"));
   BarycentreInputs<double> other = in;
   other.weights.shape = {3};

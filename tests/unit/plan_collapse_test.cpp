@@ -34,8 +34,7 @@ void check_self_attention(const SelfAttentionOptions& options, EnergyKind energy
       SelfAttention direct;
       direct.scheme.scheme = options.scheme;
       direct.scheme.hybrid = options.hybrid;
-      direct.scheme.iterations = options.stopping.iterations;
-      direct.scheme.tolerance = options.stopping.tolerance;
+      direct.scheme.stopping = options.stopping;
       direct.energy = energy;
       direct.scale = options.scale;
       direct.residual = options.residual;

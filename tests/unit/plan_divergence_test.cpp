@@ -18,8 +18,8 @@ TransportOptions divergence_options(double epsilon) {
   TransportOptions options;
   options.epsilon = epsilon;
   options.divergence = true;
-  options.solver.tolerance = 1e-12;
-  options.solver.iterations = 100000;
+  options.solver.stopping.tolerance = 1e-12;
+  options.solver.stopping.iterations = 100000;
   return options;
 }
 
@@ -262,7 +262,7 @@ TEST_CASE_TEMPLATE("divergence plans of a common support, and their batches", T,
   in.row_marginal = {a.data(), {2, 9}};
   in.col_marginal = {b.data(), {9}};
   TransportOptions options = divergence_options(0.5);
-  options.solver.tolerance = 1e-6;
+  options.solver.stopping.tolerance = 1e-6;
   TransportPlan<T> plan(shapes_of(in), options, 1);
   TransportPlan<T> threads(shapes_of(in), options, 4);
   Array<double> row(plan.row_shape()), again(plan.row_shape());
@@ -317,8 +317,8 @@ TEST_CASE("divergence plans refuse what a divergence does not have") {
   in.col_marginal = {b.data(), {3}};
   for (const bool fixed : {false, true}) {
     TransportOptions unequal = options;
-    if (fixed) unequal.solver.tolerance.reset();
-    unequal.solver.iterations = 20;
+    if (fixed) unequal.solver.stopping.tolerance.reset();
+    unequal.solver.stopping.iterations = 20;
     TransportPlan<double> apart(shapes_of(in), unequal, 1);
     const TransportSummary found = apart.run(in, {});
     CHECK(found.status() == SolveStatus::infeasible);

@@ -198,7 +198,7 @@ TEST_CASE("exact plans say whether rounding limits them") {
   TransportInputs<double> in;
   in.cost = std::as_const(cost).view();
   TransportOptions options;
-  options.exact = ExactOptions{.gap = 1e-12, .iterations = 5};
+  options.exact = ExactOptions{.gap = 1e-12, .max_iterations = 5};
   const TransportProblem few = solve_exact_plan(in, options, 1).summary.problems.front();
   CHECK(few.status == SolveStatus::not_converged);
   CHECK_FALSE(few.limited_by_rounding);
@@ -230,7 +230,7 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   CHECK(std::isnan(unequal.summary.problems.front().value));
   CHECK(std::isnan(unequal.plan.values.front()));
   in.row_marginal = {b.data(), {2}};
-  options.exact->iterations = 1;
+  options.exact->max_iterations = 1;
   options.exact->gap = 1e-9;
   Array<double> uneven({2, 2});
   uneven.values = {1, 3, 4, 1.5};
@@ -248,12 +248,13 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   };
   refuse([](TransportOptions& wrong) { wrong.exact->gap = 0; }, "exact.gap is");
   refuse([](TransportOptions& wrong) { wrong.exact->gap = std::nan(""); }, "exact.gap is");
-  refuse([](TransportOptions& wrong) { wrong.exact->iterations = 0; }, "exact.iterations is");
+  refuse([](TransportOptions& wrong) { wrong.exact->max_iterations = 0; },
+         "exact.max_iterations is");
   refuse([](TransportOptions& wrong) { wrong.exact->relaxation = 2; }, "exact.relaxation is");
   refuse([](TransportOptions& wrong) { wrong.exact->kept_bytes = -1; }, "exact.kept_bytes is");
   const char* const neither = "neither epsilon, solver";
   refuse([](TransportOptions& wrong) { wrong.epsilon = 0.1; }, neither);
-  refuse([](TransportOptions& wrong) { wrong.solver.tolerance = 1e-3; }, neither);
+  refuse([](TransportOptions& wrong) { wrong.solver.stopping.tolerance = 1e-3; }, neither);
   refuse([](TransportOptions& wrong) { wrong.penalties = {1, 1}; }, neither);
   refuse([](TransportOptions& wrong) { wrong.divergence = true; }, neither);
 }

@@ -64,8 +64,8 @@ TransportSetting small_setting(CostSource source, bool unbalanced) {
   setting.col_marginal = {4};
   if (source != CostSource::scores) setting.options.epsilon = 0.8;
   if (unbalanced) setting.options.penalties = {1.3, 0.6};
-  setting.options.solver.tolerance = 1e-14;
-  setting.options.solver.iterations = 100000;
+  setting.options.solver.stopping.tolerance = 1e-14;
+  setting.options.solver.stopping.iterations = 100000;
   return setting;
 }
 
@@ -184,8 +184,8 @@ TEST_CASE("transport plans say that gradients are not at a solution") {
     for (const bool unbalanced : {false, true}) {
       for (const bool enough : {false, true}) {
         TransportSetting setting = small_setting(source, unbalanced);
-        setting.options.solver.tolerance.reset();
-        setting.options.solver.iterations = enough ? 3000 : 1;
+        setting.options.solver.stopping.tolerance.reset();
+        setting.options.solver.stopping.iterations = enough ? 3000 : 1;
         TransportArrays<double> arrays(setting, random);
         const Array<double> slopes = normal_array<double>({5}, random);
         TransportInputs<double> in = arrays.inputs();

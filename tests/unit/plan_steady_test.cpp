@@ -112,9 +112,9 @@ Maker transport(bool points, bool fixed) {
     options.epsilon = 0.5;
     options.solver.keeps_errors = false;
     if (fixed) {
-      options.solver.iterations = size / 10;
+      options.solver.stopping.iterations = size / 10;
     } else {
-      options.solver.tolerance = 100 / std::exp(static_cast<double>(size) / 10);
+      options.solver.stopping.tolerance = 100 / std::exp(static_cast<double>(size) / 10);
     }
     auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
     const TransportOutputs<float> to{.row_potential = {sums->data(), plan->row_shape()}};
@@ -135,7 +135,7 @@ Steady through_solution(Index size, int threads) {
   in.grad_row_potential = {slope->data(), {heads, size}};
   TransportOptions options;
   options.solver.keeps_errors = false;
-  options.solver.iterations = size / 10;
+  options.solver.stopping.iterations = size / 10;
   auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
   TransportOutputs<float> to;
   to.through_solution = {.row_marginal = {masses->data(), plan->row_shape()},
@@ -160,7 +160,7 @@ Steady barycentre(Index size, int threads) {
   in.grad_barycentre = {slope->data(), {size}};
   BarycentrePlanOptions options;
   options.solver.keeps_errors = false;
-  options.solver.iterations = size / 10;
+  options.solver.stopping.iterations = size / 10;
   auto plan = std::make_shared<BarycentrePlan<float>>(shapes_of(in), options, threads);
   BarycentreOutputs<float> to;
   to.optimum.weights = {weights->data(), {heads, 2}};
@@ -245,11 +245,11 @@ Maker transport_of_points(bool exact) {
     TransportOptions options;
     options.solver.keeps_errors = false;
     if (exact) {
-      options.exact = ExactOptions{.gap = 0.1, .iterations = size / 4};
+      options.exact = ExactOptions{.gap = 0.1, .max_iterations = size / 4};
     } else {
       options.epsilon = 0.5;
       options.divergence = true;
-      options.solver.iterations = size / 10;
+      options.solver.stopping.iterations = size / 10;
     }
     auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
     const TransportOutputs<float> to{.col_marginal_gradient = {sums->data(), plan->col_shape()},

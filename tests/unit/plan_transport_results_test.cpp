@@ -136,7 +136,7 @@ TEST_CASE("transport plans: marginals that no plan has are a status, not an erro
 
   // This tolerance has room for the difference.
   TransportOptions options;
-  options.solver.tolerance = 0.5;
+  options.solver.stopping.tolerance = 0.5;
   a.values[3] = 0.6;
   TransportPlan<double> loose(shapes_of(in), options, 1);
   const TransportSummary summary = loose.run(in, {});
@@ -149,7 +149,7 @@ TEST_CASE("transport plans of empty problems and of no problems") {
   TransportInputs<double> in;
   in.scores = nothing.view();
   TransportOptions options;
-  options.solver.iterations = 3;
+  options.solver.stopping.iterations = 3;
   TransportPlan<double> plan(shapes_of(in), options, 2);
   FoundTransport<double> found(plan);
   CHECK(plan.run(in, found.outputs()).problems.size() == 1);
@@ -198,9 +198,9 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
   options.solver.relaxation = 2;
   CHECK(contains(message([&] { plan_of(shapes, options); }), "relaxation"));
   options = {};
-  options.solver.iterations = 0;
+  options.solver.stopping.iterations = 0;
   CHECK(contains(message([&] { plan_of(shapes, options); }), "iterations"));
-  options.solver.iterations = 3;
+  options.solver.stopping.iterations = 3;
   options.solver.anneals = true;
   CHECK(contains(message([&] { plan_of(shapes, options); }), "anneals"));
   for (const double penalty : {0.0, -1.0, infinity, std::nan("")}) {

@@ -65,9 +65,9 @@ SinkhornSolution solve_directly(const TransportArrays<T>& arrays, const Shape& l
     marginals.penalties = {penalties->row / unit, penalties->col / unit};
   }
   SinkhornOptions options = setting.options.solver;
-  const auto tolerance = tolerance_in_force(options, marginals.total(), sizeof(T));
+  const auto tolerance = tolerance_in_force(options.stopping, marginals.total(), sizeof(T));
   if (tolerance && !marginals.penalties) {
-    options.tolerance = tolerance;
+    options.stopping.tolerance = tolerance;
     const Feasibility found = examine(allowed_pairs(scores, 1), marginals.row, marginals.col);
     if (found.row_total != found.col_total) {
       for (double& b : marginals.col) b *= found.row_total / found.col_total;
@@ -131,9 +131,9 @@ void check_all_sources(Random& random) {
     scores.source = CostSource::scores;
     scores.first = {m, n};
     check<T>(scores, random);
-    scores.options.solver.iterations = 1;
+    scores.options.solver.stopping.iterations = 1;
     check<T>(scores, random);
-    scores.options.solver.iterations = 4;
+    scores.options.solver.stopping.iterations = 4;
     check<T>(scores, random);
     TransportSetting points;
     points.source = CostSource::points;
@@ -164,7 +164,7 @@ TEST_CASE("transport plans: masks broadcast, and forbidden pairs get nothing") {
   setting.first = {9, 2};
   setting.second = {7, 2};
   setting.mask = {2, 9, 7};
-  setting.options.solver.iterations = 30;
+  setting.options.solver.stopping.iterations = 30;
   check<double>(setting, random);
 
   const TransportArrays<double> arrays(setting, random);

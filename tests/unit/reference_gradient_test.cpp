@@ -56,9 +56,10 @@ TEST_CASE("the reference gradients match differences of the reference") {
             options.mechanism == Mechanism::product    ? reference::energies(options.energy, q, k)
             : options.mechanism == Mechanism::bilinear ? reference::bilinear_energies(q, k, w)
                                                        : reference::mlp_energies(q, k, w, w2, b1);
-        const auto weights = reference::attend(reference::scores(energies, terms), scheme,
-                                               static_cast<double>(hybrid(0, 0)), *how.iterations)
-                                 .weights;
+        const auto weights =
+            reference::attend(reference::scores(energies, terms), scheme,
+                              static_cast<double>(hybrid(0, 0)), *how.stopping.iterations)
+                .weights;
         return inner(grad_out, reference::output(weights, v));
       };
       const auto differences = [&](reference::Matrix& x) {

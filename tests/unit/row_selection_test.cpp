@@ -88,7 +88,7 @@ TEST_CASE_TEMPLATE("the weights of selected queries equal those of a full pass, 
     const RowSelection rows = random_rows(random, options.queries);
     SchemeOptions scheme = fixed(all_schemes[n % 4]);
     // With a tolerance, sinkhorn shows its weights by another method.
-    if (n % 8 == 7) scheme.tolerance = 1e-3;
+    if (n % 8 == 7) scheme.stopping.tolerance = 1e-3;
     CAPTURE(n);
     CAPTURE(options.queries);
     CAPTURE(options.keys);

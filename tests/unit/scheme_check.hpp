@@ -20,7 +20,7 @@ inline SchemeOptions fixed(Scheme scheme, double hybrid = 0.3, Index iterations 
   SchemeOptions options;
   options.scheme = scheme;
   options.hybrid = hybrid;
-  options.iterations = iterations;
+  options.stopping.iterations = iterations;
   return options;
 }
 
@@ -77,7 +77,7 @@ template <class T>
 void check_against_reference(const Problem<T>& problem, const SchemeOptions& options) {
   const auto s = problem.reference_scores();
   const auto want =
-      reference::attend(s, options.scheme, options.hybrid, options.iterations.value_or(1));
+      reference::attend(s, options.scheme, options.hybrid, options.stopping.iterations.value_or(1));
   const auto got = run_all(problem, options);
   const double bound = tolerance<T>(largest_score(s));
   CHECK(relative_error(got.weights, want.weights.values) <= bound);

@@ -51,9 +51,9 @@ TEST_CASE("only a softmax has no bound on column sums, and none takes less memor
 
 TEST_CASE("the passes of a scheme") {
   SchemeOptions three;
-  three.iterations = 3;
+  three.stopping.iterations = 3;
   SchemeOptions at_most = three;
-  at_most.tolerance = 1e-3;
+  at_most.stopping.tolerance = 1e-3;
   for (const SchemeDescription* scheme : schemes()) {
     CAPTURE(scheme->name());
     const SchemePasses before = scheme->gradient_passes(three);
@@ -76,7 +76,7 @@ TEST_CASE("the bytes of a gradient grow with what a scheme holds") {
   const GradientSizes sizes{500, 700, 32, 4, 2};
   const auto bytes = [&](const char* name, Index iterations) {
     SchemeOptions options;
-    options.iterations = iterations;
+    options.stopping.iterations = iterations;
     return described(name).gradient_bytes(sizes, options);
   };
   CHECK(bytes("dnas", 1) < bytes("hnas", 1));

@@ -169,8 +169,8 @@ TEST_CASE_TEMPLATE("sinkhorn with a tolerance meets both marginals", T, float, d
     // a column.
     CHECK(error / 110 <= usual + 10 * std::numeric_limits<T>::epsilon());
 
-    scheme.iterations = 2;
-    scheme.tolerance = usual;
+    scheme.stopping.iterations = 2;
+    scheme.stopping.tolerance = usual;
     const auto hurried = run_all(problem, scheme);
     CHECK(hurried.attention.summary.status == SolveStatus::not_converged);
     CHECK(hurried.attention.summary.iterations == 2);
@@ -188,11 +188,11 @@ TEST_CASE("under a square causal mask sinkhorn converges to the identity as 1/T 
   const Problem<double> problem(options, random);
   SchemeOptions scheme;
   scheme.scheme = Scheme::sinkhorn;
-  scheme.iterations = 200;
-  scheme.tolerance = 1e-10;
+  scheme.stopping.iterations = 200;
+  scheme.stopping.tolerance = 1e-10;
   const auto early = run_all(problem, scheme);
   CHECK(early.attention.summary.status == SolveStatus::not_converged);
-  scheme.iterations = 400;
+  scheme.stopping.iterations = 400;
   const auto late = run_all(problem, scheme);
   const double ratio = early.attention.summary.column_error / late.attention.summary.column_error;
   CHECK(ratio > 1.5);

@@ -107,10 +107,10 @@ void try_all() {
         CAPTURE(relaxation);
         SinkhornOptions options;
         options.relaxation = relaxation;
-        options.iterations = 40;
+        options.stopping.iterations = 40;
         require_same(scores, marginals, options, 3);
-        options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
-        options.iterations = 400;
+        options.stopping.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
+        options.stopping.iterations = 400;
         require_same(scores, marginals, options, 7);
         options.anneals = true;
         require_same(scores, marginals, options, 11);
@@ -120,11 +120,11 @@ void try_all() {
         CAPTURE(penalty);
         marginals.penalties = {penalty, 2 * penalty};
         SinkhornOptions options;
-        options.iterations = 20;
+        options.stopping.iterations = 20;
         require_same(scores, marginals, options, 3);
         options.relaxation = 1.3;
-        options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
-        options.iterations = 400;
+        options.stopping.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
+        options.stopping.iterations = 400;
         options.anneals = true;
         require_same(scores, marginals, options, 7);
       }
@@ -156,7 +156,7 @@ TEST_CASE("a barycentre that stops goes on to the same bits") {
   const std::vector<double> weights = {0.3, 0.7};
   BarycentreOptions options;
   // Below what float32 reaches without bringing the plan nearer.
-  options.tolerance = 2e-6;
+  options.stopping.tolerance = 2e-6;
   const auto solve = [&](SinkhornProgress* progress) {
     return find_barycentre<float>(problem.scores(), {2, masses, weights}, options, 1, progress);
   };

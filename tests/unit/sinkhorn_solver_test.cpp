@@ -170,7 +170,7 @@ TEST_CASE_TEMPLATE("a fixed number of iterations agrees with the reference", T, 
         const auto problem = plane<T>(m, n, epsilon, random);
         const Marginals marginals = random_marginals(m, n, 1, random);
         SinkhornOptions options;
-        options.iterations = 12;
+        options.stopping.iterations = 12;
         options.kept_bytes = chance(random, 0.5) ? 1 << 20 : 0;
         const auto got = solve(problem, marginals, options);
         const auto want = iterate(problem, marginals, 12);
@@ -203,8 +203,8 @@ TEST_CASE("a plan within the requested tolerance, and its certificate") {
       const auto problem = plane<double>(50, n, epsilon, random);
       const Marginals marginals = random_marginals(50, n, 0.5, random);
       SinkhornOptions options;
-      options.tolerance = 1e-9;
-      options.iterations = 20000;
+      options.stopping.tolerance = 1e-9;
+      options.stopping.iterations = 20000;
       options.kept_bytes = 1 << 20;
       const auto got = solve(problem, marginals, options);
       CHECK(got.summary.status == SolveStatus::converged);
@@ -228,7 +228,7 @@ TEST_CASE("the gap is a bound even for a plan far from its marginals") {
     const auto problem = plane<double>(40, 30, 0.02, random);
     const Marginals marginals = random_marginals(40, 30, 1, random);
     SinkhornOptions options;
-    options.iterations = iterations;
+    options.stopping.iterations = iterations;
     const auto got = solve(problem, marginals, options);
     const auto best = iterate(problem, marginals, 4000);
     REQUIRE(best.error < 1e-6);
@@ -258,16 +258,16 @@ TEST_CASE("with forbidden pairs the gap is computed along trees") {
       const Ready<double> problem(n, n, s);
       const Marginals marginals = uniform(n, n);
       SinkhornOptions exactly;
-      exactly.tolerance = 1e-13;
-      exactly.iterations = 40000;
+      exactly.stopping.tolerance = 1e-13;
+      exactly.stopping.iterations = 40000;
       // From below, with an error whose square is negligible.
       const double best = solve(problem, marginals, exactly).summary.dual;
       const double slack = 1e-14 * (1 + largest_of(problem));
       double before = std::numeric_limits<double>::infinity();
       for (const double tolerance : {1e-3, 1e-6, 1e-9}) {
         SinkhornOptions options;
-        options.tolerance = tolerance;
-        options.iterations = 40000;
+        options.stopping.tolerance = tolerance;
+        options.stopping.iterations = 40000;
         const auto got = solve(problem, marginals, options);
         REQUIRE(got.summary.status == SolveStatus::converged);
         CHECK(got.summary.dual <= best + slack);
@@ -344,8 +344,8 @@ TEST_CASE("over-relaxation and annealing reach the plain solution in fewer itera
   const auto problem = plane<double>(80, 80, 0.002, random);
   const Marginals marginals = uniform(80, 80);
   SinkhornOptions options;
-  options.tolerance = 1e-10;
-  options.iterations = 200000;
+  options.stopping.tolerance = 1e-10;
+  options.stopping.iterations = 200000;
   options.kept_bytes = 1 << 20;
   KeepWeights<double> plain;
   const auto want = solve<double>(problem, marginals, options, 2, {&plain});
@@ -384,7 +384,7 @@ TEST_CASE_TEMPLATE("neither memory nor threads changes a bit", T, float, double)
     const Marginals marginals = uniform(130, 300);
     for (const double relaxation : {1.0, 1.4}) {
       SinkhornOptions options;
-      options.iterations = 30;
+      options.stopping.iterations = 30;
       options.relaxation = relaxation;
       const auto want = solve(problem, marginals, options, 1);
       for (const std::int64_t bytes : {0, 100000, 1 << 20}) {
@@ -411,7 +411,7 @@ TEST_CASE_TEMPLATE("one iteration with all marginals 1 is dnas to the last bit",
     for (const Index keys : allowed.keys_of_query) ones.row.push_back(keys > 0 ? 1 : 0);
     for (const Index queries : allowed.queries_of_key) ones.col.push_back(queries > 0 ? 1 : 0);
     SinkhornOptions options;
-    options.iterations = 1;
+    options.stopping.iterations = 1;
     KeepWeights<T> got_weights;
     const auto got = solve_sinkhorn<T>(problem.scores(), ones, options, {&got_weights}, 2);
     KeepWeights<T> want_weights;
@@ -427,8 +427,8 @@ TEST_CASE("epsilon of 1e-4 times the largest cost") {
   const Index points = sanitized ? 16 : 64;
   const auto problem = plane<double>(points, points, 1e-4, random);
   SinkhornOptions options;
-  options.tolerance = 1e-7;
-  options.iterations = 2000000;
+  options.stopping.tolerance = 1e-7;
+  options.stopping.iterations = 2000000;
   options.kept_bytes = 1 << 20;
   options.anneals = true;
   const auto got = solve(problem, uniform(points, points), options);
@@ -449,8 +449,8 @@ TEST_CASE("at convergence the transposed problem has the transposed plan") {
   }
   const Ready<double> other(45, 60, transposed);
   SinkhornOptions options;
-  options.tolerance = 1e-12;
-  options.iterations = 100000;
+  options.stopping.tolerance = 1e-12;
+  options.stopping.iterations = 100000;
   KeepWeights<double> plan, mirrored;
   const auto a = solve<double>(problem, marginals, options, 2, {&plan});
   const auto b = solve<double>(other, {marginals.col, marginals.row}, options, 2, {&mirrored});
@@ -467,16 +467,17 @@ TEST_CASE("at convergence the transposed problem has the transposed plan") {
 
 TEST_CASE("tolerances in force") {
   SinkhornOptions options;
-  CHECK(tolerance_in_force(options, 1, 8) == 1e-10);
-  CHECK(tolerance_in_force(options, 100, 8) == 1e-10);
-  CHECK(tolerance_in_force(options, 1, 4) == 1e-6);
-  CHECK(tolerance_in_force(options, 100, 4) == doctest::Approx(1e-4));
-  options.iterations = 3;
-  CHECK(!tolerance_in_force(options, 1, 8));
-  options.tolerance = 0.5;
-  CHECK(tolerance_in_force(options, 1, 4) == 0.5);
+  Stopping& stopping = options.stopping;
+  CHECK(tolerance_in_force(stopping, 1, 8) == 1e-10);
+  CHECK(tolerance_in_force(stopping, 100, 8) == 1e-10);
+  CHECK(tolerance_in_force(stopping, 1, 4) == 1e-6);
+  CHECK(tolerance_in_force(stopping, 100, 4) == doctest::Approx(1e-4));
+  stopping.iterations = 3;
+  CHECK(!tolerance_in_force(stopping, 1, 8));
+  stopping.tolerance = 0.5;
+  CHECK(tolerance_in_force(stopping, 1, 4) == 0.5);
   CHECK(useful_sinkhorn_bytes(options, 10, 20, 8) == 1600);
-  options.iterations = 1;
+  stopping.iterations = 1;
   CHECK(useful_sinkhorn_bytes(options, 10, 20, 8) == 0);
 }
 
@@ -492,7 +493,7 @@ TEST_CASE("float32 reaches the default tolerance in the stored plan, and reports
     CHECK(got.summary.status == SolveStatus::converged);
     CHECK(got.summary.row_error + got.summary.col_error <= 1e-6 * static_cast<double>(n));
     // A thousandth of that is below the resolution of float32.
-    options.tolerance = 1e-9 * static_cast<double>(n);
+    options.stopping.tolerance = 1e-9 * static_cast<double>(n);
     CHECK(solve(problem, ones, options).summary.status == SolveStatus::not_converged);
   }
 }

@@ -210,7 +210,7 @@ TEST_CASE_TEMPLATE("kept and recomputed tiles have the same bits", T, float, dou
     if (n % 4 == 2) options.keys = random_size(random, 513, 1100);  // three tiles and more
     const Problem<T> problem(options, random);
     SchemeOptions scheme = fixed(Scheme::sinkhorn, 0, 2 + n % 4);
-    if (n % 4 == 3) scheme.tolerance = 1e-3;
+    if (n % 4 == 3) scheme.stopping.tolerance = 1e-3;
     CAPTURE(n);
     CAPTURE(options.queries);
     CAPTURE(options.keys);
@@ -280,7 +280,7 @@ TEST_CASE("kept tiles are computed once, others in every iteration") {
 TEST_CASE("useful memory is 0 for one iteration of sinkhorn and for every other scheme") {
   SchemeOptions once = fixed(Scheme::sinkhorn, 0, 1);
   CHECK(useful_attend_bytes(once, 100, 100, 4) == 0);
-  once.tolerance = 0.1;
+  once.stopping.tolerance = 0.1;
   CHECK(useful_attend_bytes(once, 100, 100, 4) == 40000);
   CHECK(useful_attend_bytes(fixed(Scheme::dnas), 100, 100, 4) == 0);
 }

@@ -39,7 +39,7 @@ struct Observed {
 SchemeOptions scheme_of(Scheme scheme, Index iterations = 1, double hybrid = 0.5) {
   SchemeOptions options;
   options.scheme = scheme;
-  options.iterations = iterations;
+  options.stopping.iterations = iterations;
   options.hybrid = hybrid;
   return options;
 }

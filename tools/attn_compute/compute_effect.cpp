@@ -32,10 +32,11 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   }
   if (!description.is_iterated()) return settings;
   // The number of iterations needed is known only afterwards, but equal options give equal results.
-  if (scheme.iterations) settings["attn_iterations"] = std::int64_t{*scheme.iterations};
-  if (scheme.tolerance || !scheme.iterations) {
-    settings["attn_tolerance"] =
-        scheme.tolerance.value_or(usual_tolerance(task.f64 ? sizeof(double) : sizeof(float)));
+  if (scheme.stopping.iterations)
+    settings["attn_iterations"] = std::int64_t{*scheme.stopping.iterations};
+  if (!scheme.stopping.fixed()) {
+    settings["attn_tolerance"] = scheme.stopping.tolerance.value_or(
+        usual_tolerance(task.f64 ? sizeof(double) : sizeof(float)));
   }
   return settings;
 }

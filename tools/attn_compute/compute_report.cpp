@@ -63,10 +63,10 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
   }
   if (scheme.is_iterated()) {
     output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
-    if (options.scheme.tolerance || !options.scheme.iterations) {
+    if (!options.scheme.stopping.fixed()) {
       const std::size_t element = f64 ? sizeof(double) : sizeof(float);
       output.attribute("attn_tolerance",
-                       options.scheme.tolerance.value_or(usual_tolerance(element)));
+                       options.scheme.stopping.tolerance.value_or(usual_tolerance(element)));
     }
   }
 }

@@ -49,8 +49,8 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
         recorded.layout;  // the order of axes belongs to the tensors, not to that run
     options.settings_left = settings_left(recorded, options.scores);
   }
-  if (!options.repetition) options.scheme.iterations = arguments.integer("iterations");
-  options.scheme.tolerance = arguments.number("tolerance");
+  if (!options.repetition) options.scheme.stopping.iterations = arguments.integer("iterations");
+  options.scheme.stopping.tolerance = arguments.number("tolerance");
   require_effect(arguments, options.scheme.scheme, options.repetition.has_value());
   const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
   const auto wanted = arguments.words_of("emit");

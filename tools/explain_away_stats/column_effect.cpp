@@ -21,8 +21,9 @@ Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
   settings["attn_alpha"] = options.scores.alpha;
   const auto hybrid = arguments.number("hybrid");
   settings["attn_hybrid"] = hybrid ? Setting(*hybrid) : root_setting(task.bundle, "attn_hybrid");
-  if (options.iterations) settings["attn_iterations"] = std::int64_t{*options.iterations};
-  if (options.tolerance) settings["attn_tolerance"] = *options.tolerance;
+  if (options.stopping.iterations)
+    settings["attn_iterations"] = std::int64_t{*options.stopping.iterations};
+  if (options.stopping.tolerance) settings["attn_tolerance"] = *options.stopping.tolerance;
   return settings;
 }
 

@@ -83,8 +83,7 @@ std::vector<Scheme> ColumnOptions::scored_schemes() const {
 SchemeOptions ColumnOptions::scheme_options(Scheme scheme, Index problem) const {
   SchemeOptions made;
   made.scheme = scheme;
-  made.iterations = iterations;
-  made.tolerance = tolerance;
+  made.stopping = stopping;
   if (!hybrid.empty()) made.hybrid = hybrid[static_cast<std::size_t>(problem)];
   return made;
 }
@@ -121,14 +120,14 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, used);
 
   const bool iterates = any_has(used, &SchemeDescription::is_iterated);
-  options.tolerance =
+  options.stopping.tolerance =
       recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1, iterates);
   const auto iterations = recorded_number(bundle, "attn_iterations", 1, most_iterations, iterates);
   if (iterations && *iterations != std::floor(*iterations)) {
     refuse_attribute(bundle, "attn_iterations", fmt::format("{}", *iterations),
                      "expected a whole number");
   }
-  if (iterations) options.iterations = static_cast<Index>(*iterations);
+  if (iterations) options.stopping.iterations = static_cast<Index>(*iterations);
   return options;
 }
 

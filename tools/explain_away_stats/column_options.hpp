@@ -17,10 +17,9 @@ inline const std::string stored = "stored";
 struct ColumnOptions {
   ScoreOptions scores;
   std::vector<std::string> schemes;
-  std::vector<double> hybrid;       ///< u per head; empty if not needed
-  std::optional<Scheme> recorded;   ///< the scheme that made the stored weights
-  std::optional<Index> iterations;  ///< for sinkhorn, as recorded
-  std::optional<double> tolerance;  ///< for sinkhorn, as recorded
+  std::vector<double> hybrid;      ///< u per head; empty if not needed
+  std::optional<Scheme> recorded;  ///< the scheme that made the stored weights
+  Stopping stopping;               ///< for sinkhorn, as recorded
   bool f64 = false;  ///< --precision, else as recorded, else by the type of the datasets
 
   bool wants(const std::string& scheme) const;

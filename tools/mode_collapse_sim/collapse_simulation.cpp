@@ -290,9 +290,10 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     if (scheme.is_mixture()) group.attribute("attn_hybrid", options.scheme.hybrid);
     if (scheme.is_iterated()) {
       group.attribute("attn_iterations", static_cast<std::int64_t>(worst.iterations));
-      if (options.scheme.tolerance || !options.scheme.iterations) {
-        group.attribute("attn_tolerance", options.scheme.tolerance.value_or(usual_tolerance(
-                                              task.sets.f64 ? sizeof(double) : sizeof(float))));
+      if (!options.scheme.stopping.fixed()) {
+        group.attribute("attn_tolerance",
+                        options.scheme.stopping.tolerance.value_or(
+                            usual_tolerance(task.sets.f64 ? sizeof(double) : sizeof(float))));
       }
     }
   }

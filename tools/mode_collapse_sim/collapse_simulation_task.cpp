@@ -35,8 +35,7 @@ collapse::SelfAttention options_of(const cli::Arguments& arguments, Scheme schem
     options.scheme.hybrid = *arguments.number("hybrid");
   }
   if (description.is_iterated()) {
-    options.scheme.iterations = arguments.integer("iterations");
-    options.scheme.tolerance = arguments.number("tolerance");
+    options.scheme.stopping = {arguments.integer("iterations"), arguments.number("tolerance")};
   }
   return options;
 }

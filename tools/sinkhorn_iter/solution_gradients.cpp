@@ -167,8 +167,9 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const std::vector<double> row = read_upstream(from.row, head.problem, own.row0, own.rows);
   const std::vector<double> col = read_upstream(from.col, head.problem, own.col0, own.cols);
   const PlanUpstream<T> upstream{g.get(), row, col};
-  const ImplicitGradient solved = implicit_gradient<T>(
-      scores, potentials, marginals, upstream, implicit_options(task.solver, sizeof(T)), threads);
+  const ImplicitGradient solved =
+      implicit_gradient<T>(scores, potentials, marginals, upstream,
+                           implicit_options(task.solver.stopping, sizeof(T)), threads);
   note(solved, solution_error(solution.summary, tolerance_in_force({}, marginals, sizeof(T))),
        result);
 
@@ -213,8 +214,9 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const std::vector<double> row = read_upstream(from.row, head.problem, range.row0, range.rows);
   const std::vector<double> col = read_upstream(from.col, head.problem, range.col0, range.cols);
   const BarycentreUpstream<T> upstream{h, g.get(), row, col};
-  const ImplicitBarycentre solved = implicit_barycentre(
-      scores, barycentre, histograms, upstream, implicit_options(task.solver, sizeof(T)), threads);
+  const ImplicitBarycentre solved =
+      implicit_barycentre(scores, barycentre, histograms, upstream,
+                          implicit_options(task.solver.stopping, sizeof(T)), threads);
   note(solved,
        solution_error(barycentre.summary, tolerance_in_force({}, own.first_total, sizeof(T))),
        result);
@@ -268,7 +270,7 @@ SolutionGradients<T> solution_gradients(const TransportTask& task, const Head<T>
   const std::vector<double> row_self = rows(from.row_self), col_self = cols(from.col_self);
   const ImplicitDivergence solved =
       implicit_divergence(scores, divergence, marginals, {row, col, row_self, col_self},
-                          implicit_options(task.solver, sizeof(T)), threads);
+                          implicit_options(task.solver.stopping, sizeof(T)), threads);
   note(solved, solution_error(divergence, tolerance_in_force({}, marginals, sizeof(T))), result);
 
   const Potentials& by = solved.marginals;

@@ -37,13 +37,14 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     settings["verb"] = arguments.verb;
     if (exact) {
       settings["gap"] = exact->gap;
-      settings["iterations"] = std::int64_t{exact->iterations};
+      settings["iterations"] = std::int64_t{exact->max_iterations};
       settings["relax"] = exact->relaxation;
       return effect;
     }
     if (of_cost) settings["epsilon"] = scores.epsilon;
-    if (solver.iterations) settings["iterations"] = std::int64_t{*solver.iterations};
-    if (solver.tolerance) settings["tolerance"] = *solver.tolerance;
+    if (solver.stopping.iterations)
+      settings["iterations"] = std::int64_t{*solver.stopping.iterations};
+    if (solver.stopping.tolerance) settings["tolerance"] = *solver.stopping.tolerance;
     return effect;
   }
   for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
@@ -54,8 +55,9 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   if (of_cost) settings["attn_epsilon"] = scores.epsilon;
   if (of_cost || a || penalties) settings["attn_marginals"] = "given";
   // The number of iterations needed is known only afterwards, but equal options give equal results.
-  if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
-  if (solver.tolerance) settings["attn_l1_tolerance"] = *solver.tolerance;
+  if (solver.stopping.iterations)
+    settings["attn_iterations"] = std::int64_t{*solver.stopping.iterations};
+  if (solver.stopping.tolerance) settings["attn_l1_tolerance"] = *solver.stopping.tolerance;
   for (const std::string& name : result_family(effect.tool)->attributes) {
     if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
   }

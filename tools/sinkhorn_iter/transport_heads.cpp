@@ -54,7 +54,8 @@ void archive(Archive& with, HeadResult<T>& found) {
 double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
                TransportResult& result) {
   const FeasibleMarginals found = make_feasible(
-      pairs, {task.solver.tolerance, *result.tolerance, task.marginal_epsilon()}, marginals);
+      pairs, {task.solver.stopping.tolerance, *result.tolerance, task.marginal_epsilon()},
+      marginals);
   result.feasibility = found.feasibility;
   result.rescaled = found.rescaled;
   refuse_infeasible(task, result);
@@ -163,11 +164,11 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   Marginals marginals;
   if (!task.histograms) marginals = task.marginals(head.problem, scores.allowed_counts());
   if (task.is_of_scheme()) {
-    result.tolerance = tolerance_in_force(task.solver, marginals, sizeof(T));
+    result.tolerance = tolerance_in_force(task.solver.stopping, marginals, sizeof(T));
   }
   SinkhornOptions options = task.solver;
   if (result.tolerance && !task.penalties) {
-    options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
+    options.stopping.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
     if (result.infeasible()) return found;
   }
   options.kept_bytes = memory.useful_bytes;

@@ -104,11 +104,10 @@ ScoreOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bun
 
 SinkhornOptions solver_options(const cli::Arguments& arguments) {
   SinkhornOptions options;
-  options.iterations = arguments.integer("iterations");
-  options.tolerance = arguments.number("tolerance");
+  options.stopping = {arguments.integer("iterations"), arguments.number("tolerance")};
   options.relaxation = arguments.number("relax").value_or(1.0);
   options.anneals = arguments.flag("anneal");
-  if (options.anneals && options.iterations && !options.tolerance) {
+  if (options.anneals && options.stopping.fixed()) {
     throw Error(Failure::usage, "--anneal requires a tolerance, not a fixed number of iterations",
                 "--tolerance E");
   }
@@ -119,7 +118,7 @@ std::optional<ExactOptions> exact_options(const cli::Arguments& arguments) {
   if (!is_exact(arguments)) return std::nullopt;
   ExactOptions options;
   options.gap = *arguments.number("gap");
-  options.iterations = arguments.integer("iterations").value_or(options.iterations);
+  options.max_iterations = arguments.integer("iterations").value_or(options.max_iterations);
   options.relaxation = arguments.number("relax").value_or(options.relaxation);
   return options;
 }
@@ -187,7 +186,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   emitted.insert(wanted.begin(), wanted.end());
   diverges = arguments.verb == divergence_verb;
   if (exact) {
-    solver.iterations = exact->iterations;
+    solver.stopping.iterations = exact->max_iterations;
     leave_out({"error"}, arguments);
   }
   if (diverges) leave_out({"error", "plan"}, arguments);
@@ -246,14 +245,14 @@ void TransportTask::report_params(cli::Report& report) const {
   if (!histograms) params["relax"] = exact ? exact->relaxation : solver.relaxation;
   if (exact) {
     params["gap"] = exact->gap;
-    params["iterations"] = exact->iterations;
+    params["iterations"] = exact->max_iterations;
   } else if (of_cost) {
     params["epsilon"] = scores.epsilon;
   }
   if (penalties) params["unbalanced"] = {penalties->row, penalties->col};
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
-  if (!solver.iterations || solver.tolerance) params["iterations"] = solver.most_iterations();
+  if (!solver.stopping.fixed()) params["iterations"] = solver.stopping.most_iterations();
 }
 
 Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) const {
@@ -290,7 +289,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   const bool by_rows = task.is_of_scheme() && !task.diverges;
   needs.ranks = by_rows ? rank_rows(input, ranks) : RankRows{ranks};
   needs.parts = parts_of_problem(Order::row_panels, false, input.queries, input.keys, element_size);
-  const Index iterations = task.solver.most_iterations();
+  const Index iterations = task.solver.stopping.most_iterations();
   needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
   // Twice, since the lists grow one element at a time.
   constexpr double most_bytes = 0x1p62;
@@ -334,7 +333,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
       plan_memory(input, element, transport_needs(task, element, arguments.ranks),
                   arguments.threads, arguments.memory);
   const auto problems = static_cast<double>(input.own_problems());
-  const auto iterations = static_cast<double>(task.solver.most_iterations());
+  const auto iterations = static_cast<double>(task.solver.stopping.most_iterations());
   constexpr double number = sizeof(double);
   double bytes = 0;
   if (task.emits("plan")) {
@@ -359,7 +358,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   report_run_cost(
       {fmt::format("sinkhorn of {} in {}, at most {}", times(shape),
                    task.f64 ? "float64" : "float32",
-                   cli::counted(task.solver.most_iterations(), "iteration")),
+                   cli::counted(task.solver.stopping.most_iterations(), "iteration")),
        plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops at most", flops)},
       report);
   result["flops"] = flops;
