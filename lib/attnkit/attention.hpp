@@ -84,26 +84,31 @@ struct AttentionOptions {
   Window window = {};                  ///< hides keys far from the query's position
   RelativePositions relative = RelativePositions::none;
 
-  /// For unas, dnas and hnas with products as energies: multiplying columns of q and dividing the
-  /// same columns of k by signed powers of two changes no bit of the results. No decision then
-  /// depends on the norms of q and k. Otherwise scores that are provably small take a faster path.
-  bool same_if_rescaled = false;
-
-  /// Multiplies q and k, which are bfloat16 numbers (float32 with lower halves of 0), by the CPU's
-  /// bfloat16 instructions where it has them; the bits are the same everywhere. Scores are as
-  /// accurate as in float32, but numbers below 2⁻⁶⁰ count as 0. Only for AttentionPlan<float> with
-  /// the energies scaled-dot and dot of q and k, without Repetition.
-  bool bf16 = false;
-
   double hybrid = 0.5;     ///< for hnas: u in [0, 1], unless the operand hybrid is present
   double alpha = 1;        ///< for fenchel: multiplies the scale; finite
   Stopping stopping = {};  ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
 
   std::optional<Repetition> repetition = {};  ///< for unas and dnas
 
-  /// For sinkhorn: bytes per thread in which exponentials may be kept from one iteration to the
-  /// next. This saves time and changes no bit.
-  std::int64_t kept_bytes = 0;
+  /// How the same mathematics is computed: time, memory and last bits.
+  struct Tuning {
+    /// For unas, dnas and hnas with products as energies: multiplying columns of q and dividing the
+    /// same columns of k by signed powers of two changes no bit of the results. No decision then
+    /// depends on the norms of q and k. Otherwise scores that are provably small take a faster
+    /// path.
+    bool same_if_rescaled = false;
+
+    /// Multiplies q and k, which are bfloat16 numbers (float32 with lower halves of 0), by the
+    /// CPU's bfloat16 instructions where it has them; the bits are the same everywhere. Scores are
+    /// as accurate as in float32, but numbers below 2⁻⁶⁰ count as 0. Only for AttentionPlan<float>
+    /// with the energies scaled-dot and dot of q and k, without Repetition.
+    bool bf16 = false;
+
+    /// For sinkhorn: bytes per thread in which exponentials may be kept from one iteration to the
+    /// next. This saves time and changes no bit.
+    std::int64_t kept_bytes = 0;
+  };
+  Tuning tuning = {};
 };
 
 /// The names of all energies.

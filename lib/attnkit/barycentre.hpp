@@ -29,8 +29,8 @@ namespace attn {
 /// is the one of SinkhornOptions.
 struct BarycentreOptions {
   Stopping stopping = {};
-  bool keeps_errors = true;     ///< whether to record the error of every iteration
-  std::int64_t kept_bytes = 0;  ///< see SinkhornOptions
+  bool keeps_errors = true;  ///< whether to record the error of every iteration
+  SinkhornOptions::Tuning tuning = {};
 };
 
 struct BarycentrePlanOptions {

@@ -63,13 +63,17 @@ struct SinkhornOptions {
   /// then throws Error(usage).
   bool anneals = false;
 
-  /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most all
-  /// m × n of them. Exponentials without room are computed again in every iteration, which takes
-  /// longer and yields the same bits.
-  std::int64_t kept_bytes = 0;
-
   /// Whether to record the error of every iteration.
   bool keeps_errors = true;
+
+  /// What changes time and memory, and no bit.
+  struct Tuning {
+    /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most
+    /// all m × n of them. Exponentials without room are computed again in every iteration, which
+    /// takes longer.
+    std::int64_t kept_bytes = 0;
+  };
+  Tuning tuning = {};
 };
 
 struct SinkhornSummary {
@@ -118,7 +122,7 @@ struct ExactOptions {
   double gap = 1e-4;
   Index max_iterations = 100000;  ///< at all ε together; >= 1
   double relaxation = 1.8;        ///< in [1, 2), see SinkhornOptions
-  std::int64_t kept_bytes = 0;    ///< see SinkhornOptions
+  SinkhornOptions::Tuning tuning = {};
 };
 
 struct TransportOptions {
@@ -338,7 +342,7 @@ class TransportPlan {
 
   /// The most bytes of working memory that a run takes. The first run allocates it and later runs
   /// reuse it; inputs, outputs and the summary are not included.
-  /// O(m + n) for points unless exponentials are kept (SinkhornOptions::kept_bytes).
+  /// O(m + n) for points unless exponentials are kept (SinkhornOptions::Tuning).
   std::int64_t workspace_bytes() const;
 
   /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for

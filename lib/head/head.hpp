@@ -25,7 +25,7 @@ struct ScoreRecipe {
   std::optional<double> softcap;
   RelativePositions relative = RelativePositions::none;
   Index heads = 1;                ///< length of the last leading axis, for the slopes of alibi
-  bool same_if_rescaled = false;  ///< see AttentionOptions
+  bool same_if_rescaled = false;  ///< see AttentionOptions::Tuning
 };
 
 /// The inputs of one head, in memory that outlives it. Views without data and null pointers stand

@@ -111,13 +111,13 @@ void AttentionLayout::take_options(const AttentionOptions& options) {
   causal = options.causal;
   plain.causal = options.causal != Causal::none;
   plain.window = options.window;
-  plain.same_if_rescaled = options.same_if_rescaled;
+  plain.same_if_rescaled = options.tuning.same_if_rescaled;
   plain.softcap = options.softcap;
   plain.relative = options.relative;
   scheme.stopping = options.stopping;
   scheme.scheme = options.scheme;
   scheme.hybrid = options.hybrid;
-  scheme.kept_bytes = options.kept_bytes;
+  scheme.kept_bytes = options.tuning.kept_bytes;
 }
 
 void AttentionLayout::make_arrays(DType type) {
@@ -159,7 +159,7 @@ void AttentionLayout::take_energy(const AttentionOptions& options) {
   const bool usual = options.energy.empty();
   plain.energy = &energy_called(usual ? description_of(options.scheme).usual_energy()
                                       : std::string_view(options.energy));
-  if (options.bf16) plain.energy = &in_bf16(*plain.energy);
+  if (options.tuning.bf16) plain.energy = &in_bf16(*plain.energy);
   preferring = plain;  // the energy whose operands are read
   const std::string of_energy = "the energy " + std::string(plain.energy->name());
   take_energy_operands([&](const EnergyOperand& wanted) -> std::optional<ArraySource> {

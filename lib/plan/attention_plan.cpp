@@ -17,7 +17,7 @@ namespace {
 
 template <class T>
 AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions& options) {
-  if (options.bf16 && !std::is_same_v<T, float>) {
+  if (options.tuning.bf16 && !std::is_same_v<T, float>) {
     throw Error(Failure::usage, "bfloat16 products are taken in float32");
   }
   return AttentionLayout(shapes, options, dtype_of<T>());

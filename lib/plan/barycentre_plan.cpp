@@ -99,7 +99,8 @@ class BarycentrePlan<T>::Impl {
 
  private:
   static const BarycentrePlanOptions& checked(const BarycentrePlanOptions& options) {
-    plan::require_entropic(options.epsilon, options.solver.stopping, options.solver.kept_bytes);
+    plan::require_entropic(options.epsilon, options.solver.stopping,
+                           options.solver.tuning.kept_bytes);
     const double rounding = options.histogram_rounding;
     if (!(rounding >= 0 && rounding < 1)) {
       plan::refuse_option("histogram_rounding", rounding, "a number >= 0 and < 1");
@@ -115,7 +116,7 @@ class BarycentrePlan<T>::Impl {
     // Histograms and weights, three pairs of potentials, derivatives by histograms.
     const Index held = count_ * (4 * rows_ + 6 * cols_ + 4) + 2 * rows_;
     return held * number + source_.bytes(sizeof(T), threads) +
-           std::min(options_.solver.kept_bytes,
+           std::min(options_.solver.tuning.kept_bytes,
                     useful_sinkhorn_bytes(solver, rows_, cols_, sizeof(T))) +
            barycentre_bytes(rows_, cols_, count_, sizeof(T), threads) +
            barycentre_gradient_bytes(rows_, cols_, count_, sizeof(T), threads) +

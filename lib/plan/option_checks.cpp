@@ -73,13 +73,14 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "the operand query_offset requires causality, a window or relative positions");
   require(!shapes.query_offset || options.causal != Causal::bottom_right,
           "causality to the bottom right has an offset of its own: query_offset requires top_left");
-  require(options.kept_bytes >= 0, "kept_bytes is negative");
-  require(scheme.is_iterated() || options.kept_bytes == 0,
+  require(options.tuning.kept_bytes >= 0, "kept_bytes is negative");
+  require(scheme.is_iterated() || options.tuning.kept_bytes == 0,
           "kept_bytes requires the scheme sinkhorn");
   require_stopping(options.stopping, scheme);
-  require(!options.bf16 || source_of(shapes) == ScoreSource::vectors,
+  require(!options.tuning.bf16 || source_of(shapes) == ScoreSource::vectors,
           "bfloat16 products require the operands q and k");
-  require(!options.bf16 || !options.repetition, "bfloat16 products do not go with a repetition");
+  require(!options.tuning.bf16 || !options.repetition,
+          "bfloat16 products do not go with a repetition");
   const bool ready_made = source_of(shapes) == ScoreSource::ready_made;
   require(!ready_made || options.energy.empty(), "ready-made scores have no energy");
   require(!ready_made || shapes.energy.empty(), "ready-made scores have no operands of an energy");

@@ -36,10 +36,12 @@ void require_exact(const TransportOptions& options) {
   if (!(exact.relaxation >= 1 && exact.relaxation < 2)) {
     refuse_option("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
   }
-  if (exact.kept_bytes < 0) refuse_option("exact.kept_bytes", exact.kept_bytes, "at least 0");
+  if (exact.tuning.kept_bytes < 0) {
+    refuse_option("exact.tuning.kept_bytes", exact.tuning.kept_bytes, "at least 0");
+  }
   const SinkhornOptions& solver = options.solver;
   const bool usual = !solver.stopping.iterations && !solver.stopping.tolerance &&
-                     solver.relaxation == 1 && !solver.anneals && solver.kept_bytes == 0;
+                     solver.relaxation == 1 && !solver.anneals && solver.tuning.kept_bytes == 0;
   if (!usual || options.epsilon != 1 || options.penalties || options.divergence) {
     throw Error(Failure::usage,
                 "exact transport has neither epsilon, solver, penalties nor divergence");
@@ -55,7 +57,7 @@ void require_joint_penalty(const std::optional<MarginalPenalties>& penalties, do
 
 const TransportOptions& checked(const TransportOptions& options) {
   const SinkhornOptions& solver = options.solver;
-  plan::require_entropic(options.epsilon, solver.stopping, solver.kept_bytes);
+  plan::require_entropic(options.epsilon, solver.stopping, solver.tuning.kept_bytes);
   if (!(solver.relaxation >= 1 && solver.relaxation < 2)) {
     refuse_option("relaxation", solver.relaxation, "a number >= 1 and < 2");
   }
@@ -169,9 +171,9 @@ class TransportPlan<T>::Impl {
         std::max(solver_bytes(rows_, cols_, sizeof(T), problems_->inside()),
                  completed_lines_bytes(rows_, cols_, sizeof(T), problems_->inside())) +
         (options_.divergence ? divergence_bytes() : 0) +
-        std::min(options_.exact ? options_.exact->kept_bytes : 0,
+        std::min(options_.exact ? options_.exact->tuning.kept_bytes : 0,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
-        std::min(options_.solver.kept_bytes,
+        std::min(options_.solver.tuning.kept_bytes,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
     // The allowed pairs, in bits, and the flow over these; O(m + n) without a mask.

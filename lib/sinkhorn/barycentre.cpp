@@ -37,7 +37,7 @@ class BarycentreSolver {
         threads_(threads),
         solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         watch_(solution_.watch()),
-        kernel_(scores, options.kept_bytes),
+        kernel_(scores, options.tuning.kept_bytes),
         rows_(scores.rows()),
         cols_(scores.cols()) {
     const auto first = part_of(histograms.masses, 0, cols_);

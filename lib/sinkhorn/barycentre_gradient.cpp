@@ -69,9 +69,8 @@ HistogramPotentials histogram_potentials(const Scores<T>& scores, const Barycent
                                          const Histograms& histograms,
                                          const BarycentreOptions& options, int threads) {
   HistogramPotentials potentials{SolveStatus::converged, found.row, found.col};
-  SinkhornOptions transport{.stopping = options.stopping};
-  transport.kept_bytes = options.kept_bytes;
-  transport.keeps_errors = false;
+  const SinkhornOptions transport{
+      .stopping = options.stopping, .keeps_errors = false, .tuning = options.tuning};
   for (Index k = 0; k < histograms.count; ++k) {
     if (weight_of(histograms, k) > 0) continue;
     const auto masses = part_of(histograms.masses, k, scores.cols());

@@ -108,7 +108,8 @@ class ExactSolver {
   }
 
   void run(const Scores<T>& warm, bool started) {
-    SinkhornIteration<T> iteration(warm, {log_row_, log_col_}, options_.kept_bytes, threads_);
+    SinkhornIteration<T> iteration(warm, {log_row_, log_col_}, options_.tuning.kept_bytes,
+                                   threads_);
     if (!started) iteration.start(col_);
     now_.relaxation = {};
     now_.relaxation.wanted = options_.relaxation;

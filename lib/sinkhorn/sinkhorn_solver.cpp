@@ -120,7 +120,7 @@ class SinkhornSolver {
     const PooledVector<double> log_b = logs(marginals_.col);
     const LogMarginals log_marginals{log_a, log_b, marginals_.penalties};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
-    SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
+    SinkhornIteration<T> iteration(scores_, log_marginals, options_.tuning.kept_bytes, threads_);
     if (!warm && solution_.start() == nullptr) start(iteration);
     now_.temperature = 1;
     now_.closer = 0;
@@ -207,7 +207,8 @@ class SinkhornSolver {
         warmer_marginals.penalties = {marginals_.penalties->row * temperature,
                                       marginals_.penalties->col * temperature};
       }
-      SinkhornIteration<T> iteration(warmer, warmer_marginals, options_.kept_bytes, threads_);
+      SinkhornIteration<T> iteration(warmer, warmer_marginals, options_.tuning.kept_bytes,
+                                     threads_);
       if (!started) start(iteration);
       started = true;
       run(iteration, rough, most);

@@ -36,7 +36,7 @@ AttentionOptions options_of(const AttentionExtents& extents) {
     return options;
   }
   options.scheme = extents.scheme.scheme;
-  options.same_if_rescaled = extents.in_paths;
+  options.tuning.same_if_rescaled = extents.in_paths;
   if (extents.scheme.scheme == Scheme::sinkhorn) {
     options.stopping.iterations = extents.scheme.iterations;
   }

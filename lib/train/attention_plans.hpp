@@ -43,7 +43,7 @@ struct AttentionExtents {
   Index depth = 0;
   bool padded_queries = false;  ///< with query_length
   bool padded_keys = false;     ///< with key_length
-  bool in_paths = false;        ///< AttentionOptions::same_if_rescaled
+  bool in_paths = false;        ///< AttentionOptions::Tuning
 
   auto operator<=>(const AttentionExtents&) const = default;
 };

@@ -78,7 +78,8 @@ SinkhornOptions options_of(const bench::Problem& problem, std::size_t element_si
   } else {
     options.stopping.iterations = static_cast<Index>(problem.option("iterations", 1));
   }
-  options.kept_bytes = useful_sinkhorn_bytes(options, problem.length, problem.length, element_size);
+  options.tuning.kept_bytes =
+      useful_sinkhorn_bytes(options, problem.length, problem.length, element_size);
   return options;
 }
 

@@ -117,7 +117,7 @@ TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, f
         CHECK(value_at(problem, other) > summary.dual + summary.gap);
       }
       BarycentreOptions keeping = options;
-      keeping.kept_bytes = Index{1} << 20;
+      keeping.tuning.kept_bytes = Index{1} << 20;
       const Barycentre again = find_barycentre(problem.scores(), histograms, keeping, 3);
       CHECK(same_nonempty_bits(found.masses, again.masses));
       CHECK(same_nonempty_bits(found.row, again.row));

@@ -108,7 +108,7 @@ TEST_CASE("plans with bfloat16 products agree with float32 to 2^-16, for any thr
       AttentionOptions options;
       options.scheme = scheme;
       const std::vector<float> want = bf16_out(problem, options, 1);
-      options.bf16 = true;
+      options.tuning.bf16 = true;
       const std::vector<float> got = bf16_out(problem, options, 1);
       CHECK(bf16_out(problem, options, 3) == got);
       for (std::size_t n = 0; n < got.size(); ++n) {
@@ -122,7 +122,7 @@ TEST_CASE("plans with bfloat16 products agree with float32 to 2^-16, for any thr
 TEST_CASE("bfloat16 products are refused where they are not meant") {
   const Bf16Problem problem{3, 4, 6};
   AttentionOptions options;
-  options.bf16 = true;
+  options.tuning.bf16 = true;
   const auto refused = [&](const AttentionOptions& given, const std::string& part) {
     const Error error = thrown_error([&] { bf16_out(problem, given, 1); });
     CHECK(error.failure() == Failure::usage);

@@ -158,7 +158,7 @@ TEST_CASE_TEMPLATE("transport of ranks with neighbouring rows", T, float, double
     options.stopping.iterations = 5;
     // With forbidden pairs the gap is then found by trees.
     if (n % 4 == 3 || n % 6 == 0) options.stopping.tolerance = 1e-3;
-    options.kept_bytes = n % 5 == 0 ? 0 : 1 << (10 + n);
+    options.tuning.kept_bytes = n % 5 == 0 ? 0 : 1 << (10 + n);
     const auto compute = [&] {
       WatchedMatrix<T> matrix(values, cols);
       matrix.watch(rows, cols);

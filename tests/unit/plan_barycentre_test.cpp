@@ -191,7 +191,7 @@ TEST_CASE_TEMPLATE("barycentre plans: batches are each problem alone, and thread
   in.grad_barycentre = slope.view();
   const auto run = [&](const BarycentreInputs<T>& inputs, int threads) {
     BarycentrePlanOptions options;
-    options.solver.kept_bytes = threads == 1 ? 0 : 1 << 20;
+    options.solver.tuning.kept_bytes = threads == 1 ? 0 : 1 << 20;
     BarycentrePlan<T> plan(shapes_of(inputs), options, threads);
     Array<double> p(plan.barycentre_shape()), by_a(plan.histogram_shape());
     Array<T> by_x(inputs.x.shape);

@@ -133,7 +133,7 @@ TEST_CASE("options that do not fit together") {
   with([](auto& o, auto&) { o.scale = std::numeric_limits<double>::infinity(); }, "scale");
   with([](auto& o, auto&) { o.hybrid = 1.5; }, "hybrid is not in [0, 1]");
   with([](auto& o, auto&) { o.hybrid = 0.3; }, "the option hybrid requires the scheme hnas");
-  with([](auto& o, auto&) { o.kept_bytes = 8; }, "kept_bytes requires the scheme sinkhorn");
+  with([](auto& o, auto&) { o.tuning.kept_bytes = 8; }, "kept_bytes requires the scheme sinkhorn");
   with([](auto& o, auto&) { o.alpha = 2; }, "alpha requires the scheme fenchel");
   with([](auto& o, auto&) { o.softcap = 0.0; }, "soft cap");
   with([](auto& o, auto&) { o.window.right = -1; }, "window");

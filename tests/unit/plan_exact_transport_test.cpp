@@ -251,7 +251,8 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   refuse([](TransportOptions& wrong) { wrong.exact->max_iterations = 0; },
          "exact.max_iterations is");
   refuse([](TransportOptions& wrong) { wrong.exact->relaxation = 2; }, "exact.relaxation is");
-  refuse([](TransportOptions& wrong) { wrong.exact->kept_bytes = -1; }, "exact.kept_bytes is");
+  refuse([](TransportOptions& wrong) { wrong.exact->tuning.kept_bytes = -1; },
+         "exact.tuning.kept_bytes is");
   const char* const neither = "neither epsilon, solver";
   refuse([](TransportOptions& wrong) { wrong.epsilon = 0.1; }, neither);
   refuse([](TransportOptions& wrong) { wrong.solver.stopping.tolerance = 1e-3; }, neither);

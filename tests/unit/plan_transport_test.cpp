@@ -140,7 +140,7 @@ void check_all_sources(Random& random) {
     points.first = {2, 1, m, 3};
     points.second = {3, n, 3};
     points.options.epsilon = 2;
-    points.options.solver.kept_bytes = n * 40;
+    points.options.solver.tuning.kept_bytes = n * 40;
     check<T>(points, random);
     for (TransportSetting* const setting : {&cost, &scores, &points}) {
       setting->options.penalties = {0.5, 3};

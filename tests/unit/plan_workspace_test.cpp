@@ -26,7 +26,7 @@ AttentionOptions workspace_options(Scheme scheme) {
   options.scheme = scheme;
   if (scheme == Scheme::sinkhorn) {
     options.stopping.iterations = 4;
-    options.kept_bytes = std::int64_t{1} << 20;
+    options.tuning.kept_bytes = std::int64_t{1} << 20;
   }
   return options;
 }

@@ -171,7 +171,7 @@ TEST_CASE_TEMPLATE("a fixed number of iterations agrees with the reference", T, 
         const Marginals marginals = random_marginals(m, n, 1, random);
         SinkhornOptions options;
         options.stopping.iterations = 12;
-        options.kept_bytes = chance(random, 0.5) ? 1 << 20 : 0;
+        options.tuning.kept_bytes = chance(random, 0.5) ? 1 << 20 : 0;
         const auto got = solve(problem, marginals, options);
         const auto want = iterate(problem, marginals, 12);
         // The rounding errors of all iterations add up in the potentials.
@@ -205,7 +205,7 @@ TEST_CASE("a plan within the requested tolerance, and its certificate") {
       SinkhornOptions options;
       options.stopping.tolerance = 1e-9;
       options.stopping.iterations = 20000;
-      options.kept_bytes = 1 << 20;
+      options.tuning.kept_bytes = 1 << 20;
       const auto got = solve(problem, marginals, options);
       CHECK(got.summary.status == SolveStatus::converged);
       // The rounding of potentials of this size.
@@ -346,7 +346,7 @@ TEST_CASE("over-relaxation and annealing reach the plain solution in fewer itera
   SinkhornOptions options;
   options.stopping.tolerance = 1e-10;
   options.stopping.iterations = 200000;
-  options.kept_bytes = 1 << 20;
+  options.tuning.kept_bytes = 1 << 20;
   KeepWeights<double> plain;
   const auto want = solve<double>(problem, marginals, options, 2, {&plain});
   REQUIRE(want.summary.status == SolveStatus::converged);
@@ -389,7 +389,7 @@ TEST_CASE_TEMPLATE("neither memory nor threads changes a bit", T, float, double)
       const auto want = solve(problem, marginals, options, 1);
       for (const std::int64_t bytes : {0, 100000, 1 << 20}) {
         for (const int threads : {1, 3}) {
-          options.kept_bytes = bytes;
+          options.tuning.kept_bytes = bytes;
           const auto got = solve(problem, marginals, options, threads);
           CHECK(got.potentials.row == want.potentials.row);
           CHECK(got.potentials.col == want.potentials.col);
@@ -429,7 +429,7 @@ TEST_CASE("epsilon of 1e-4 times the largest cost") {
   SinkhornOptions options;
   options.stopping.tolerance = 1e-7;
   options.stopping.iterations = 2000000;
-  options.kept_bytes = 1 << 20;
+  options.tuning.kept_bytes = 1 << 20;
   options.anneals = true;
   const auto got = solve(problem, uniform(points, points), options);
   CHECK(got.summary.status == SolveStatus::converged);
@@ -488,7 +488,7 @@ TEST_CASE("float32 reaches the default tolerance in the stored plan, and reports
     const Marginals ones{std::vector<double>(static_cast<std::size_t>(n), 1.0),
                          std::vector<double>(static_cast<std::size_t>(n), 1.0)};
     SinkhornOptions options;
-    options.kept_bytes = 1 << 22;
+    options.tuning.kept_bytes = 1 << 22;
     const auto got = solve(problem, ones, options);
     CHECK(got.summary.status == SolveStatus::converged);
     CHECK(got.summary.row_error + got.summary.col_error <= 1e-6 * static_cast<double>(n));

@@ -31,8 +31,8 @@ FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& 
     result.feasibility.col_total = histograms.other_total;
     return found;
   }
-  const BarycentreOptions options{task.solver.stopping, task.solver.keeps_errors,
-                                  memory.useful_bytes};
+  const BarycentreOptions options{
+      task.solver.stopping, task.solver.keeps_errors, {memory.useful_bytes}};
   result.tolerance = tolerance_in_force(options.stopping, histograms.first_total, sizeof(T));
   const Histograms view = histograms.view();
   found.barycentre = find_barycentre(scores, view, options, threads, progress);

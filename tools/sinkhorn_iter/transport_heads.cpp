@@ -65,7 +65,7 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
 // The result of exact transport in the form of entropic transport.
 template <class T>
 void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
-                   std::int64_t kept_bytes, const ObserverList<T>& observers,
+                   const SinkhornOptions::Tuning& tuning, const ObserverList<T>& observers,
                    SinkhornProgress* progress, int threads, HeadResult<T>& found) {
   TransportResult& result = found.result;
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
@@ -79,7 +79,7 @@ void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& ma
     return;
   }
   ExactOptions options = *task.exact;
-  options.kept_bytes = kept_bytes;
+  options.tuning = tuning;
   ExactSolution exact = solve_exact(scores, marginals, options, observers, threads, progress);
   found.gradients = exact_gradients(task, head, exact, marginals, threads);
   found.solution.potentials = std::move(exact.potentials);
@@ -171,7 +171,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
     options.stopping.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
     if (result.infeasible()) return found;
   }
-  options.kept_bytes = memory.useful_bytes;
+  options.tuning.kept_bytes = memory.useful_bytes;
   if (task.diverges) {
     solve_sides(task, head, marginals, options, outputs, threads, found);
     return found;
@@ -192,8 +192,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
       return;
     }
     if (task.exact) {
-      solve_exactly<T>(task, head, marginals, options.kept_bytes, observers, progress, threads,
-                       found);
+      solve_exactly<T>(task, head, marginals, options.tuning, observers, progress, threads, found);
       return;
     }
     found.solution = solve_sinkhorn(scores, marginals, options, observers, threads, progress);
