@@ -44,35 +44,80 @@ struct ReluStepSummary {
   double inconsistency = 0;
 };
 
-/// W_1, …, W_L of all networks, or their gradients: W_l is (leading, n_{l−1}, n_l).
+/// W_1, …, W_L, or their gradients.
 template <class T>
 using ReluWeights = std::vector<TensorView<T>>;
 
-/// Basis paths of float or double networks of one shape; every position of the leading axes is a
-/// network with a skeleton of its own. Skeletons are passed in row-major order of the leading axes.
-/// Different plans may run at the same time in different threads; one plan must not run twice at a
-/// time. Every function throws Error(input) for arrays whose shapes are not the plan's and for
-/// skeletons that do not fit.
+/// The shapes that a plan is made for: of W_1, …, W_L, and of their gradients, if there are any.
+struct ReluShapes {
+  std::vector<Shape> weights;         ///< (…, n_{l−1}, n_l), each length at least 1
+  std::vector<Shape> gradients = {};  ///< as the weights, or none
+};
+
+/// The arrays of one run, finite.
+template <class T>
+struct ReluInputs {
+  ReluWeights<const T> weights = {};
+  ReluWeights<const T> gradients = {};  ///< ∂L/∂W of a loss of the output
+  /// Of each problem, in row-major order of the leading axes. Steps of sgd and adam need none.
+  std::vector<ReluSkeleton> skeletons = {};
+};
+
+/// The shapes of arrays.
+template <class T>
+ReluShapes shapes_of(const ReluInputs<T>& inputs);
+
+/// Where results go. A result that is empty, or whose view has no data, is not computed. `leading`
+/// stands for the leading axes of the results.
+template <class T>
+struct ReluOutputs {
+  /// The weights after a step (leading, n_{l−1}, n_l), of all layers. They may be the arrays of the
+  /// inputs, if these have all leading axes: the step is then in place.
+  ReluWeights<T> weights = {};
+  /// The moments of the step before, which a step updates in place; zeros before the first step.
+  /// For optimisers in paths: (leading, weights − hidden nodes), by basis path. For optimisers of
+  /// weights: (leading, weights), matrix by matrix, row by row. Adam's rules need both, a momentum
+  /// the first; other moments are not touched.
+  TensorView<T> first_moment = {};
+  TensorView<T> second_moment = {};
+  /// The values of the basis paths of the inputs (leading, weights − hidden nodes): products in
+  /// float64 with L − 1 roundings, then rounded to T. A value beyond T becomes infinite.
+  TensorView<T> values = {};
+};
+
+/// Values of basis paths, of which ReluPathPlan::compose makes weights.
+template <class T>
+struct ReluValues {
+  TensorView<const T> values;           ///< (leading, weights − hidden nodes), as in ReluOutputs
+  TensorView<const T> in_weights;       ///< (leading, hidden nodes): the skeleton's into the nodes
+  std::vector<ReluSkeleton> skeletons;  ///< of each problem
+};
+
+/// Basis paths of float or double networks of one form, used like PathPlan. Leading axes are batch
+/// axes and broadcast, as in attnkit/basis_paths.hpp; every position of the results' leading axes
+/// is a network with a skeleton of its own.
 template <class T>
 class ReluPathPlan {
  public:
-  /// `sizes` are n_0, …, n_L. threads ≥ 1, else Error(usage); no result depends on their number.
-  /// Throws Error(input) for fewer than two sizes, a size below 1, and arrays of more than 2⁶³ − 1
-  /// numbers, and Error(memory) if the plan does not fit into memory, as its functions do.
-  ReluPathPlan(const Shape& leading, const std::vector<Index>& sizes, int threads);
+  /// Arguments as for PathPlan. Throws Error(input) for no weights, for shapes that do not fit and
+  /// for arrays of more than 2⁶³ − 1 numbers, Error(usage) for options out of range and for
+  /// si_sgd_printed, and Error(memory) if the plan does not fit into memory, as its functions do.
+  ReluPathPlan(const ReluShapes& shapes, const StepOptions& options, int threads);
 
   ~ReluPathPlan();
   ReluPathPlan(ReluPathPlan&&) noexcept;
   ReluPathPlan& operator=(ReluPathPlan&&) noexcept;
 
+  /// See PathPlan::set_step.
+  void set_step(Index number, double rate, double gradient_factor = 1);
+
+  /// The leading axes of the results, and the shapes of arrays.
   const Shape& leading() const;
   Index layers() const;                    ///< L
   Shape weights_shape(Index layer) const;  ///< of W_layer, from 1 to L: leading, n_{l−1}, n_l
   Shape values_shape() const;              ///< leading, weights − hidden nodes
   Shape hidden_shape() const;              ///< leading, hidden nodes
-  /// For si_adam, and for si_sgd with momentum: leading, weights − hidden nodes, by basis path. For
-  /// adam and sgd: leading, weights, matrix by matrix, row by row.
-  Shape moments_shape(Optimizer optimizer) const;
+  Shape moments_shape() const;             ///< of either moment
 
   /// The most bytes of working memory that a call takes, arguments and results not included. The
   /// first call allocates it and later calls reuse it.
@@ -83,8 +128,8 @@ class ReluPathPlan {
 
   /// Each node gets two weights: the last weight of the path from the inputs to the node whose
   /// value is largest in magnitude, and the first weight of such a path from the node to the
-  /// outputs. Ties go to the lower node. Throws Error(input) for numbers that are not finite.
-  std::vector<ReluSkeleton> largest_skeletons(const ReluWeights<const T>& weights);
+  /// outputs. Ties go to the lower node. Throws the errors of `run`.
+  std::vector<ReluSkeleton> largest_skeletons(const ReluInputs<T>& inputs);
 
   /// The L + 1 nodes of basis path `number`, counted from 0. The path of a weight goes backward and
   /// onward from the weight along the skeleton. Paths are numbered by their first weight that is
@@ -92,25 +137,12 @@ class ReluPathPlan {
   /// Throws Error(usage) for a number out of range.
   std::vector<Index> path(const ReluSkeleton& skeleton, Index number) const;
 
-  /// Writes the values of the basis paths (leading, weights − hidden nodes): products in float64
-  /// with L − 1 roundings, then rounded to T. A value beyond T becomes infinite. Throws
-  /// Error(input) for weights that are not finite.
-  void decompose(const ReluWeights<const T>& weights, const std::vector<ReluSkeleton>& skeletons,
-                 TensorView<T> values);
-
-  /// Writes the weights with these basis values and with `in_weights` (leading, hidden nodes) as
-  /// the skeleton's weights into the nodes. With the in_weights of the network that the values come
-  /// from, the result is its weights, up to 2 L + 2 roundings in T. Other in_weights of the same
-  /// signs give a rescaling of that network, with the same output. Not finite where a skeleton's
-  /// path or an in_weight is 0.
-  void compose(TensorView<const T> values, TensorView<const T> in_weights,
-               const std::vector<ReluSkeleton>& skeletons, const ReluWeights<T>& weights);
-
-  /// One step, in place. `gradients` are ∂L/∂W of a loss of the output.
+  /// Computes the outputs, and returns the summary of each problem in row-major order of the
+  /// leading axes; without a step, they are empty. A step is, for
   ///
   /// - sgd: W ← W − ηG.
   /// - adam: the same with Adam's step.
-  /// - si_sgd: steps on the values of the basis paths, v ← v − η ∂L/∂v.
+  /// - si_sgd: a step on the values of the basis paths, v ← v − η ∂L/∂v.
   /// - si_adam: the same with Adam's step.
   ///
   /// In paths, the skeleton's weights into nodes stay as they are, and all other weights change
@@ -122,18 +154,19 @@ class ReluPathPlan {
   /// value before. The node is singular if its ratio is below options.min_ratio or not finite. That
   /// path then keeps its value, or with options.clips is multiplied by min_ratio; all other paths
   /// move. A weight of the skeleton that is 0 makes its nodes singular, and nothing in that network
-  /// changes. A path that stays keeps its moments.
+  /// changes. A path that stays keeps its moments. sgd and adam have no ratios.
   ///
-  /// sgd and adam ignore the skeletons and have no ratios. Adam's rules need both moments, a
-  /// momentum the first; zeros before the first step. gradient_factor and decay apply to the
-  /// gradients and values of basis paths, or of weights. Computed in float64, rounded once; a
-  /// number beyond T becomes infinite. Throws Error(usage) for si_sgd_printed and for options out
-  /// of range; Error(input) for weights and gradients that are not finite.
-  std::vector<ReluStepSummary> step(const StepOptions& options,
-                                    const std::vector<ReluSkeleton>& skeletons,
-                                    const ReluWeights<const T>& gradients,
-                                    const ReluWeights<T>& weights,
-                                    const PathMoments<T>& moments = {});
+  /// gradient_factor and decay apply to the gradients and values of basis paths, or of weights.
+  /// Computed in float64, rounded once; a number beyond T becomes infinite. Throws the errors of
+  /// PathPlan::run.
+  std::vector<ReluStepSummary> run(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs);
+
+  /// Writes the weights with these values of basis paths. With the in_weights of the network that
+  /// the values come from, the result is its weights, up to 2 L + 2 roundings in T. Other
+  /// in_weights of the same signs give a rescaling of that network, with the same output. Not
+  /// finite where a skeleton's path or an in_weight is 0. Throws Error(input) for arrays and
+  /// skeletons that do not fit.
+  void compose(const ReluValues<T>& values, const ReluWeights<T>& weights);
 
  private:
   class Impl;

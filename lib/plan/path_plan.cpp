@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,26 +16,50 @@ namespace attn {
 using plan::PlanArray;
 
 template <class T>
+PathShapes shapes_of(const PathInputs<T>& inputs) {
+  using plan::shape_of;
+  return {shape_of(inputs.wq), shape_of(inputs.wk), shape_of(inputs.grad_wq),
+          shape_of(inputs.grad_wk)};
+}
+
+template PathShapes shapes_of(const PathInputs<float>&);
+template PathShapes shapes_of(const PathInputs<double>&);
+
+template <class T>
 class PathPlan<T>::Impl {
  public:
-  Impl(const Shape& weights, int threads) : weights_("weights", weights, 2) {
-    rows_ = weights_.axis(0);
-    columns_ = weights_.axis(1);
-    if (rows_ < 1) {
-      throw Error(Failure::input, "weights are " + to_string(weights) + ", expected rows");
+  Impl(const PathShapes& shapes, const StepOptions& options, int threads)
+      : options_(options),
+        wq_("wq", shapes.wq, 2),
+        wk_("wk", shapes.wk, 2),
+        grad_wq_("grad_wq", shapes.grad_wq, 2),
+        grad_wk_("grad_wk", shapes.grad_wk, 2) {
+    plan::require_step_options(options);
+    if (!wq_.present() || !wk_.present()) throw Error(Failure::input, "expected wq and wk");
+    if (grad_wq_.present() != grad_wk_.present()) {
+      throw Error(Failure::input, "expected grad_wq and grad_wk, or neither");
     }
-    element_count(join(weights_.leading(), {2 * rows_, columns_}));
-    problems_.emplace(weights_.leading(), threads, kernel::ItemParts{columns_, columns_});
+    rows_ = wq_.axis(0);
+    columns_ = wq_.axis(1);
+    if (rows_ < 1)
+      throw Error(Failure::input, "wq is " + to_string(*shapes.wq) + ", expected rows");
+    const std::array<PlanArray*, 4> operands = {&wq_, &wk_, &grad_wq_, &grad_wk_};
+    for (const PlanArray* operand : operands) operand->require_block({rows_, columns_});
+    const Shape leading = plan::common_leading({operands.begin(), operands.end()});
+    for (PlanArray* operand : operands) operand->broadcast_to(leading);
+    element_count(join(leading, {2 * rows_, columns_}));
+    problems_.emplace(leading, threads, kernel::ItemParts{columns_, columns_});
+  }
+
+  void set_step(Index number, double rate, double gradient_factor) {
+    options_ = plan::at_step(options_, number, rate, gradient_factor);
   }
 
   const Shape& leading() const { return problems_->leading(); }
-  Shape of_rows(Index rows) const { return join(leading(), {rows, columns_}); }
   Shape weights_shape() const { return of_rows(rows_); }
   Shape values_shape() const { return of_rows(basis_rows(rows_)); }
   Shape skeleton_shape() const { return join(leading(), {columns_}); }
-  Shape moments_shape(Optimizer optimizer) const {
-    return of_rows(steps_in_paths(optimizer) ? basis_rows(rows_) : 2 * rows_);
-  }
+  Shape moments_shape() const { return of_rows(moment_rows()); }
 
   std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
 
@@ -44,102 +68,43 @@ class PathPlan<T>::Impl {
                                  cyclic_skeleton(rows_, 0, columns_));
   }
 
-  std::vector<Skeleton> largest_skeletons(const PathWeights<const T>& weights) {
+  std::vector<Skeleton> largest_skeletons(const PathInputs<T>& inputs) {
     return problems_->run(bytes(), 0, [&] {
-      require_finite_weights(weights);
+      require_weights(inputs);
       std::vector<Skeleton> skeletons(static_cast<std::size_t>(problems_->count()));
       problems_->for_each([&](Index problem, int) {
         skeletons[static_cast<std::size_t>(problem)] =
-            largest_skeleton<T>(matrix(weights.wq, problem), matrix(weights.wk, problem));
+            largest_skeleton<T>(block(wq_, inputs.wq, problem), block(wk_, inputs.wk, problem));
       });
       return skeletons;
     });
   }
 
-  void decompose(const PathWeights<const T>& weights, const std::vector<Skeleton>& skeletons,
-                 const TensorView<T>& values) {
+  std::vector<StepSummary> run(const PathInputs<T>& inputs, const PathOutputs<T>& outputs) {
     return problems_->run(bytes(), 0, [&] {
-      require_finite_weights(weights);
-      require_skeletons(skeletons);
-      plan::require_array("values", values, values_shape());
-      problems_->for_each([&](Index problem, int threads) {
-        basis_values<T>(matrix(weights.wq, problem), matrix(weights.wk, problem),
-                        skeletons[static_cast<std::size_t>(problem)],
-                        matrix(values, problem, basis_rows(rows_)), threads);
-      });
-    });
-  }
-
-  void compose(const TensorView<const T>& values, const TensorView<const T>& wk_skeleton,
-               const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights) {
-    return problems_->run(bytes(), 0, [&] {
-      plan::require_array("values", values, values_shape());
-      plan::require_array("wk_skeleton", wk_skeleton, skeleton_shape());
-      require_weights(weights);
-      require_skeletons(skeletons);
-      problems_->for_each([&](Index problem, int threads) {
-        const std::span<const T> of_skeleton(wk_skeleton.data + problem * columns_,
-                                             static_cast<std::size_t>(columns_));
-        basis_weights<T>(matrix(values, problem, basis_rows(rows_)),
-                         skeletons[static_cast<std::size_t>(problem)], of_skeleton,
-                         matrix(weights.wq, problem), matrix(weights.wk, problem), threads);
-      });
-    });
-  }
-
-  std::vector<double> squared_gradients(const std::vector<Skeleton>& skeletons,
-                                        const PathWeights<const T>& gradients,
-                                        const PathWeights<const T>& weights) {
-    return problems_->run(bytes(), 0, [&] {
-      require_finite_weights(weights);
-      require_skeletons(skeletons);
-      const PlanArray grad_wq = gradient("grad_wq", gradients.wq);
-      const PlanArray grad_wk = gradient("grad_wk", gradients.wk);
-      std::vector<double> sums(static_cast<std::size_t>(problems_->count()));
-      problems_->for_each([&](Index problem, int) {
-        const auto at = static_cast<std::size_t>(problem);
-        StepMatrices<const T> matrices;
-        matrices.wq = matrix(weights.wq, problem);
-        matrices.wk = matrix(weights.wk, problem);
-        matrices.grad_wq = {grad_wq.block(gradients.wq, problem), rows_, columns_};
-        matrices.grad_wk = {grad_wk.block(gradients.wk, problem), rows_, columns_};
-        sums[at] = squared_path_gradients(skeletons[at], matrices);
-      });
-      return sums;
-    });
-  }
-
-  std::vector<StepSummary> step(const StepOptions& options, const std::vector<Skeleton>& skeletons,
-                                const PathWeights<const T>& gradients,
-                                const PathWeights<T>& weights, const PathMoments<T>& moments) {
-    return problems_->run(bytes(), 0, [&] {
-      plan::require_step_options(options);
-      require_finite_weights(PathWeights<const T>(weights));
-      const bool in_paths = steps_in_paths(options.optimizer);
-      if (in_paths) require_skeletons(skeletons);
-      const PlanArray grad_wq = gradient("grad_wq", gradients.wq);
-      const PlanArray grad_wk = gradient("grad_wk", gradients.wk);
-      const Shape of_moments = moments_shape(options.optimizer);
-      const bool keeps_first = keeps_first_moment(options);
-      const bool keeps_second = keeps_moments(options.optimizer);
-      if (keeps_first) plan::require_array("the first moment", moments.first, of_moments);
-      if (keeps_second) plan::require_array("the second moment", moments.second, of_moments);
-      const Skeleton no_skeleton;
+      require(inputs, outputs);
       std::vector<StepSummary> summaries(static_cast<std::size_t>(problems_->count()));
       problems_->for_each([&](Index problem, int threads) {
-        const auto at = static_cast<std::size_t>(problem);
-        StepMatrices<T> matrices;
-        matrices.wq = matrix(weights.wq, problem);
-        matrices.wk = matrix(weights.wk, problem);
-        matrices.grad_wq = {grad_wq.block(gradients.wq, problem), rows_, columns_};
-        matrices.grad_wk = {grad_wk.block(gradients.wk, problem), rows_, columns_};
-        const Index rows = of_moments[of_moments.size() - 2];
-        if (keeps_first) matrices.first_moment = matrix(moments.first, problem, rows);
-        if (keeps_second) matrices.second_moment = matrix(moments.second, problem, rows);
-        summaries[at] =
-            attn::step<T>(options, in_paths ? skeletons[at] : no_skeleton, matrices, threads);
+        summaries[static_cast<std::size_t>(problem)] = solve(inputs, outputs, problem, threads);
       });
       return summaries;
+    });
+  }
+
+  void compose(const PathValues<T>& values, const TensorView<T>& wq, const TensorView<T>& wk) {
+    return problems_->run(bytes(), 0, [&] {
+      plan::require_array("values", values.values, values_shape());
+      plan::require_array("wk_skeleton", values.wk_skeleton, skeleton_shape());
+      plan::require_array("wq", wq, weights_shape());
+      plan::require_array("wk", wk, weights_shape());
+      require_skeletons(values.skeletons);
+      problems_->for_each([&](Index problem, int threads) {
+        const std::span<const T> of_skeleton(values.wk_skeleton.data + problem * columns_,
+                                             static_cast<std::size_t>(columns_));
+        basis_weights<T>(of_problem(values.values, problem, basis_rows(rows_)),
+                         values.skeletons[static_cast<std::size_t>(problem)], of_skeleton,
+                         of_problem(wq, problem, rows_), of_problem(wk, problem, rows_), threads);
+      });
     });
   }
 
@@ -150,34 +115,98 @@ class PathPlan<T>::Impl {
     return columns_ * of_column;
   }
 
-  template <class U>
-  MatrixView<U> matrix(const TensorView<U>& array, Index problem) const {
-    return matrix(array, problem, rows_);
+  bool in_paths() const { return steps_in_paths(options_.optimizer); }
+  Index moment_rows() const { return in_paths() ? basis_rows(rows_) : 2 * rows_; }
+  Shape of_rows(Index rows) const { return join(leading(), {rows, columns_}); }
+
+  // The block of an input, and of a result.
+  MatrixView<const T> block(const PlanArray& operand, const TensorView<const T>& given,
+                            Index problem) const {
+    return {operand.block(given, problem), rows_, columns_};
   }
   template <class U>
-  MatrixView<U> matrix(const TensorView<U>& array, Index problem, Index rows) const {
+  MatrixView<U> of_problem(const TensorView<U>& array, Index problem, Index rows) const {
     return {array.data + problem * rows * columns_, rows, columns_};
   }
 
-  template <class U>
-  void require_weights(const PathWeights<U>& weights) const {
-    plan::require_array("wq", weights.wq, weights_shape());
-    plan::require_array("wk", weights.wk, weights_shape());
+  StepSummary solve(const PathInputs<T>& inputs, const PathOutputs<T>& outputs, Index problem,
+                    int threads) const {
+    static const Skeleton no_skeleton;
+    const Skeleton& skeleton = inputs.skeletons.empty()
+                                   ? no_skeleton
+                                   : inputs.skeletons[static_cast<std::size_t>(problem)];
+    const MatrixView<const T> wq = block(wq_, inputs.wq, problem);
+    const MatrixView<const T> wk = block(wk_, inputs.wk, problem);
+    if (outputs.values) {
+      basis_values<T>(wq, wk, skeleton, of_problem(outputs.values, problem, basis_rows(rows_)),
+                      threads);
+    }
+    if (!outputs.squared_gradient && !outputs.wq) return {};
+    const MatrixView<const T> grad_wq = block(grad_wq_, inputs.grad_wq, problem);
+    const MatrixView<const T> grad_wk = block(grad_wk_, inputs.grad_wk, problem);
+    if (outputs.squared_gradient) {
+      outputs.squared_gradient.data[problem] =
+          squared_path_gradients(skeleton, StepMatrices<const T>{wq, wk, grad_wq, grad_wk});
+    }
+    if (!outputs.wq) return {};
+    StepMatrices<T> matrices{of_problem(outputs.wq, problem, rows_),
+                             of_problem(outputs.wk, problem, rows_), grad_wq, grad_wk};
+    const auto start = [&](MatrixView<const T> from, MatrixView<T> to) {
+      if (from.data != to.data) std::copy_n(from.data, rows_ * columns_, to.data);
+    };
+    start(wq, matrices.wq);
+    start(wk, matrices.wk);
+    if (keeps_first_moment(options_)) {
+      matrices.first_moment = of_problem(outputs.first_moment, problem, moment_rows());
+    }
+    if (keeps_moments(options_.optimizer)) {
+      matrices.second_moment = of_problem(outputs.second_moment, problem, moment_rows());
+    }
+    return step<T>(options_, in_paths() ? skeleton : no_skeleton, matrices, threads);
   }
 
-  void require_finite_weights(const PathWeights<const T>& weights) const {
-    require_weights(weights);
-    plan::require_finite("wq", weights.wq);
-    plan::require_finite("wk", weights.wk);
+  void require(const PathInputs<T>& inputs, const PathOutputs<T>& outputs) const {
+    require_weights(inputs);
+    grad_wq_.require(inputs.grad_wq);
+    grad_wk_.require(inputs.grad_wk);
+    const bool steps = outputs.wq || outputs.wk;
+    if (steps) require_step(inputs, outputs);
+    plan::require_output("values", outputs.values, values_shape());
+    plan::require_output("squared_gradient", outputs.squared_gradient, leading());
+    if (steps || outputs.squared_gradient) {
+      if (!grad_wq_.present()) {
+        throw Error(Failure::usage, "the plan was made without grad_wq and grad_wk");
+      }
+      plan::require_finite("grad_wq", inputs.grad_wq);
+      plan::require_finite("grad_wk", inputs.grad_wk);
+    }
+    if (!inputs.skeletons.empty() || outputs.values || outputs.squared_gradient ||
+        (steps && in_paths())) {
+      require_skeletons(inputs.skeletons);
+    }
   }
 
-  PlanArray gradient(const std::string& name, const TensorView<const T>& array) const {
-    plan::require_array(name, array, array.shape);
-    PlanArray operand(name, array.shape, 2);
-    operand.require_block({rows_, columns_});
-    operand.broadcast_to(leading());
-    plan::require_finite(name, array);
-    return operand;
+  void require_weights(const PathInputs<T>& inputs) const {
+    wq_.require(inputs.wq);
+    wk_.require(inputs.wk);
+    plan::require_finite("wq", inputs.wq);
+    plan::require_finite("wk", inputs.wk);
+  }
+
+  void require_step(const PathInputs<T>& inputs, const PathOutputs<T>& outputs) const {
+    const auto require_result = [&](const std::string& name, const TensorView<T>& result,
+                                    const TensorView<const T>& from) {
+      plan::require_array(name, result, weights_shape());
+      if (result.data == from.data) plan::require_array(name, from, weights_shape());
+    };
+    require_result("wq", outputs.wq, inputs.wq);
+    require_result("wk", outputs.wk, inputs.wk);
+    if (keeps_first_moment(options_)) {
+      plan::require_array("the first moment", outputs.first_moment, moments_shape());
+    }
+    if (keeps_moments(options_.optimizer)) {
+      plan::require_array("the second moment", outputs.second_moment, moments_shape());
+    }
   }
 
   void require_skeletons(const std::vector<Skeleton>& skeletons) const {
@@ -199,21 +228,26 @@ class PathPlan<T>::Impl {
     }
   }
 
-  PlanArray weights_;
+  StepOptions options_;
+  PlanArray wq_, wk_, grad_wq_, grad_wk_;
   Index rows_ = 0;     // d1
   Index columns_ = 0;  // d2
   std::optional<plan::Problems> problems_;
 };
 
 template <class T>
-PathPlan<T>::PathPlan(const Shape& weights, int threads)
-    : impl_(plan::make<Impl>(weights, threads)) {}
+PathPlan<T>::PathPlan(const PathShapes& shapes, const StepOptions& options, int threads)
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 template <class T>
 PathPlan<T>::~PathPlan() = default;
 template <class T>
 PathPlan<T>::PathPlan(PathPlan&&) noexcept = default;
 template <class T>
 PathPlan<T>& PathPlan<T>::operator=(PathPlan&&) noexcept = default;
+template <class T>
+void PathPlan<T>::set_step(Index number, double rate, double gradient_factor) {
+  plan::alive(impl_).set_step(number, rate, gradient_factor);
+}
 template <class T>
 const Shape& PathPlan<T>::leading() const {
   return plan::alive(impl_).leading();
@@ -231,8 +265,8 @@ Shape PathPlan<T>::skeleton_shape() const {
   return plan::alive(impl_).skeleton_shape();
 }
 template <class T>
-Shape PathPlan<T>::moments_shape(Optimizer optimizer) const {
-  return plan::alive(impl_).moments_shape(optimizer);
+Shape PathPlan<T>::moments_shape() const {
+  return plan::alive(impl_).moments_shape();
 }
 template <class T>
 std::int64_t PathPlan<T>::workspace_bytes() const {
@@ -243,32 +277,17 @@ std::vector<Skeleton> PathPlan<T>::cyclic_skeletons() const {
   return plan::alive(impl_).cyclic_skeletons();
 }
 template <class T>
-std::vector<Skeleton> PathPlan<T>::largest_skeletons(const PathWeights<const T>& weights) {
-  return plan::alive(impl_).largest_skeletons(weights);
+std::vector<Skeleton> PathPlan<T>::largest_skeletons(const PathInputs<T>& inputs) {
+  return plan::alive(impl_).largest_skeletons(inputs);
 }
 template <class T>
-std::vector<double> PathPlan<T>::squared_gradients(const std::vector<Skeleton>& skeletons,
-                                                   const PathWeights<const T>& gradients,
-                                                   const PathWeights<const T>& weights) {
-  return plan::alive(impl_).squared_gradients(skeletons, gradients, weights);
+std::vector<StepSummary> PathPlan<T>::run(const PathInputs<T>& inputs,
+                                          const PathOutputs<T>& outputs) {
+  return plan::alive(impl_).run(inputs, outputs);
 }
 template <class T>
-void PathPlan<T>::decompose(const PathWeights<const T>& weights,
-                            const std::vector<Skeleton>& skeletons, TensorView<T> values) {
-  plan::alive(impl_).decompose(weights, skeletons, values);
-}
-template <class T>
-void PathPlan<T>::compose(TensorView<const T> values, TensorView<const T> wk_skeleton,
-                          const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights) {
-  plan::alive(impl_).compose(values, wk_skeleton, skeletons, weights);
-}
-template <class T>
-std::vector<StepSummary> PathPlan<T>::step(const StepOptions& options,
-                                           const std::vector<Skeleton>& skeletons,
-                                           const PathWeights<const T>& gradients,
-                                           const PathWeights<T>& weights,
-                                           const PathMoments<T>& moments) {
-  return plan::alive(impl_).step(options, skeletons, gradients, weights, moments);
+void PathPlan<T>::compose(const PathValues<T>& values, TensorView<T> wq, TensorView<T> wk) {
+  plan::alive(impl_).compose(values, wq, wk);
 }
 
 template class PathPlan<float>;

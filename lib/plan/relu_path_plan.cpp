@@ -1,6 +1,8 @@
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "attnkit/relu_paths.hpp"
 #include "paths/relu_basis.hpp"
@@ -11,22 +13,44 @@
 #include "plan/step_options.hpp"
 
 namespace attn {
+
+using plan::PlanArray;
+
 namespace {
 
-std::vector<Index> require_sizes(const Shape& leading, const std::vector<Index>& sizes) {
-  if (sizes.size() < 2 || std::any_of(sizes.begin(), sizes.end(), [](Index n) { return n < 1; })) {
-    throw Error(Failure::input, "the sizes of the layers are " + to_string(sizes) +
-                                    ", expected two or more, each at least 1");
-  }
-  Index weights = 0;
-  for (std::size_t l = 1; l < sizes.size(); ++l) {
-    const Index more = element_count({sizes[l - 1], sizes[l]});
-    if (more > std::numeric_limits<Index>::max() - weights) {
-      throw Error(Failure::input, "layers of " + to_string(sizes) + " have too many weights");
+Error wrong_count(const std::string& name, std::size_t found, std::size_t expected) {
+  return {Failure::input, std::to_string(found) + " matrices of " + name + ", expected " +
+                              std::to_string(expected)};
+}
+
+std::string nth(const std::string& name, std::size_t n) {
+  return name + " " + std::to_string(n + 1);
+}
+
+std::vector<PlanArray> matrices(const std::string& name, const std::vector<Shape>& shapes) {
+  std::vector<PlanArray> made;
+  for (const Shape& shape : shapes) made.emplace_back(nth(name, made.size()), shape, 2);
+  return made;
+}
+
+// n_0, …, n_L.
+std::vector<Index> sizes_of(const std::vector<PlanArray>& weights) {
+  if (weights.empty()) throw Error(Failure::input, "expected weights of at least one layer");
+  std::vector<Index> sizes = {weights.front().axis(0)};
+  Index count = 0;
+  for (const PlanArray& layer : weights) {
+    layer.require_block({sizes.back(), layer.axis(1)});
+    sizes.push_back(layer.axis(1));
+    const Index more = element_count(layer.block_shape());
+    if (more > std::numeric_limits<Index>::max() - count) {
+      throw Error(Failure::input, "the layers have too many weights");
     }
-    weights += more;
+    count += more;
   }
-  element_count(join(leading, {weights}));
+  if (std::any_of(sizes.begin(), sizes.end(), [](Index n) { return n < 1; })) {
+    throw Error(Failure::input,
+                "the sizes of the layers are " + to_string(sizes) + ", expected at least 1 each");
+  }
   return sizes;
 }
 
@@ -40,13 +64,46 @@ void require_relu_options(const StepOptions& options) {
 }  // namespace
 
 template <class T>
+ReluShapes shapes_of(const ReluInputs<T>& inputs) {
+  ReluShapes shapes;
+  for (const auto& one : inputs.weights) shapes.weights.push_back(one.shape);
+  for (const auto& one : inputs.gradients) shapes.gradients.push_back(one.shape);
+  return shapes;
+}
+
+template ReluShapes shapes_of(const ReluInputs<float>&);
+template ReluShapes shapes_of(const ReluInputs<double>&);
+
+template <class T>
 class ReluPathPlan<T>::Impl {
  public:
-  Impl(const Shape& leading, const std::vector<Index>& sizes, int threads)
-      : layers_(require_sizes(leading, sizes)),
-        problems_(leading, threads, {layers_.weights(), layers_.weights()}) {}
+  Impl(const ReluShapes& shapes, const StepOptions& options, int threads)
+      : options_(options),
+        weights_(matrices("weights", shapes.weights)),
+        gradients_(matrices("gradients", shapes.gradients)),
+        layers_(sizes_of(weights_)) {
+    require_relu_options(options);
+    if (!gradients_.empty() && gradients_.size() != weights_.size()) {
+      throw wrong_count("gradients", gradients_.size(), weights_.size());
+    }
+    std::vector<const PlanArray*> operands;
+    for (const PlanArray& one : weights_) operands.push_back(&one);
+    for (std::size_t l = 0; l < gradients_.size(); ++l) {
+      gradients_[l].require_block(weights_[l].block_shape());
+      operands.push_back(&gradients_[l]);
+    }
+    const Shape leading = plan::common_leading(operands);
+    element_count(join(leading, {layers_.weights()}));
+    for (PlanArray& one : weights_) one.broadcast_to(leading);
+    for (PlanArray& one : gradients_) one.broadcast_to(leading);
+    problems_.emplace(leading, threads, kernel::ItemParts{layers_.weights(), layers_.weights()});
+  }
 
-  const Shape& leading() const { return problems_.leading(); }
+  void set_step(Index number, double rate, double gradient_factor) {
+    options_ = plan::at_step(options_, number, rate, gradient_factor);
+  }
+
+  const Shape& leading() const { return problems_->leading(); }
   Index layers() const { return layers_.count(); }
   Shape weights_shape(Index layer) const {
     if (layer < 1 || layer > layers()) {
@@ -57,24 +114,23 @@ class ReluPathPlan<T>::Impl {
   }
   Shape values_shape() const { return join(leading(), {layers_.rank()}); }
   Shape hidden_shape() const { return join(leading(), {layers_.hidden()}); }
-  Shape moments_shape(Optimizer optimizer) const {
-    return join(leading(), {steps_in_paths(optimizer) ? layers_.rank() : layers_.weights()});
-  }
+  Shape moments_shape() const { return join(leading(), {moments()}); }
 
-  std::int64_t workspace_bytes() const { return problems_.bytes(bytes()); }
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
 
   std::vector<ReluSkeleton> cyclic_skeletons() const {
-    return std::vector<ReluSkeleton>(static_cast<std::size_t>(problems_.count()),
+    return std::vector<ReluSkeleton>(static_cast<std::size_t>(problems_->count()),
                                      cyclic_skeleton(layers_));
   }
 
-  std::vector<ReluSkeleton> largest_skeletons(const ReluWeights<const T>& weights) {
-    return problems_.run(bytes(), 0, [&] {
-      require_finite("weights", weights);
-      std::vector<ReluSkeleton> skeletons(static_cast<std::size_t>(problems_.count()));
-      problems_.for_each([&](Index problem, int) {
+  std::vector<ReluSkeleton> largest_skeletons(const ReluInputs<T>& inputs) {
+    return problems_->run(bytes(), 0, [&] {
+      require_operands("weights", weights_, inputs.weights);
+      require_finite("weights", inputs.weights);
+      std::vector<ReluSkeleton> skeletons(static_cast<std::size_t>(problems_->count()));
+      problems_->for_each([&](Index problem, int) {
         skeletons[static_cast<std::size_t>(problem)] =
-            largest_skeleton<T>(layers_, of(weights, problem));
+            largest_skeleton<T>(layers_, blocks(weights_, inputs.weights, problem));
       });
       return skeletons;
     });
@@ -91,70 +147,30 @@ class ReluPathPlan<T>::Impl {
     return nodes;
   }
 
-  void decompose(const ReluWeights<const T>& weights, const std::vector<ReluSkeleton>& skeletons,
-                 const TensorView<T>& values) {
-    return problems_.run(bytes(), 0, [&] {
-      require_finite("weights", weights);
-      require_skeletons(skeletons);
-      plan::require_array("values", values, values_shape());
-      problems_.for_each([&](Index problem, int threads) {
-        const ReluBasis basis(layers_, skeletons[static_cast<std::size_t>(problem)]);
-        basis_values<T>(basis, of(weights, problem), values.data + problem * layers_.rank(),
-                        threads);
+  std::vector<ReluStepSummary> run(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs) {
+    return problems_->run(bytes(), 0, [&] {
+      require(inputs, outputs);
+      std::vector<ReluStepSummary> summaries(static_cast<std::size_t>(problems_->count()));
+      problems_->for_each([&](Index problem, int threads) {
+        summaries[static_cast<std::size_t>(problem)] = solve(inputs, outputs, problem, threads);
       });
+      return summaries;
     });
   }
 
-  void compose(const TensorView<const T>& values, const TensorView<const T>& in_weights,
-               const std::vector<ReluSkeleton>& skeletons, const ReluWeights<T>& weights) {
-    return problems_.run(bytes(), 0, [&] {
-      plan::require_array("values", values, values_shape());
-      plan::require_array("in_weights", in_weights, hidden_shape());
-      require_shapes("weights", weights);
-      require_skeletons(skeletons);
-      problems_.for_each([&](Index problem, int threads) {
-        const ReluBasis basis(layers_, skeletons[static_cast<std::size_t>(problem)]);
-        const T* const first = in_weights.data + problem * layers_.hidden();
-        basis_weights<T>(basis, values.data + problem * layers_.rank(),
+  void compose(const ReluValues<T>& values, const ReluWeights<T>& weights) {
+    return problems_->run(bytes(), 0, [&] {
+      plan::require_array("values", values.values, values_shape());
+      plan::require_array("in_weights", values.in_weights, hidden_shape());
+      require_results("weights", weights);
+      require_skeletons(values.skeletons);
+      problems_->for_each([&](Index problem, int threads) {
+        const ReluBasis basis(layers_, values.skeletons[static_cast<std::size_t>(problem)]);
+        const T* const first = values.in_weights.data + problem * layers_.hidden();
+        basis_weights<T>(basis, values.values.data + problem * layers_.rank(),
                          std::vector<T>(first, first + layers_.hidden()), of(weights, problem),
                          threads);
       });
-    });
-  }
-
-  std::vector<ReluStepSummary> step(const StepOptions& options,
-                                    const std::vector<ReluSkeleton>& skeletons,
-                                    const ReluWeights<const T>& gradients,
-                                    const ReluWeights<T>& weights, const PathMoments<T>& moments) {
-    return problems_.run(bytes(), 0, [&] {
-      require_relu_options(options);
-      require_finite("weights", ReluWeights<const T>(weights.begin(), weights.end()));
-      require_finite("gradients", gradients);
-      const bool in_paths = steps_in_paths(options.optimizer);
-      if (in_paths) require_skeletons(skeletons);
-      const Shape of_moments = moments_shape(options.optimizer);
-      const bool keeps_first = keeps_first_moment(options);
-      const bool keeps_second = keeps_moments(options.optimizer);
-      if (keeps_first) plan::require_array("the first moment", moments.first, of_moments);
-      if (keeps_second) plan::require_array("the second moment", moments.second, of_moments);
-      std::vector<ReluStepSummary> summaries(static_cast<std::size_t>(problems_.count()));
-      problems_.for_each([&](Index problem, int threads) {
-        const auto at = static_cast<std::size_t>(problem);
-        ReluStepMatrices<T> matrices{of(weights, problem), of(gradients, problem)};
-        const Index numbers = of_moments.back();
-        const auto own = [&](const TensorView<T>& moment) {
-          return MatrixView<T>(moment.data + problem * numbers, 1, numbers);
-        };
-        if (keeps_first) matrices.first_moment = own(moments.first);
-        if (keeps_second) matrices.second_moment = own(moments.second);
-        if (in_paths) {
-          const ReluBasis basis(layers_, skeletons[at]);
-          summaries[at] = attn::step<T>(options, basis, matrices, threads);
-        } else {
-          step_on_weights<T>(options, matrices, threads);
-        }
-      });
-      return summaries;
     });
   }
 
@@ -164,34 +180,102 @@ class ReluPathPlan<T>::Impl {
     return 8 * layers_.nodes() * static_cast<std::int64_t>(sizeof(double));
   }
 
-  template <class U>
-  ReluMatrices<U> of(const ReluWeights<U>& weights, Index problem) const {
-    ReluMatrices<U> matrices;
-    for (Index l = 1; l <= layers(); ++l) {
-      const Index rows = layers_.size(l - 1);
-      const Index cols = layers_.size(l);
-      U* const first = weights[static_cast<std::size_t>(l - 1)].data + problem * rows * cols;
-      matrices.push_back({first, rows, cols});
-    }
-    return matrices;
-  }
+  bool in_paths() const { return steps_in_paths(options_.optimizer); }
+  Index moments() const { return in_paths() ? layers_.rank() : layers_.weights(); }
 
-  template <class U>
-  void require_shapes(const std::string& name, const ReluWeights<U>& weights) const {
-    if (static_cast<Index>(weights.size()) != layers()) {
-      throw Error(Failure::input, std::to_string(weights.size()) + " matrices of " + name +
-                                      ", expected " + std::to_string(layers()));
+  // The matrices of a problem, of inputs and of results.
+  static ReluMatrices<const T> blocks(const std::vector<PlanArray>& operands,
+                                      const ReluWeights<const T>& given, Index problem) {
+    ReluMatrices<const T> made;
+    for (std::size_t l = 0; l < operands.size(); ++l) {
+      made.push_back(
+          {operands[l].block(given[l], problem), operands[l].axis(0), operands[l].axis(1)});
     }
-    for (Index l = 1; l <= layers(); ++l) {
-      plan::require_array(name + " " + std::to_string(l), weights[static_cast<std::size_t>(l - 1)],
-                          weights_shape(l));
-    }
+    return made;
   }
-
-  void require_finite(const std::string& name, const ReluWeights<const T>& weights) const {
-    require_shapes(name, weights);
+  ReluMatrices<T> of(const ReluWeights<T>& weights, Index problem) const {
+    ReluMatrices<T> made;
     for (std::size_t l = 0; l < weights.size(); ++l) {
-      plan::require_finite(name + " " + std::to_string(l + 1), weights[l]);
+      const Index rows = weights_[l].axis(0);
+      const Index cols = weights_[l].axis(1);
+      made.push_back({weights[l].data + problem * rows * cols, rows, cols});
+    }
+    return made;
+  }
+
+  ReluStepSummary solve(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs, Index problem,
+                        int threads) const {
+    const ReluMatrices<const T> weights = blocks(weights_, inputs.weights, problem);
+    const auto basis = [&] {
+      return ReluBasis(layers_, inputs.skeletons[static_cast<std::size_t>(problem)]);
+    };
+    if (outputs.values) {
+      basis_values<T>(basis(), weights, outputs.values.data + problem * layers_.rank(), threads);
+    }
+    if (outputs.weights.empty()) return {};
+    ReluStepMatrices<T> matrices{of(outputs.weights, problem),
+                                 blocks(gradients_, inputs.gradients, problem)};
+    for (std::size_t l = 0; l < weights.size(); ++l) {
+      const MatrixView<const T>& from = weights[l];
+      T* const to = matrices.weights[l].data;
+      if (from.data != to) std::copy_n(from.data, from.rows * from.cols, to);
+    }
+    const auto own = [&](const TensorView<T>& moment) {
+      return MatrixView<T>(moment.data + problem * moments(), 1, moments());
+    };
+    if (keeps_first_moment(options_)) matrices.first_moment = own(outputs.first_moment);
+    if (keeps_moments(options_.optimizer)) matrices.second_moment = own(outputs.second_moment);
+    if (in_paths()) return step<T>(options_, basis(), matrices, threads);
+    step_on_weights<T>(options_, matrices, threads);
+    return {};
+  }
+
+  void require(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs) const {
+    require_operands("weights", weights_, inputs.weights);
+    require_operands("gradients", gradients_, inputs.gradients);
+    require_finite("weights", inputs.weights);
+    const bool steps = !outputs.weights.empty();
+    if (steps) require_step(inputs, outputs);
+    plan::require_output("values", outputs.values, values_shape());
+    if (!inputs.skeletons.empty() || outputs.values || (steps && in_paths())) {
+      require_skeletons(inputs.skeletons);
+    }
+  }
+
+  void require_step(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs) const {
+    if (gradients_.empty()) throw Error(Failure::usage, "the plan was made without gradients");
+    require_finite("gradients", inputs.gradients);
+    require_results("weights", outputs.weights);
+    for (std::size_t l = 0; l < weights_.size(); ++l) {
+      if (outputs.weights[l].data != inputs.weights[l].data) continue;
+      plan::require_array(nth("weights", l), inputs.weights[l], outputs.weights[l].shape);
+    }
+    if (keeps_first_moment(options_)) {
+      plan::require_array("the first moment", outputs.first_moment, moments_shape());
+    }
+    if (keeps_moments(options_.optimizer)) {
+      plan::require_array("the second moment", outputs.second_moment, moments_shape());
+    }
+  }
+
+  static void require_operands(const std::string& name, const std::vector<PlanArray>& operands,
+                               const ReluWeights<const T>& given) {
+    if (given.size() != operands.size()) throw wrong_count(name, given.size(), operands.size());
+    for (std::size_t l = 0; l < given.size(); ++l) operands[l].require(given[l]);
+  }
+
+  void require_results(const std::string& name, const ReluWeights<T>& results) const {
+    if (results.size() != weights_.size()) {
+      throw wrong_count(name, results.size(), weights_.size());
+    }
+    for (std::size_t l = 0; l < results.size(); ++l) {
+      plan::require_array(nth(name, l), results[l], weights_shape(static_cast<Index>(l) + 1));
+    }
+  }
+
+  static void require_finite(const std::string& name, const ReluWeights<const T>& weights) {
+    for (std::size_t l = 0; l < weights.size(); ++l) {
+      plan::require_finite(nth(name, l), weights[l]);
     }
   }
 
@@ -213,9 +297,9 @@ class ReluPathPlan<T>::Impl {
   }
 
   void require_skeletons(const std::vector<ReluSkeleton>& skeletons) const {
-    if (static_cast<Index>(skeletons.size()) != problems_.count()) {
+    if (static_cast<Index>(skeletons.size()) != problems_->count()) {
       throw Error(Failure::input, std::to_string(skeletons.size()) + " skeletons, expected " +
-                                      std::to_string(problems_.count()));
+                                      std::to_string(problems_->count()));
     }
     for (std::size_t n = 0; n < skeletons.size(); ++n) {
       require_skeleton(skeletons[n],
@@ -223,19 +307,25 @@ class ReluPathPlan<T>::Impl {
     }
   }
 
+  StepOptions options_;
+  std::vector<PlanArray> weights_, gradients_;
   ReluLayers layers_;
-  plan::Problems problems_;
+  std::optional<plan::Problems> problems_;
 };
 
 template <class T>
-ReluPathPlan<T>::ReluPathPlan(const Shape& leading, const std::vector<Index>& sizes, int threads)
-    : impl_(plan::make<Impl>(leading, sizes, threads)) {}
+ReluPathPlan<T>::ReluPathPlan(const ReluShapes& shapes, const StepOptions& options, int threads)
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 template <class T>
 ReluPathPlan<T>::~ReluPathPlan() = default;
 template <class T>
 ReluPathPlan<T>::ReluPathPlan(ReluPathPlan&&) noexcept = default;
 template <class T>
 ReluPathPlan<T>& ReluPathPlan<T>::operator=(ReluPathPlan&&) noexcept = default;
+template <class T>
+void ReluPathPlan<T>::set_step(Index number, double rate, double gradient_factor) {
+  plan::alive(impl_).set_step(number, rate, gradient_factor);
+}
 template <class T>
 const Shape& ReluPathPlan<T>::leading() const {
   return plan::alive(impl_).leading();
@@ -257,8 +347,8 @@ Shape ReluPathPlan<T>::hidden_shape() const {
   return plan::alive(impl_).hidden_shape();
 }
 template <class T>
-Shape ReluPathPlan<T>::moments_shape(Optimizer optimizer) const {
-  return plan::alive(impl_).moments_shape(optimizer);
+Shape ReluPathPlan<T>::moments_shape() const {
+  return plan::alive(impl_).moments_shape();
 }
 template <class T>
 std::int64_t ReluPathPlan<T>::workspace_bytes() const {
@@ -269,31 +359,21 @@ std::vector<ReluSkeleton> ReluPathPlan<T>::cyclic_skeletons() const {
   return plan::alive(impl_).cyclic_skeletons();
 }
 template <class T>
-std::vector<ReluSkeleton> ReluPathPlan<T>::largest_skeletons(const ReluWeights<const T>& weights) {
-  return plan::alive(impl_).largest_skeletons(weights);
+std::vector<ReluSkeleton> ReluPathPlan<T>::largest_skeletons(const ReluInputs<T>& inputs) {
+  return plan::alive(impl_).largest_skeletons(inputs);
 }
 template <class T>
 std::vector<Index> ReluPathPlan<T>::path(const ReluSkeleton& skeleton, Index number) const {
   return plan::alive(impl_).path(skeleton, number);
 }
 template <class T>
-void ReluPathPlan<T>::decompose(const ReluWeights<const T>& weights,
-                                const std::vector<ReluSkeleton>& skeletons, TensorView<T> values) {
-  plan::alive(impl_).decompose(weights, skeletons, values);
+std::vector<ReluStepSummary> ReluPathPlan<T>::run(const ReluInputs<T>& inputs,
+                                                  const ReluOutputs<T>& outputs) {
+  return plan::alive(impl_).run(inputs, outputs);
 }
 template <class T>
-void ReluPathPlan<T>::compose(TensorView<const T> values, TensorView<const T> in_weights,
-                              const std::vector<ReluSkeleton>& skeletons,
-                              const ReluWeights<T>& weights) {
-  plan::alive(impl_).compose(values, in_weights, skeletons, weights);
-}
-template <class T>
-std::vector<ReluStepSummary> ReluPathPlan<T>::step(const StepOptions& options,
-                                                   const std::vector<ReluSkeleton>& skeletons,
-                                                   const ReluWeights<const T>& gradients,
-                                                   const ReluWeights<T>& weights,
-                                                   const PathMoments<T>& moments) {
-  return plan::alive(impl_).step(options, skeletons, gradients, weights, moments);
+void ReluPathPlan<T>::compose(const ReluValues<T>& values, const ReluWeights<T>& weights) {
+  plan::alive(impl_).compose(values, weights);
 }
 
 template class ReluPathPlan<float>;

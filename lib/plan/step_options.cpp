@@ -28,4 +28,12 @@ void require_step_options(const StepOptions& options) {
   require(options.number >= 1, "number", "at least 1");
 }
 
+StepOptions at_step(StepOptions options, Index number, double rate, double gradient_factor) {
+  options.number = number;
+  options.rate = rate;
+  options.gradient_factor = gradient_factor;
+  require_step_options(options);
+  return options;
+}
+
 }  // namespace attn::plan

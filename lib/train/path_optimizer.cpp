@@ -35,9 +35,28 @@ std::vector<Skeleton> across_heads(const PathLayer& layer) {
 // The numbers of one moment.
 Index moments_of(const PathLayer& layer) { return layer.wq.rows * (2 * layer.wq.cols - 1); }
 
+// Of W_Q, of W_K and of their gradients: (heads, width, d).
+Shape shape_of(const PathLayer& layer) {
+  return {layer.heads, layer.wq.cols, layer.wq.rows / layer.heads};
+}
+
+StepOptions step_options(const OptimizerOptions& given) {
+  const bool adam = given.rule == Rule::adam;
+  StepOptions options;
+  options.optimizer = adam ? attn::Optimizer::si_adam : attn::Optimizer::si_sgd;
+  options.beta1 = given.beta1;
+  options.beta2 = given.beta2;
+  options.epsilon = given.epsilon;
+  options.momentum = adam ? 0 : given.momentum;
+  options.decay = given.decay;
+  options.min_ratio = given.min_ratio;
+  return options;
+}
+
 template <class T>
-PathPlan<T> plan_of(const PathLayer& layer, int threads) {
-  return PathPlan<T>({layer.heads, layer.wq.cols, layer.wq.rows / layer.heads}, threads);
+PathPlan<T> plan_of(const PathLayer& layer, const OptimizerOptions& options, int threads) {
+  const Shape shape = shape_of(layer);
+  return PathPlan<T>({shape, shape, shape, shape}, step_options(options), threads);
 }
 
 }  // namespace
@@ -49,8 +68,14 @@ PathOptimizer<T>::PathOptimizer(std::vector<PathLayer> layers, const OptimizerOp
   Index moments = 0;
   for (const PathLayer& layer : layers_) {
     const Index size = layer.wq.rows * layer.wq.cols;
-    kept_.push_back(
-        {plan_of<T>(layer, threads), across_heads(layer), Pair(size), Pair(size), moments});
+    Layer& kept = kept_.emplace_back(
+        Layer{plan_of<T>(layer, options, threads), Pair(size), Pair(size), {}, moments});
+    const Shape shape = shape_of(layer);
+    kept.in = {{kept.weights.wq.data(), shape},
+               {kept.weights.wk.data(), shape},
+               {kept.gradients.wq.data(), shape},
+               {kept.gradients.wk.data(), shape},
+               across_heads(layer)};
     moments += moments_of(layer);
   }
   if (moments_kept(options) > 0) first_ = Buffer<T>(moments);
@@ -77,22 +102,15 @@ void PathOptimizer<T>::read(std::size_t layer, const T* flat, Pair& pair) const 
 }
 
 template <class T>
-PathWeights<T> PathOptimizer<T>::views(const Layer& layer, const Pair& pair) const {
-  return {{pair.wq.data(), layer.plan.weights_shape()},
-          {pair.wk.data(), layer.plan.weights_shape()}};
-}
-
-template <class T>
 double PathOptimizer<T>::squared_gradients(const T* weights, const T* gradients) {
   double total = 0;
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     Layer& layer = kept_[n];
     read(n, weights, layer.weights);
     read(n, gradients, layer.gradients);
-    for (const double sum : layer.plan.squared_gradients(
-             layer.skeletons, views(layer, layer.gradients), views(layer, layer.weights))) {
-      total += sum;
-    }
+    std::vector<double> by_head(static_cast<std::size_t>(layers_[n].heads));
+    layer.plan.run(layer.in, {.squared_gradient = {by_head.data(), layer.plan.leading()}});
+    for (const double sum : by_head) total += sum;
   }
   return total;
 }
@@ -100,18 +118,6 @@ double PathOptimizer<T>::squared_gradients(const T* weights, const T* gradients)
 template <class T>
 PathOutcome PathOptimizer<T>::step(Index number, double rate, double factor, T* weights,
                                    const T* gradients) {
-  StepOptions options;
-  const bool adam = options_.rule == Rule::adam;
-  options.optimizer = adam ? attn::Optimizer::si_adam : attn::Optimizer::si_sgd;
-  options.rate = rate;
-  options.beta1 = options_.beta1;
-  options.beta2 = options_.beta2;
-  options.epsilon = options_.epsilon;
-  options.number = number;
-  options.gradient_factor = factor;
-  options.momentum = adam ? 0 : options_.momentum;
-  options.decay = options_.decay;
-  options.min_ratio = options_.min_ratio;
   PathOutcome outcome{
       std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), {}};
   for (std::size_t n = 0; n < layers_.size(); ++n) {
@@ -119,13 +125,14 @@ PathOutcome PathOptimizer<T>::step(Index number, double rate, double factor, T* 
     const PathLayer& of = layers_[n];
     read(n, weights, layer.weights);
     read(n, gradients, layer.gradients);
-    const Shape shape = layer.plan.moments_shape(options.optimizer);
-    PathMoments<T> moments;
-    if (first_.data() != nullptr) moments.first = {first_.data() + layer.moments_at, shape};
-    if (second_.data() != nullptr) moments.second = {second_.data() + layer.moments_at, shape};
-    const std::vector<StepSummary> heads =
-        layer.plan.step(options, layer.skeletons, views(layer, layer.gradients),
-                        views(layer, layer.weights), moments);
+    PathOutputs<T> out;
+    out.wq = {layer.weights.wq.data(), layer.plan.weights_shape()};
+    out.wk = {layer.weights.wk.data(), layer.plan.weights_shape()};
+    const Shape shape = layer.plan.moments_shape();
+    if (first_.data() != nullptr) out.first_moment = {first_.data() + layer.moments_at, shape};
+    if (second_.data() != nullptr) out.second_moment = {second_.data() + layer.moments_at, shape};
+    layer.plan.set_step(number, rate, factor);
+    const std::vector<StepSummary> heads = layer.plan.run(layer.in, out);
     for_each_weight(of.wq, of.heads, [&](Index to, Index from) {
       weights[of.wq.offset + to] = layer.weights.wq[from];
       weights[of.wk.offset + to] = layer.weights.wk[from];
@@ -148,7 +155,7 @@ std::int64_t PathOptimizer<T>::bytes(const std::vector<PathLayer>& layers,
   std::int64_t of_plans = 0;
   for (const PathLayer& layer : layers) {
     numbers += 4 * layer.wq.rows * layer.wq.cols + moments_kept(options) * moments_of(layer);
-    of_plans += plan_of<T>(layer, 1).workspace_bytes();
+    of_plans += plan_of<T>(layer, options, 1).workspace_bytes();
   }
   return numbers * static_cast<Index>(sizeof(T)) + of_plans;
 }

@@ -33,7 +33,7 @@ struct PathOutcome {
   std::vector<SingularPath> singular;  ///< these columns, and their moments, stayed
 };
 
-/// SI-SGD or SI-Adam (SI Alg. 2, corrected) for some layers: PathPlan::step of each head with the
+/// SI-SGD or SI-Adam (SI Alg. 2, corrected) for some layers: PathPlan::run for each head with the
 /// published skeleton, which runs across heads: column c of head h goes through row (h·d + c) mod
 /// width of both matrices.
 template <class T>
@@ -65,12 +65,11 @@ class PathOptimizer {
   };
   struct Layer {
     PathPlan<T> plan;
-    std::vector<Skeleton> skeletons;
     Pair weights, gradients;
+    PathInputs<T> in;  // of these
     Index moments_at = 0;
   };
   void read(std::size_t layer, const T* flat, Pair& pair) const;
-  PathWeights<T> views(const Layer& layer, const Pair& pair) const;
 
   std::vector<PathLayer> layers_;
   OptimizerOptions options_;

@@ -60,10 +60,6 @@ Matrix product(const Matrix& a, Index a_cols, bool transposed, const Matrix& b, 
 struct Weights {
   Matrix q;
   Matrix k;
-
-  attn::PathWeights<double> views() {
-    return {{q.data(), {rows, columns}}, {k.data(), {rows, columns}}};
-  }
 };
 
 // 1/(2 tokens) Σ (s − t)² with s = x W_Q (x W_K)ᵀ / √d2, and its gradients.
@@ -97,24 +93,33 @@ struct Regression {
 // Returns the loss before every step and after the last; counts columns that a step left unchanged.
 std::vector<double> train(const Regression& problem, Optimizer optimizer, Weights weights,
                           std::size_t& singular) {
-  attn::PathPlan<double> plan({rows, columns}, 1);
-  const std::vector<attn::Skeleton> skeletons = plan.cyclic_skeletons();
-  const attn::Shape of_moments = plan.moments_shape(optimizer);
-  Matrix first(of_moments.empty() ? 0 : static_cast<std::size_t>(of_moments[0] * columns), 0.0);
-  Matrix second(first);
-  const attn::PathMoments<double> moments{{first.data(), of_moments}, {second.data(), of_moments}};
-  attn::StepOptions options;
-  options.optimizer = optimizer;
-  options.rate = rate;
+  const attn::Shape shape = {rows, columns};
   Weights gradient;
-  std::vector<double> losses;
-  for (options.number = 1; options.number <= steps; ++options.number) {
-    losses.push_back(problem.loss(weights, gradient));
-    const auto summaries =
-        plan.step(options, skeletons, gradient.views(), weights.views(), moments);
+  std::vector<double> losses = {problem.loss(weights, gradient)};
+  attn::PathInputs<double> in;
+  in.wq = {weights.q.data(), shape};
+  in.wk = {weights.k.data(), shape};
+  in.grad_wq = {gradient.q.data(), shape};
+  in.grad_wk = {gradient.k.data(), shape};
+  attn::PathPlan<double> plan(attn::shapes_of(in), {.optimizer = optimizer}, 1);
+  in.skeletons = plan.cyclic_skeletons();
+  const attn::Shape of_moments = plan.moments_shape();
+  Matrix first(static_cast<std::size_t>(of_moments[0] * columns), 0.0);
+  Matrix second(first);
+  attn::PathOutputs<double> out;  // in place
+  out.wq = {weights.q.data(), shape};
+  out.wk = {weights.k.data(), shape};
+  out.first_moment = {first.data(), of_moments};
+  out.second_moment = {second.data(), of_moments};
+  for (Index number = 1; number <= steps; ++number) {
+    plan.set_step(number, rate);
+    const auto summaries = plan.run(in, out);
     singular += summaries.front().singular.size();
+    losses.push_back(problem.loss(weights, gradient));
+    // loss() has made new matrices.
+    in.grad_wq.data = gradient.q.data();
+    in.grad_wk.data = gradient.k.data();
   }
-  losses.push_back(problem.loss(weights, gradient));
   return losses;
 }
 

@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "attnkit/basis_paths.hpp"
 #include "path_problem.hpp"
@@ -30,8 +33,11 @@ struct Weights {
   Weights(const Shape& shape, Numbers& make)
       : wq(numbers<T>(shape, make)), wk(numbers<T>(shape, make)) {}
 
-  PathWeights<T> views() { return {wq.view(), wk.view()}; }
-  PathWeights<const T> views() const { return {wq.view(), wk.view()}; }
+  PathInputs<T> inputs() const { return {.wq = wq.view(), .wk = wk.view()}; }
+  PathInputs<T> inputs(const Weights& gradients) const {
+    return {wq.view(), wk.view(), gradients.wq.view(), gradients.wk.view()};
+  }
+  PathOutputs<T> outputs() { return {.wq = wq.view(), .wk = wk.view()}; }
 };
 
 template <class T>
@@ -44,11 +50,13 @@ void check_decomposition(Index rows, Index cols, int threads) {
   Numbers make(931);
   const Shape shape = {2, 3, rows, cols};
   const Weights<T> weights(shape, make);
-  PathPlan<T> plan(shape, threads);
-  const std::vector<Skeleton> skeletons = plan.largest_skeletons(weights.views());
+  PathInputs<T> in = weights.inputs();
+  PathPlan<T> plan(shapes_of(in), {}, threads);
+  in.skeletons = plan.largest_skeletons(in);
+  const std::vector<Skeleton>& skeletons = in.skeletons;
   REQUIRE(skeletons.size() == 6);
   Array<T> values(plan.values_shape(), T{7});
-  plan.decompose(weights.views(), skeletons, values.view());
+  plan.run(in, {.values = values.view()});
   Array<T> of_skeleton(plan.skeleton_shape());
   for (Index problem = 0; problem < 6; ++problem) {
     const Shape leading = {2, 3};
@@ -69,7 +77,8 @@ void check_decomposition(Index rows, Index cols, int threads) {
   Weights<T> again(shape, make);
   const Array<T>& known_values = values;
   const Array<T>& known_skeleton = of_skeleton;
-  plan.compose(known_values.view(), known_skeleton.view(), skeletons, again.views());
+  plan.compose({known_values.view(), known_skeleton.view(), skeletons}, again.wq.view(),
+               again.wk.view());
   const double bound = 8 * static_cast<double>(std::numeric_limits<T>::epsilon());
   for (std::size_t n = 0; n < weights.wq.values.size(); ++n) {
     CHECK(std::abs(again.wq.values[n] - weights.wq.values[n]) <=
@@ -79,7 +88,8 @@ void check_decomposition(Index rows, Index cols, int threads) {
   }
 }
 
-// Three steps of each problem, computed separately.
+// Three steps of each problem, computed separately. The first is from one array to another, the
+// later ones are in place.
 template <class T>
 void check_steps(Optimizer optimizer, Index rows, Index cols, int threads) {
   Numbers make(932);
@@ -89,19 +99,30 @@ void check_steps(Optimizer optimizer, Index rows, Index cols, int threads) {
   // The gradients of W_Q broadcast along the last leading axis.
   const Array<T> grad_wq = numbers<T>({2, 1, rows, cols}, make);
   const Array<T> grad_wk = numbers<T>(shape, make);
-  PathPlan<T> plan(shape, threads);
-  const std::vector<Skeleton> skeletons = plan.cyclic_skeletons();
   StepOptions options;
   options.optimizer = optimizer;
   options.rate = 0.01;
-  Weights<T> weights = start;
+  PathInputs<T> in = start.inputs();
+  in.grad_wq = grad_wq.view();
+  in.grad_wk = grad_wk.view();
+  PathPlan<T> plan(shapes_of(in), options, threads);
+  in.skeletons = plan.cyclic_skeletons();
+  Weights<T> weights(shape, make);
   const bool moments = keeps_moments(optimizer);
-  Array<T> first(plan.moments_shape(optimizer)), second(first);
+  Array<T> first(plan.moments_shape()), second(first);
+  PathOutputs<T> out = weights.outputs();
+  if (moments) {
+    out.first_moment = first.view();
+    out.second_moment = second.view();
+  }
+  Array<double> squared(leading);
+  out.squared_gradient = squared.view();
   std::vector<StepSummary> summaries;
   for (Index n = 1; n <= 3; ++n) {
-    options.number = n;
-    summaries = plan.step(options, skeletons, {grad_wq.view(), grad_wk.view()}, weights.views(),
-                          moments ? PathMoments<T>{first.view(), second.view()} : PathMoments<T>{});
+    plan.set_step(n, options.rate);
+    summaries = plan.run(in, out);
+    in.wq = out.wq;
+    in.wk = out.wk;
   }
   REQUIRE(summaries.size() == 6);
   Weights<T> expected = start;
@@ -117,6 +138,10 @@ void check_steps(Optimizer optimizer, Index rows, Index cols, int threads) {
                                grad_wk.matrix(problem, leading),
                                m.view(),
                                v.view()};
+      const double sum =
+          squared_path_gradients<T>(cyclic_skeleton(rows, 0, cols),
+                                    {matrices.wq, matrices.wk, matrices.grad_wq, matrices.grad_wk});
+      if (n == 3) CHECK(squared.values[static_cast<std::size_t>(problem)] == sum);
       summary = step<T>(options, cyclic_skeleton(rows, 0, cols), matrices, 1);
     }
     const StepSummary& found = summaries[static_cast<std::size_t>(problem)];
@@ -161,75 +186,122 @@ TEST_CASE("path plans without problems or columns") {
   Numbers make(933);
   for (const Shape& shape : {Shape{0, 3, 2}, Shape{3, 0}}) {
     Weights<double> weights(shape, make);
-    PathPlan<double> plan(shape, 2);
-    const Weights<double>& known = weights;
-    const std::vector<Skeleton> skeletons = plan.largest_skeletons(known.views());
+    PathInputs<double> in = weights.inputs(weights);
+    PathPlan<double> plan(shapes_of(in), {}, 2);
+    in.skeletons = plan.largest_skeletons(in);
     Array<double> values(plan.values_shape());
-    plan.decompose(known.views(), skeletons, values.view());
+    PathOutputs<double> out = weights.outputs();
+    out.values = values.view();
+    CHECK(plan.run(in, out).size() == in.skeletons.size());
     CHECK(values.values.empty());
-    CHECK(plan.step({}, skeletons, known.views(), weights.views()).size() == skeletons.size());
   }
 }
 
 TEST_CASE("path plans refuse shapes, skeletons, numbers and options") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
-  CHECK(contains(message([] { PathPlan<float>({4}, 1); }), "at least 2 axes"));
-  CHECK(contains(message([] { PathPlan<float>({0, 3}, 1); }), "expected rows"));
-  CHECK(contains(message([] { PathPlan<float>({-1, 3}, 1); }), ">= 0"));
-  CHECK(thrown_error([] { PathPlan<float>({2, 3}, 0); }).failure() == Failure::usage);
+  const auto made = [&](const PathShapes& shapes, const StepOptions& options = {}) {
+    return message([&] { PathPlan<float>(shapes, options, 1); });
+  };
+  CHECK(contains(made({Shape{4}, Shape{4}}), "at least 2 axes"));
+  CHECK(contains(made({Shape{0, 3}, Shape{0, 3}}), "expected rows"));
+  CHECK(contains(made({Shape{-1, 3}, Shape{-1, 3}}), ">= 0"));
+  CHECK(contains(made({Shape{2, 3}, std::nullopt}), "expected wq and wk"));
+  CHECK(contains(made({Shape{2, 3}, Shape{3, 2}}), "wk has the last axes (3, 2)"));
+  CHECK(contains(made({Shape{2, 3}, Shape{2, 3}, Shape{2, 3}}), "grad_wq and grad_wk, or neither"));
+  CHECK(contains(made({Shape{2, 2, 3}, Shape{2, 3}, Shape{3, 2, 3}, Shape{2, 3}}), "grad_wq"));
+  CHECK(thrown_error([] {
+          PathPlan<float>({Shape{2, 3}, Shape{2, 3}}, {}, 0);
+        }).failure() == Failure::usage);
+  const PathShapes fine{Shape{2, 3}, Shape{2, 3}};
+  CHECK(contains(made(fine, {.rate = 0}), "rate"));
+  CHECK(contains(made(fine, {.min_ratio = std::nan("")}), "min_ratio"));
+  CHECK(contains(made(fine, {.optimizer = Optimizer::si_adam, .number = 0}), "number"));
 
   Numbers make(934);
   Weights<double> weights({2, 3, 4}, make);
   Weights<double> gradients({2, 3, 4}, make);
-  PathPlan<double> plan({2, 3, 4}, 1);
-  const Weights<double>& known = weights;
-  std::vector<Skeleton> skeletons = plan.cyclic_skeletons();
-  const auto step_with = [&](const StepOptions& options, const PathMoments<double>& moments = {}) {
-    plan.step(options, skeletons, gradients.views(), weights.views(), moments);
-  };
+  PathInputs<double> in = weights.inputs(gradients);
+  PathOutputs<double> out = weights.outputs();
+  PathPlan<double> plan(shapes_of(in), {}, 1);
+  in.skeletons = plan.cyclic_skeletons();
+  const auto run = [&](PathPlan<double>& with) { return message([&] { with.run(in, out); }); };
+  CHECK(contains(message([&] { plan.set_step(1, -1); }), "rate"));
+  CHECK(contains(message([&] { plan.set_step(1, 1, -1); }), "gradient_factor"));
   Array<double> values({2, 5, 3});
-  CHECK(contains(message([&] { plan.decompose(known.views(), skeletons, values.view()); }),
-                 "values is (2, 5, 3), expected (2, 5, 4)"));
+  out.values = values.view();
+  CHECK(contains(run(plan), "values is (2, 5, 3), expected (2, 5, 4)"));
+  out = {};
   weights.wk.values[13] = std::nan("");
-  CHECK(
-      contains(message([&] { plan.largest_skeletons(known.views()); }), "wk has nan at [1, 0, 1]"));
-  CHECK(contains(message([&] { plan.decompose(known.views(), skeletons, values.view()); }),
-                 "wk has nan at [1, 0, 1]"));
-  CHECK(contains(message([&] { step_with({}); }), "wk has nan at [1, 0, 1]"));
+  CHECK(contains(message([&] { plan.largest_skeletons(in); }), "wk has nan at [1, 0, 1]"));
+  CHECK(contains(run(plan), "wk has nan at [1, 0, 1]"));
   weights.wk.values[13] = 1;
-  skeletons[1].k[2] = 3;
-  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem [1]"));
-  skeletons[1].k.pop_back();
-  CHECK(contains(message([&] { step_with({}); }), "the skeleton of problem [1]"));
-  skeletons.pop_back();
-  CHECK(contains(message([&] { step_with({}); }), "1 skeletons, expected 2"));
-  skeletons = plan.cyclic_skeletons();
-  StepOptions options;
-  options.rate = 0;
-  CHECK(contains(message([&] { step_with(options); }), "rate"));
-  options = {};
-  options.min_ratio = std::nan("");
-  CHECK(contains(message([&] { step_with(options); }), "min_ratio"));
-  options = {};
-  options.optimizer = Optimizer::si_adam;
-  CHECK(contains(message([&] { step_with(options); }), "the first moment"));
+  out = weights.outputs();
+  gradients.wq.values[13] = std::nan("");
+  CHECK(contains(run(plan), "grad_wq has nan at [1, 0, 1]"));
+  gradients.wq.values[13] = 1;
+  in.skeletons[1].k[2] = 3;
+  CHECK(contains(run(plan), "the skeleton of problem [1]"));
+  in.skeletons[1].k.pop_back();
+  CHECK(contains(run(plan), "the skeleton of problem [1]"));
+  in.skeletons.pop_back();
+  CHECK(contains(run(plan), "1 skeletons, expected 2"));
+  in.skeletons = plan.cyclic_skeletons();
+  PathPlan<double> adam(shapes_of(in), {.optimizer = Optimizer::si_adam}, 1);
+  CHECK(contains(run(adam), "the first moment"));
   Array<double> moments({2, 6, 4});
-  CHECK(contains(message([&] {
-                   step_with(options, {moments.view(), moments.view()});
-                 }),
-                 "the first moment is (2, 6, 4), expected (2, 5, 4)"));
-  options.number = 0;
-  CHECK(contains(message([&] { step_with(options); }), "number"));
-  gradients.wq.shape = {3, 3, 4};
-  CHECK(contains(message([&] { step_with({}); }), "grad_wq"));
-  gradients.wq.shape = {2, 4, 3};
-  CHECK(contains(message([&] { step_with({}); }), "grad_wq has the last axes (4, 3)"));
-  gradients.wq.shape = {2, 3, 4};
-  PathWeights<double> absent = weights.views();
-  absent.wq.data = nullptr;
-  CHECK(contains(message([&] { plan.step({}, skeletons, gradients.views(), absent); }),
-                 "wq is without data"));
-  step_with({});
+  out.first_moment = out.second_moment = moments.view();
+  CHECK(contains(run(adam), "the first moment is (2, 6, 4), expected (2, 5, 4)"));
+  out = weights.outputs();
+  in.grad_wq.shape = {3, 3, 4};
+  CHECK(contains(run(plan), "grad_wq is (3, 3, 4), the plan was made for (2, 3, 4)"));
+  in = weights.inputs();
+  in.skeletons = plan.cyclic_skeletons();
+  PathPlan<double> alone(shapes_of(in), {}, 1);
+  CHECK(contains(run(alone), "without grad_wq and grad_wk"));
+  in = weights.inputs(gradients);
+  in.skeletons = plan.cyclic_skeletons();
+  out.wk = {};
+  CHECK(contains(run(plan), "wk is"));
+  out = weights.outputs();
+  in.wq.data = nullptr;
+  CHECK(contains(run(plan), "wq is without data"));
+  // In place without all leading axes.
+  in = weights.inputs(gradients);
+  in.wq.shape = {3, 4};
+  PathPlan<double> shared(shapes_of(in), {}, 1);
+  in.skeletons = shared.cyclic_skeletons();
+  CHECK(contains(run(shared), "wq is (3, 4), expected (2, 3, 4)"));
+  in = weights.inputs(gradients);
+  in.skeletons = plan.cyclic_skeletons();
+  plan.run(in, out);
+}
+
+TEST_CASE("inputs of path plans broadcast") {
+  Numbers make(937);
+  const Array<double> wq = numbers<double>({3, 4}, make);
+  const Array<double> wk = numbers<double>({2, 1, 3, 4}, make);
+  const Weights<double> gradients({5, 3, 4}, make);
+  PathInputs<double> in{wq.view(), wk.view(), gradients.wq.view(), gradients.wk.view()};
+  const StepOptions options{.rate = 0.01};
+  PathPlan<double> plan(shapes_of(in), options, 2);
+  REQUIRE(plan.leading() == Shape{2, 5});
+  in.skeletons = plan.cyclic_skeletons();
+  Weights<double> found({2, 5, 3, 4}, make);
+  plan.run(in, found.outputs());
+  for (Index problem = 0; problem < 10; ++problem) {
+    Array<double> own_q({3, 4}), own_k({3, 4});
+    const auto copy = [](MatrixView<const double> from, Array<double>& to) {
+      std::copy_n(from.data, 12, to.values.begin());
+    };
+    copy(wq.matrix(problem, plan.leading()), own_q);
+    copy(wk.matrix(problem, plan.leading()), own_k);
+    StepMatrices<double> matrices{matrix(own_q, 0, 3, 4), matrix(own_k, 0, 3, 4),
+                                  gradients.wq.matrix(problem, plan.leading()),
+                                  gradients.wk.matrix(problem, plan.leading())};
+    step<double>(options, cyclic_skeleton(3, 0, 4), matrices, 1);
+    CHECK(same_bits(found.wq.values.data() + problem * 12, own_q.values.data(), 12));
+    CHECK(same_bits(found.wk.values.data() + problem * 12, own_k.values.data(), 12));
+  }
 }
 
 TEST_CASE("two path plans run at the same time, each many times") {
@@ -237,13 +309,10 @@ TEST_CASE("two path plans run at the same time, each many times") {
     Numbers make(seed);
     Weights<double> weights(shape, make);
     Weights<double> gradients(shape, make);
-    PathPlan<double> plan(shape, 2);
-    StepOptions options;
-    options.rate = 1e-4;
-    const std::vector<Skeleton> skeletons = plan.cyclic_skeletons();
-    for (int n = 0; n < 20; ++n) {
-      plan.step(options, skeletons, gradients.views(), weights.views());
-    }
+    PathInputs<double> in = weights.inputs(gradients);
+    PathPlan<double> plan(shapes_of(in), {.rate = 1e-4}, 2);
+    in.skeletons = plan.cyclic_skeletons();
+    for (int n = 0; n < 20; ++n) plan.run(in, weights.outputs());
     return weights.wk.values;
   };
   const std::vector<double> wide = train({4, 3, 129}, 935);

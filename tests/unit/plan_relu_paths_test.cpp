@@ -22,10 +22,8 @@ template <class T>
 struct Networks {
   std::vector<Array<T>> weights;
 
-  Networks(const ReluPathPlan<T>& plan, Random& random) {
-    for (Index l = 1; l <= plan.layers(); ++l) {
-      weights.push_back(normal_array<T>(plan.weights_shape(l), random));
-    }
+  Networks(const ReluShapes& shapes, Random& random) {
+    for (const Shape& shape : shapes.weights) weights.push_back(normal_array<T>(shape, random));
   }
 
   ReluWeights<T> views() {
@@ -38,6 +36,9 @@ struct Networks {
     for (const Array<T>& one : weights) all.push_back(one.view());
     return all;
   }
+  ReluInputs<T> inputs() const { return {.weights = views()}; }
+  ReluInputs<T> inputs(const Networks& gradients) const { return {views(), gradients.views()}; }
+
   T at(std::size_t layer, Index problem, Index a, Index b) const {
     const Array<T>& one = weights[layer];
     const Index rows = one.shape[one.shape.size() - 2];
@@ -73,13 +74,21 @@ struct Networks {
 const std::vector<std::vector<Index>> network_sizes = {{1, 1},    {3, 2},       {3, 4, 2},
                                                        {1, 3, 1}, {2, 5, 3, 2}, {4, 3, 3, 3, 2}};
 
+ReluShapes shapes_of_networks(const Shape& leading, const std::vector<Index>& sizes) {
+  ReluShapes shapes;
+  for (std::size_t l = 1; l < sizes.size(); ++l) {
+    shapes.weights.push_back(join(leading, {sizes[l - 1], sizes[l]}));
+  }
+  shapes.gradients = shapes.weights;
+  return shapes;
+}
+
 // Gradients of a loss of the output: of Σ c·output for one input, by differences.
 template <class T>
-Networks<T> gradients_of(const ReluPathPlan<T>& plan, const Networks<T>& networks, Index problems,
-                         Random& random) {
+Networks<T> gradients_of(const Networks<T>& networks, Index problems, Random& random) {
   Networks<T> gradients = networks;
   const std::vector<double> input = [&] {
-    std::vector<double> made(static_cast<std::size_t>(*(plan.weights_shape(1).end() - 2)));
+    std::vector<double> made(static_cast<std::size_t>(*(networks.weights.front().shape.end() - 2)));
     std::normal_distribution<double> normal;
     for (double& x : made) x = normal(random);
     return made;
@@ -111,16 +120,17 @@ TEST_CASE_TEMPLATE("plans of ReLU paths: values are products, and lead back to t
   Random random(971);
   for (const std::vector<Index>& sizes : network_sizes) {
     CAPTURE(sizes);
-    ReluPathPlan<T> plan({2, 2}, sizes, 1);
-    ReluPathPlan<T> threads({2, 2}, sizes, 9);
-    const Networks<T> networks(plan, random);
+    const Networks<T> networks(shapes_of_networks({2, 2}, sizes), random);
+    ReluInputs<T> in = networks.inputs();
+    ReluPathPlan<T> plan(shapes_of(in), {}, 1);
+    ReluPathPlan<T> threads(shapes_of(in), {}, 9);
     for (const bool largest : {false, true}) {
-      const auto skeletons =
-          largest ? plan.largest_skeletons(networks.views()) : plan.cyclic_skeletons();
+      in.skeletons = largest ? plan.largest_skeletons(in) : plan.cyclic_skeletons();
+      const std::vector<ReluSkeleton>& skeletons = in.skeletons;
       REQUIRE(skeletons.size() == 4);
       Array<T> values(plan.values_shape(), T{7}), again(plan.values_shape(), T{7});
-      plan.decompose(networks.views(), skeletons, values.view());
-      threads.decompose(networks.views(), skeletons, again.view());
+      plan.run(in, {.values = values.view()});
+      threads.run(in, {.values = again.view()});
       CHECK(same_bits(values.values, again.values));
       const Index rank = values.shape.back();
       const Index hidden = plan.hidden_shape().back();
@@ -145,9 +155,9 @@ TEST_CASE_TEMPLATE("plans of ReLU paths: values are products, and lead back to t
           }
         }
       }
-      Networks<T> back(plan, random);
-      plan.compose(std::as_const(values).view(), std::as_const(in_weights).view(), skeletons,
-                   back.views());
+      Networks<T> back = networks;
+      for (Array<T>& one : back.weights) std::fill(one.values.begin(), one.values.end(), T{7});
+      plan.compose({values.view(), in_weights.view(), skeletons}, back.views());
       const double limit = 4 * static_cast<double>(sizes.size()) * rounding;
       for (std::size_t l = 0; l < back.weights.size(); ++l) {
         for (std::size_t n = 0; n < back.weights[l].values.size(); ++n) {
@@ -164,10 +174,11 @@ TEST_CASE("plans of ReLU paths: rescaled networks follow the same trajectory") {
   int moved = 0;
   for (const std::vector<Index>& sizes : network_sizes) {
     CAPTURE(sizes);
-    ReluPathPlan<double> plan({2}, sizes, 2);
-    Networks<double> networks(plan, random);
+    const ReluShapes shapes = shapes_of_networks({2}, sizes);
+    ReluPathPlan<double> plan(shapes, {.rate = 1e-3}, 2);
+    Networks<double> networks(shapes, random);
     Networks<double> scaled = networks;
-    Networks<double> gradients = gradients_of(plan, networks, 2, random);
+    Networks<double> gradients = gradients_of(networks, 2, random);
     Networks<double> of_scaled = gradients;
     // Powers of two, by hidden node.
     Index node = 0;
@@ -192,17 +203,17 @@ TEST_CASE("plans of ReLU paths: rescaled networks follow the same trajectory") {
         }
       }
     }
-    const auto skeletons = plan.largest_skeletons(std::as_const(networks).views());
-    StepOptions options;
-    options.rate = 1e-3;
+    ReluInputs<double> in = networks.inputs(gradients);
+    in.skeletons = plan.largest_skeletons(in);
+    ReluInputs<double> in_scaled = scaled.inputs(of_scaled);
+    in_scaled.skeletons = in.skeletons;
     const Networks<double> before = networks;
-    const auto found =
-        plan.step(options, skeletons, std::as_const(gradients).views(), networks.views());
-    plan.step(options, skeletons, std::as_const(of_scaled).views(), scaled.views());
+    const auto found = plan.run(in, {.weights = networks.views()});
+    plan.run(in_scaled, {.weights = scaled.views()});
     REQUIRE(found.size() == 2);
     Array<double> values(plan.values_shape()), same(plan.values_shape());
-    plan.decompose(std::as_const(networks).views(), skeletons, values.view());
-    plan.decompose(std::as_const(scaled).views(), skeletons, same.view());
+    plan.run(in, {.values = values.view()});
+    plan.run(in_scaled, {.values = same.view()});
     CHECK(same_bits(values.values, same.values));
     for (const ReluStepSummary& summary : found) CHECK(summary.inconsistency <= 1e-3);
     moved += same_bits(networks.weights.back().values, before.weights.back().values) ? 0 : 1;
@@ -215,27 +226,33 @@ TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batc
   Random random(974);
   for (const std::vector<Index>& sizes : network_sizes) {
     CAPTURE(sizes);
-    ReluPathPlan<double> plan({2}, sizes, 1), threads({2}, sizes, 5);
-    const Networks<double> start(plan, random);
-    const Networks<double> gradients = gradients_of(plan, start, 2, random);
-    const auto skeletons = plan.largest_skeletons(start.views());
+    const ReluShapes shapes = shapes_of_networks({2}, sizes);
+    const Networks<double> start(shapes, random);
+    const Networks<double> gradients = gradients_of(start, 2, random);
+    const auto skeletons = ReluPathPlan<double>(shapes, {}, 1).largest_skeletons(start.inputs());
     for (const Optimizer optimizer :
          {Optimizer::sgd, Optimizer::adam, Optimizer::si_sgd, Optimizer::si_adam}) {
       CAPTURE(static_cast<int>(optimizer));
       const bool moving = optimizer == Optimizer::adam || optimizer == Optimizer::si_adam;
       const bool in_paths = optimizer == Optimizer::si_sgd || optimizer == Optimizer::si_adam;
+      const StepOptions options{.optimizer = optimizer};
+      ReluPathPlan<double> plan(shapes, options, 1), threads(shapes, options, 5);
       Networks<double> networks = start, same = start;
-      Array<double> m(plan.moments_shape(optimizer)), v = m, other_m = m, other_v = m;
-      StepOptions options;
-      options.optimizer = optimizer;
+      Array<double> m(plan.moments_shape()), v = m, other_m = m, other_v = m;
+      // The first step is from one network to another, the later ones are in place.
+      ReluInputs<double> in = start.inputs(gradients);
+      if (in_paths) in.skeletons = skeletons;
+      ReluInputs<double> in_same = same.inputs(gradients);
+      in_same.skeletons = skeletons;
       std::vector<std::vector<double>> by_hand;
       std::vector<double> means(m.values.size()), squares(m.values.size());
       for (const Array<double>& one : start.weights) by_hand.push_back(one.values);
-      for (options.number = 1; options.number <= 3; ++options.number) {
-        const auto found = plan.step(options, in_paths ? skeletons : std::vector<ReluSkeleton>(),
-                                     gradients.views(), networks.views(), {m.view(), v.view()});
-        threads.step(options, skeletons, gradients.views(), same.views(),
-                     {other_m.view(), other_v.view()});
+      for (Index number = 1; number <= 3; ++number) {
+        plan.set_step(number, options.rate);
+        threads.set_step(number, options.rate);
+        const auto found = plan.run(in, {networks.views(), m.view(), v.view()});
+        in.weights = std::as_const(networks).views();
+        threads.run(in_same, {same.views(), other_m.view(), other_v.view()});
         REQUIRE(found.size() == 2);
         if (!in_paths) CHECK(found[0].least_ratio > found[0].largest_ratio);
         // In plain loops, on the weights.
@@ -245,12 +262,11 @@ TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batc
           const auto size = static_cast<Index>(g.size()) / 2;
           for (std::size_t n = 0; n < g.size(); ++n) {
             const Index problem = static_cast<Index>(n) / size;
-            const auto at =
-                static_cast<std::size_t>(problem * plan.moments_shape(optimizer).back() + before +
-                                         static_cast<Index>(n) % size);
+            const auto at = static_cast<std::size_t>(problem * plan.moments_shape().back() +
+                                                     before + static_cast<Index>(n) % size);
             double step = g[n];
             if (moving) {
-              const auto t = static_cast<double>(options.number);
+              const auto t = static_cast<double>(number);
               means[at] = 0.9 * means[at] + 0.1 * g[n];
               squares[at] = 0.999 * squares[at] + 0.001 * g[n] * g[n];
               step = means[at] / (1 - std::pow(0.9, t)) /
@@ -271,8 +287,9 @@ TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batc
       CHECK(same_bits(v.values, other_v.values));
       if (optimizer != Optimizer::si_adam) continue;
       // The second network alone has the same values of paths.
-      ReluPathPlan<double> alone({}, sizes, 1);
-      Networks<double> one(alone, random), of_one = one;
+      const ReluShapes of_network = shapes_of_networks({}, sizes);
+      ReluPathPlan<double> alone(of_network, options, 1);
+      Networks<double> one(of_network, random), of_one = one;
       for (std::size_t l = 0; l < one.weights.size(); ++l) {
         const std::size_t size = one.weights[l].values.size();
         for (std::size_t n = 0; n < size; ++n) {
@@ -280,10 +297,12 @@ TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batc
           of_one.weights[l].values[n] = gradients.weights[l].values[size + n];
         }
       }
-      Array<double> own_m(alone.moments_shape(optimizer)), own_v = own_m;
-      for (options.number = 1; options.number <= 3; ++options.number) {
-        alone.step(options, {skeletons[1]}, std::as_const(of_one).views(), one.views(),
-                   {own_m.view(), own_v.view()});
+      Array<double> own_m(alone.moments_shape()), own_v = own_m;
+      ReluInputs<double> in_one = one.inputs(of_one);
+      in_one.skeletons = {skeletons[1]};
+      for (Index number = 1; number <= 3; ++number) {
+        alone.set_step(number, options.rate);
+        alone.run(in_one, {one.views(), own_m.view(), own_v.view()});
       }
       for (std::size_t l = 0; l < one.weights.size(); ++l) {
         const std::size_t size = one.weights[l].values.size();
@@ -296,57 +315,71 @@ TEST_CASE("plans of ReLU paths: Adam's rules, in paths and on weights, over batc
 
 TEST_CASE("plans of ReLU paths refuse shapes, skeletons and options") {
   const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
-  CHECK(contains(message([] { ReluPathPlan<double>({}, {3}, 1); }), "two or more"));
-  CHECK(contains(message([] { ReluPathPlan<double>({}, {3, 0, 2}, 1); }), "(3, 0, 2)"));
-  CHECK(thrown_error([] { ReluPathPlan<double>({}, {3, 2}, 0); }).failure() == Failure::usage);
+  const auto made = [&](const std::vector<Shape>& weights, const StepOptions& options = {},
+                        const std::vector<Shape>& gradients = {}) {
+    return message([&] { ReluPathPlan<double>({weights, gradients}, options, 1); });
+  };
+  CHECK(contains(made({}), "at least one layer"));
+  CHECK(contains(made({{3, 0}, {0, 2}}), "(3, 0, 2)"));
+  CHECK(contains(made({{3, 4}, {3, 2}}), "weights 2 has the last axes (3, 2), expected (4, 2)"));
+  CHECK(contains(made({{2, 3, 4}, {3, 4, 2}}), "weights 2 has the leading axes (3)"));
+  CHECK(contains(made({{3, 4}, {4, 2}}, {}, {{3, 4}}), "1 matrices of gradients, expected 2"));
+  CHECK(contains(made({{3, 4}}, {}, {{4, 3}}), "gradients 1 has the last axes (4, 3)"));
+  CHECK(contains(made({{3, 4}}, {.optimizer = Optimizer::si_sgd_printed}),
+                 "si_sgd_printed is no optimizer of ReLU networks"));
+  CHECK(contains(made({{3, 4}}, {.optimizer = Optimizer::adam, .beta2 = 1}), "beta2"));
+  CHECK(contains(made({{3, 4}}, {.rate = 0}), "rate"));
+  CHECK(thrown_error([] { ReluPathPlan<double>({{{3, 2}}}, {}, 0); }).failure() == Failure::usage);
   const Index many = Index{1} << 40;
   CHECK(thrown_error([&] {
-          ReluPathPlan<double>({}, {many, many}, 1);
+          ReluPathPlan<double>({{{many, many}}}, {}, 1);
         }).failure() == Failure::input);
   Random random(973);
-  ReluPathPlan<double> plan({2}, {2, 3, 1}, 1);
+  const ReluShapes shapes = shapes_of_networks({2}, {2, 3, 1});
+  ReluPathPlan<double> plan(shapes, {}, 1);
+  CHECK(plan.layers() == 2);
   CHECK(plan.weights_shape(1) == Shape{2, 2, 3});
   CHECK(plan.values_shape() == Shape{2, 6});
   CHECK(plan.hidden_shape() == Shape{2, 3});
   CHECK(plan.workspace_bytes() > 0);
   CHECK(contains(message([&] { plan.weights_shape(3); }), "no W_3"));
-  Networks<double> networks(plan, random);
-  auto skeletons = plan.cyclic_skeletons();
-  CHECK(contains(message([&] { plan.path(skeletons[0], 6); }), "basis path 6"));
+  CHECK(contains(message([&] { plan.set_step(1, 0); }), "rate"));
+  Networks<double> networks(shapes, random);
+  const Networks<double> gradients = networks;
+  ReluInputs<double> in = networks.inputs(gradients);
+  in.skeletons = plan.cyclic_skeletons();
+  CHECK(contains(message([&] { plan.path(in.skeletons[0], 6); }), "basis path 6"));
   Array<double> values(plan.values_shape());
-  const auto decompose = [&] {
-    plan.decompose(std::as_const(networks).views(), skeletons, values.view());
-  };
-  skeletons[1].in[2] = 2;
-  CHECK(contains(message(decompose), "the skeleton of problem [1]"));
-  skeletons.pop_back();
-  CHECK(contains(message(decompose), "1 skeletons, expected 2"));
-  skeletons = plan.cyclic_skeletons();
+  ReluOutputs<double> out{.values = values.view()};
+  const auto run = [&](ReluPathPlan<double>& with) { return message([&] { with.run(in, out); }); };
+  in.skeletons[1].in[2] = 2;
+  CHECK(contains(run(plan), "the skeleton of problem [1]"));
+  in.skeletons.pop_back();
+  CHECK(contains(run(plan), "1 skeletons, expected 2"));
+  in.skeletons = plan.cyclic_skeletons();
   networks.weights[1].values[4] = infinity;
-  CHECK(contains(message(decompose), "weights 2 has inf at [1, 1, 0]"));
+  CHECK(contains(run(plan), "weights 2 has inf at [1, 1, 0]"));
   networks.weights[1].values[4] = 1;
-  decompose();
-  values.shape = {2, 5};
-  CHECK(contains(message(decompose), "values is (2, 5)"));
-  Networks<double> gradients = networks;
-  const auto step = [&](const StepOptions& options) {
-    return message(
-        [&] { plan.step(options, skeletons, std::as_const(gradients).views(), networks.views()); });
-  };
-  StepOptions options;
-  options.optimizer = Optimizer::si_sgd_printed;
-  CHECK(contains(step(options), "si_sgd_printed is no optimizer of ReLU networks"));
-  options.optimizer = Optimizer::adam;
-  CHECK(contains(step(options), "the first moment"));
-  options.beta2 = 1;
-  CHECK(contains(step(options), "beta2"));
-  options = {};
-  options.rate = 0;
-  CHECK(contains(step(options), "rate"));
-  options = {};
-  options.momentum = 0.9;
-  CHECK(contains(step(options), "the first moment"));
-  gradients.weights.pop_back();
-  options = {};
-  CHECK(contains(step(options), "1 matrices of gradients, expected 2"));
+  plan.run(in, out);
+  out.values.shape = {2, 5};
+  CHECK(contains(run(plan), "values is (2, 5)"));
+  out = {.weights = networks.views()};
+  ReluPathPlan<double> adam(shapes, {.optimizer = Optimizer::adam}, 1);
+  CHECK(contains(run(adam), "the first moment"));
+  ReluPathPlan<double> descent(shapes, {.momentum = 0.9}, 1);
+  CHECK(contains(run(descent), "the first moment"));
+  out.weights.pop_back();
+  CHECK(contains(run(plan), "1 matrices of weights, expected 2"));
+  out.weights = networks.views();
+  in.gradients.pop_back();
+  CHECK(contains(run(plan), "1 matrices of gradients, expected 2"));
+  in.gradients.clear();
+  ReluPathPlan<double> alone(shapes_of(in), {}, 1);
+  CHECK(contains(run(alone), "without gradients"));
+  // In place without all leading axes.
+  in = networks.inputs(gradients);
+  in.weights[0].shape = {2, 3};
+  ReluPathPlan<double> shared(shapes_of(in), {}, 1);
+  in.skeletons = shared.cyclic_skeletons();
+  CHECK(contains(run(shared), "weights 1 is (2, 3), expected (2, 2, 3)"));
 }

@@ -210,24 +210,22 @@ Maker path_step(Optimizer optimizer) {
     const Shape shape{heads, 8, size};
     auto weights = std::make_shared<std::vector<float>>(magnitudes<float>(heads * 8 * size));
     auto moments = std::make_shared<std::vector<float>>(weights->size() * 4, 0.0F);
-    auto plan = std::make_shared<PathPlan<float>>(shape, threads);
-    auto skeletons = std::make_shared<std::vector<Skeleton>>(plan->cyclic_skeletons());
     auto others = std::make_shared<std::vector<float>>(*weights);
     auto gradients = std::make_shared<std::vector<float>>(numbers<float>(heads * 8 * size));
-    PathMoments<float> kept;
-    if (!plan->moments_shape(optimizer).empty()) {
-      kept.first = {moments->data(), plan->moments_shape(optimizer)};
-      kept.second = {moments->data() + weights->size() * 2, plan->moments_shape(optimizer)};
-    }
-    StepOptions options;
-    options.optimizer = optimizer;
-    options.rate = 1e-6;
+    auto in = std::make_shared<PathInputs<float>>();
+    in->wq = {weights->data(), shape};
+    in->wk = {others->data(), shape};
+    in->grad_wq = in->grad_wk = {gradients->data(), shape};
+    auto plan = std::make_shared<PathPlan<float>>(
+        shapes_of(*in), StepOptions{.optimizer = optimizer, .rate = 1e-6}, threads);
+    in->skeletons = plan->cyclic_skeletons();
+    PathOutputs<float> out;
+    out.wq = {weights->data(), shape};
+    out.wk = {others->data(), shape};
+    out.first_moment = {moments->data(), plan->moments_shape()};
+    out.second_moment = {moments->data() + weights->size() * 2, plan->moments_shape()};
     return Steady{
-        [=] {
-          plan->step(options, *skeletons, {{gradients->data(), shape}, {gradients->data(), shape}},
-                     PathWeights<float>{{weights->data(), shape}, {others->data(), shape}}, kept);
-          static_cast<void>(moments);
-        },
+        [=, keep = std::vector{weights, moments, others, gradients}] { plan->run(*in, out); },
         [=] { return plan->workspace_bytes(); }};
   };
 }
