@@ -19,7 +19,7 @@ RowRange queries_of(const OwnPart& own) {
 }
 RowRange keys_of(const OwnPart& own) { return {own.range.col0, own.range.col0 + own.range.cols}; }
 
-// Whether the blocks of an array are used where they lie.
+// The numbers of an array whose blocks are used where they lie; null for others.
 template <class T>
 const T* in_place(const Operand& operand) {
   return operand.heads == HeadAxis::leading && !operand.of_cost ? operand.dataset.in_memory<T>()
@@ -29,6 +29,21 @@ const T* in_place(const Operand& operand) {
 template <class T>
 bool in_place(const Vectors& from) {
   return in_place<T>(from.input) != nullptr || (from.weights && in_place<T>(*from.weights));
+}
+
+// A block of such an array.
+template <class T>
+MatrixView<const T> block_at(const Operand& operand, const T* numbers, Index block) {
+  const Shape* const strides = operand.dataset.strides();
+  const Index size = operand.rows * operand.cols;
+  if (strides == nullptr) return {numbers + block * size, operand.rows, operand.cols};
+  const Shape& leading = operand.leading;
+  for (std::size_t axis = leading.size(); axis-- > 0; block /= leading[axis]) {
+    numbers += block % leading[axis] * (*strides)[axis];
+  }
+  const bool has_rows = strides->size() >= leading.size() + 2;
+  return {numbers, operand.rows, operand.cols,
+          has_rows ? (*strides)[leading.size()] : operand.cols};
 }
 
 Allowed allowed_in(const Operand& matrix) {
@@ -151,8 +166,7 @@ void HeadReader<T>::load(Set& set) {
   for (auto& [key, wanted_by, block, is_new] : set.blocks.parts()) {
     const TileRange range{key.first, key.rows, 0, operand.cols};
     if (numbers != nullptr) {
-      const T* const first = numbers + (key.block * operand.rows + key.first) * operand.cols;
-      block.values = {first, key.rows, operand.cols};
+      block.values = block_at(operand, numbers, key.block).row_range(key.first, key.rows);
     } else if (is_new) {
       kernel::stop_if_asked();
       block.reserve(key.rows, operand.cols);
@@ -171,18 +185,18 @@ template <class U>
 void HeadReader<T>::place(const std::optional<Operand>& operand, Matrices<U>& matrices) {
   const U* const numbers = operand ? in_place<U>(*operand) : nullptr;
   if (numbers == nullptr) return;
-  const Index row_stride = operand->rows > 1 ? operand->cols : 0;
-  const Index col_stride = operand->cols > 1 ? 1 : 0;
+  const bool by_row = operand->rows > 1;
+  const bool by_col = operand->cols > 1;
   for (auto& [key, wanted_by, matrix, is_new] : matrices.parts()) {
     const bool empty = key.rows == 0 || key.cols == 0;
-    const TileRange range{row_stride > 0 ? key.row0 : 0, row_stride > 0 ? key.rows : 1,
-                          col_stride > 0 ? key.col0 : 0, col_stride > 0 ? key.cols : 1};
-    const U* const first = numbers + key.block * operand->rows * operand->cols +
-                           range.row0 * operand->cols + range.col0;
-    matrix.in_memory.emplace(first, row_stride, col_stride, 1);
+    const TileRange range{by_row ? key.row0 : 0, by_row ? key.rows : 1, by_col ? key.col0 : 0,
+                          by_col ? key.cols : 1};
+    const MatrixView<const U> block = block_at(*operand, numbers, key.block);
+    const U* const first = block.row(range.row0) + range.col0;
+    matrix.in_memory.emplace(first, by_row ? block.row_stride : 0, by_col ? 1 : 0, 1);
     matrix.check.reset();
     if constexpr (std::is_same_v<U, T>) {
-      const MatrixView<const T> own{first, range.rows, range.cols, operand->cols};
+      const MatrixView<const T> own{first, range.rows, range.cols, block.row_stride};
       if (!empty) {
         matrix.check = numbers_.add(*operand, key.block, range, own, allowed_in(*operand));
       }

@@ -211,6 +211,20 @@ void AttentionLayout::take_bounds() {
       });
 }
 
+namespace {
+
+// The numbers of an operand with one for each problem. Throws Error(input) unless they are dense.
+template <class X>
+const X* numbers_of(const Operand& operand) {
+  const ArraySource& source = operand.dataset;
+  if (const Shape* const strides = source.strides()) {
+    require_dense(source.name(), source.shape(), *strides);
+  }
+  return source.in_memory<X>();
+}
+
+}  // namespace
+
 double AttentionLayout::hybrid_of(Index problem) const {
   return hybrid ? hybrid->dataset.in_memory<double>()[hybrid->block(problem)] : scheme.hybrid;
 }
@@ -240,14 +254,15 @@ template <class T>
 void AttentionLayout::bind(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out) {
   require_planned(shapes, inputs);
   for_operand_pairs(inputs, arrays, [](const char*, const auto& view, const auto& array) {
-    if (array) array->bind(view.data);
+    if (array) array->bind(view.data, view.strides);
   });
-  for (const auto& operand : arrays.energy) {
-    operand.second->bind(inputs.energy.at(operand.first).data);
+  for (const auto& [name, array] : arrays.energy) {
+    const TensorView<const T>& view = inputs.energy.at(name);
+    array->bind(view.data, view.strides);
   }
   AttentionSources::grad_out = std::nullopt;
   if (grad_out.data != nullptr) {
-    grad_out_array_->bind(grad_out.data);
+    grad_out_array_->bind(grad_out.data, grad_out.strides);
     AttentionSources::grad_out = grad_out_operand_;
   }
   find_parts();
@@ -256,11 +271,11 @@ void AttentionLayout::bind(const AttentionInputs<T>& inputs, const TensorView<co
 
 void AttentionLayout::find_parts() {
   for_bound_pairs(bounds, bounds, [&](const std::string& name, const auto& bound, const auto&) {
-    if (!bound || name == "query_offset") return;
+    if (!bound) return;
     const Index most = name.starts_with("query") ? queries : keys;
-    const Index* const values = bound->dataset.template in_memory<Index>();
+    const auto* const values = numbers_of<Index>(*bound);
     for (Index n = 0; n < element_count(bound->leading); ++n) {
-      if (values[n] >= 0 && values[n] <= most) continue;
+      if (name == "query_offset" || (values[n] >= 0 && values[n] <= most)) continue;
       refuse(*bound, n, values[n], "a whole number in [0, " + std::to_string(most) + "]");
     }
   });
@@ -276,7 +291,7 @@ void AttentionLayout::find_parts() {
 
 void AttentionLayout::find_sinks() {
   if (hybrid) {
-    const double* const values = hybrid->dataset.in_memory<double>();
+    const auto* const values = numbers_of<double>(*hybrid);
     for (Index n = 0; n < element_count(hybrid->leading); ++n) {
       // NaN fails the comparisons.
       if (values[n] >= 0 && values[n] <= 1) continue;
@@ -285,7 +300,7 @@ void AttentionLayout::find_sinks() {
   }
   sinks.clear();
   if (!sink) return;
-  const double* const values = sink->dataset.in_memory<double>();
+  const auto* const values = numbers_of<double>(*sink);
   for (Index n = 0; n < element_count(sink->leading); ++n) {
     // NaN fails the comparison.
     if (values[n] <= std::numeric_limits<double>::max()) continue;

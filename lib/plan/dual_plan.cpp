@@ -48,8 +48,9 @@ void require_options(const DualPlanOptions& options) {
 // An array in float64.
 class WideArray {
  public:
-  explicit WideArray(const TensorView<const float>& from)
+  WideArray(const char* name, const TensorView<const float>& from)
       : shape_(from.shape), numbers_(from.data == nullptr ? 0 : element_count(from.shape)) {
+    require_dense(name, from.shape, from.strides);
     std::copy_n(from.data, numbers_.size(), numbers_.data());
   }
   TensorView<const double> view() const {
@@ -230,8 +231,8 @@ std::vector<DualSummary> DualPlan::run(const DualOperands<double>& inputs,
 }
 std::vector<DualSummary> DualPlan::run(const DualOperands<float>& inputs,
                                        const DualOutputs& outputs) {
-  const WideArray templates(inputs.templates), evidence(inputs.evidence);
-  const WideArray preference(inputs.preference), cost(inputs.cost);
+  const WideArray templates("templates", inputs.templates), evidence("evidence", inputs.evidence);
+  const WideArray preference("preference", inputs.preference), cost("cost", inputs.cost);
   return run({templates.view(), evidence.view(), preference.view(), cost.view()}, outputs);
 }
 

@@ -38,6 +38,7 @@ void GradientSlots<T>::want(const std::string& name, const TensorView<T>& view) 
     throw Error(Failure::input, "the gradient of " + name + " has shape " + to_string(view.shape) +
                                     ", expected " + to_string(found->shape));
   }
+  require_dense("the gradient of " + name, view.shape, view.strides);
   found->view = view;
 }
 

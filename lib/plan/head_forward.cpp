@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
@@ -20,14 +21,24 @@ PooledVector<double> own_numbers(const TensorView<const double>& from, Index pro
 
 template <class View>
 void require_view(const char* name, const View& view, const Shape& expected) {
-  if (view.shape == expected) return;
+  if (view.shape == expected) {
+    if (std::string_view(name) == "out") return require_strides(name, expected, view.strides);
+    return require_dense(name, expected, view.strides);
+  }
   throw Error(Failure::input, std::string(name) + " has shape " + to_string(view.shape) +
                                   ", expected " + to_string(expected));
 }
 
 template <class T>
 MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Index cols) {
-  return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
+  if (view.data == nullptr) return {nullptr, rows, cols};
+  if (view.strides.empty()) return {view.data + problem * rows * cols, rows, cols};
+  T* first = view.data;
+  const std::size_t leading = view.shape.size() - 2;
+  for (std::size_t axis = leading; axis-- > 0; problem /= view.shape[axis]) {
+    first += problem % view.shape[axis] * view.strides[axis];
+  }
+  return {first, rows, cols, view.strides[leading]};
 }
 
 // The numbers of a problem, by query or by key.

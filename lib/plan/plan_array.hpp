@@ -45,10 +45,11 @@ class PlanArray {
   /// leading axes do not broadcast to them.
   void broadcast_to(const Shape& leading);
 
-  /// Throws Error(input) if the shape of a run's array is not the plan's.
+  /// Throws Error(input) if the shape of a run's array is not the plan's, or the array not dense.
   template <class T>
   void require(const TensorView<T>& given) const {
     require_same(shape_of(given), given.data != nullptr);
+    require_dense(name_, given.shape, given.strides);
   }
 
   /// The block of a problem; null if the operand is absent.
@@ -78,6 +79,7 @@ void require_output(const std::string& name, bool wanted, const Shape& shape,
 template <class T>
 void require_output(const std::string& name, const TensorView<T>& output, const Shape& expected) {
   require_output(name, output.data != nullptr, output.shape, expected);
+  require_dense(name, output.shape, output.strides);
 }
 
 /// Throws Error(input) if a required array has no data, or a shape that is not `expected`.
@@ -86,6 +88,7 @@ void require_array(const std::string& name, bool has_data, const Shape& shape,
 template <class T>
 void require_array(const std::string& name, const TensorView<T>& array, const Shape& expected) {
   require_array(name, array.data != nullptr, array.shape, expected);
+  require_dense(name, array.shape, array.strides);
 }
 
 /// The block of `size` numbers that a problem writes; null if the output is not requested.

@@ -113,6 +113,7 @@ const std::string& ArraySource::name() const { return impl_->name; }
 const std::string& ArraySource::address() const { return impl_->address; }
 const Shape& ArraySource::shape() const { return impl_->shape; }
 DType ArraySource::dtype() const { return impl_->dtype; }
+const Shape* ArraySource::strides() const { return impl_->strides(); }
 std::string ArraySource::type() const {
   return dtype() == DType::other ? impl_->description : std::string(attn::name(dtype()));
 }

@@ -46,9 +46,12 @@ class ArraySource {
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
   std::vector<std::string> read_strings() const;
 
-  /// The numbers themselves, if they lie in memory as a dense row-major array of T; else null.
+  /// The numbers themselves, if they lie in memory as an array of T; else null.
   template <class T>
   const T* in_memory() const;
+
+  /// The strides of the numbers in memory, as in TensorView; null for a dense array.
+  const Shape* strides() const;
 
   /// Whether both are copies of one source.
   bool same_as(const ArraySource& other) const { return impl_ == other.impl_; }
@@ -78,8 +81,9 @@ struct ArraySource::Impl {
 
   virtual std::int64_t bytes_at_once() const { return 0; }
 
-  /// The numbers, dense and row-major, if they lie in memory; else null.
+  /// See ArraySource.
   virtual const void* in_memory() const { return nullptr; }
+  virtual const Shape* strides() const { return nullptr; }
 
   /// Called only if dtype is string.
   virtual std::vector<std::string> read_strings() const { return {}; }

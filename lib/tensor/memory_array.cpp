@@ -12,6 +12,12 @@ MemoryArray::MemoryArray(const std::string& operand, const Shape& lengths, DType
   description = attn::name(type);
 }
 
+void MemoryArray::bind(const void* numbers, const Shape& strides) {
+  require_strides(name, shape, strides);
+  numbers_ = numbers;
+  strides_ = is_dense(shape, strides) ? nullptr : &strides;
+}
+
 void MemoryArray::read_stored(const Shape& start, const Shape& count, void* out) const {
   if (numbers_ == nullptr) throw std::logic_error(name + " is not bound to memory");
   const std::size_t size = size_of(dtype);
@@ -22,11 +28,17 @@ void MemoryArray::read_stored(const Shape& start, const Shape& count, void* out)
   auto* to = static_cast<std::byte*>(out);
   for (Index n = 0; n < rows; ++n) {
     Shape at = unravel(n, outer);
-    for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
-    if (!count.empty()) at.push_back(start.back());
-    const auto first = static_cast<std::size_t>(ravel(at, shape));
+    if (!count.empty()) at.push_back(0);
+    Index first = 0;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) {
+      at[axis] += start[axis];
+      if (strides_ != nullptr) first += at[axis] * (*strides_)[axis];
+    }
+    if (strides_ == nullptr) first = ravel(at, shape);
     const std::size_t bytes = static_cast<std::size_t>(row) * size;
-    std::memcpy(to, static_cast<const std::byte*>(numbers_) + first * size, bytes);
+    std::memcpy(to,
+                static_cast<const std::byte*>(numbers_) + static_cast<std::size_t>(first) * size,
+                bytes);
     to += bytes;
   }
 }

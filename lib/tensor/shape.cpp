@@ -73,4 +73,31 @@ Index ravel(const Shape& index, const Shape& shape) {
   return flat;
 }
 
+bool is_dense(const Shape& shape, const Shape& strides) {
+  if (strides.empty()) return true;
+  Index dense = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    if (shape[axis] != 1 && strides[axis] != dense) return false;
+    dense *= shape[axis];
+  }
+  return true;
+}
+
+void require_strides(const std::string& name, const Shape& shape, const Shape& strides) {
+  if (strides.empty()) return;
+  const bool positive =
+      std::all_of(strides.begin(), strides.end(), [](Index stride) { return stride >= 0; });
+  const bool last = strides.back() == 1 || shape.empty() || shape.back() <= 1;
+  if (strides.size() == shape.size() && positive && last) return;
+  throw Error(Failure::input, name + " has strides " + to_string(strides) +
+                                  ", expected one for each axis, 0 or more, and 1 for the last");
+}
+
+void require_dense(const std::string& name, const Shape& shape, const Shape& strides) {
+  require_strides(name, shape, strides);
+  if (is_dense(shape, strides)) return;
+  throw Error(Failure::input,
+              name + " has strides " + to_string(strides) + ", expected a dense array");
+}
+
 }  // namespace attn

@@ -29,6 +29,17 @@ bool broadcast(const Shape& a, const Shape& b, Shape& out);
 /// The multi-index of row-major position `flat` in `shape`. Requires 0 <= flat < element_count.
 Shape unravel(Index flat, const Shape& shape);
 
+/// Whether an array with these strides is dense and row-major. None at all stand for a dense array;
+/// the stride of an axis of length 1 does not matter.
+bool is_dense(const Shape& shape, const Shape& strides);
+
+/// Throws Error(input) that names the array unless its strides (one for each axis, >= 0, the last
+/// one 1) are allowed.
+void require_strides(const std::string& name, const Shape& shape, const Shape& strides);
+
+/// Throws Error(input) that names the array unless it is dense.
+void require_dense(const std::string& name, const Shape& shape, const Shape& strides);
+
 /// The row-major position of multi-index `index` in `shape`; the inverse of unravel.
 Index ravel(const Shape& index, const Shape& shape);
 
