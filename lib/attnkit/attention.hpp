@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attnkit/causal.hpp"
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
@@ -22,8 +23,8 @@
 ///   attn::AttentionPlan<float> plan(attn::shapes_of(in), {}, 4);
 ///   plan.run(in, {.out = {out, plan.out_shape()}});
 ///
-/// Arrays are dense and row-major, in the caller's memory. Leading axes are batch axes and
-/// broadcast: they are aligned at the last one, and an axis of length 1, or an absent one, is
+/// Arrays are row-major, in the caller's memory. Operands and `out` may have strides (TensorView),
+/// other arrays are dense. Leading axes are batch axes and broadcast: they are aligned at the last one, and an axis of length 1, or an absent one, is
 /// repeated. The last leading axis counts the heads: k and v may have fewer heads than q if their
 /// number divides that of q (grouped-query attention: query head h uses key head h / (Hq/Hk)). k
 /// and v, or wk, bk, wv and bv, have the same number of heads unless it is 1. Every position of the
@@ -270,14 +271,14 @@ struct AttentionSummary {
 template <class T>
 class AttentionPlan {
  public:
-  /// threads >= 1, else Error(usage). Threads share the problems; with fewer problems than threads,
-  /// they work together on one problem at a time. No result depends on their number. Throws:
+  /// Throws:
   ///
   /// - Error(input), naming the operands, for shapes that do not fit;
   /// - Error(usage) for invalid options, and for options of another scheme that differ from their
   ///   defaults;
   /// - Error(memory) if the plan does not fit into memory.
-  AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options, int threads);
+  AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options,
+                const Context& context);
 
   /// A plan that has been moved from may be destroyed or assigned to; every other use throws
   /// Error(usage). This holds for every plan class.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/transport.hpp"
 
 /// Entropic barycentres of histograms (Benamou, Carlier, Cuturi, Nenna and Peyré 2015), in batches.
@@ -145,7 +146,8 @@ class BarycentrePlan {
   /// Arguments as for TransportPlan. Throws Error(input) that names operands whose shapes do not
   /// fit, Error(usage) for options out of range, and Error(memory) if the plan does not fit into
   /// memory.
-  BarycentrePlan(const BarycentreShapes& shapes, const BarycentrePlanOptions& options, int threads);
+  BarycentrePlan(const BarycentreShapes& shapes, const BarycentrePlanOptions& options,
+                 const Context& context);
 
   ~BarycentrePlan();
   BarycentrePlan(BarycentrePlan&&) noexcept;

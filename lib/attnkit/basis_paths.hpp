@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/tensor.hpp"
 
@@ -145,11 +146,9 @@ struct PathValues {
 template <class T>
 class PathPlan {
  public:
-  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
-  /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) that names operands whose shapes do not fit, Error(usage) for options out of
-  /// range, and Error(memory) if the plan does not fit into memory, as its functions do.
-  PathPlan(const PathShapes& shapes, const StepOptions& options, int threads);
+  /// Throws Error(input) that names operands whose shapes do not fit, Error(usage) for options out
+  /// of range, and Error(memory) if the plan does not fit into memory, as its functions do.
+  PathPlan(const PathShapes& shapes, const StepOptions& options, const Context& context);
 
   ~PathPlan();
   PathPlan(PathPlan&&) noexcept;

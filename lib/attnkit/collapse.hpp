@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
@@ -75,12 +76,11 @@ struct SelfAttentionStep {
 template <class T>
 class SelfAttentionPlan {
  public:
-  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
-  /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) for points with fewer than two axes, Error(usage) for invalid options and for
-  /// options of another scheme that differ from their defaults, and Error(memory) if the plan does
-  /// not fit into memory. `step` may throw Error(memory), too.
-  SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
+  /// Throws Error(input) for points with fewer than two axes, Error(usage) for invalid options and
+  /// for options of another scheme that differ from their defaults, and Error(memory) if the plan
+  /// does not fit into memory. `step` may throw Error(memory), too.
+  SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options,
+                    const Context& context);
 
   ~SelfAttentionPlan();
   SelfAttentionPlan(SelfAttentionPlan&&) noexcept;
@@ -146,9 +146,10 @@ struct MixtureViews {
 class MixturePlan {
  public:
   /// `centres` is the shape of q. `points` is the shape of k; its leading axes broadcast to the
-  /// leading axes of the centres. threads ≥ 1, else Error(usage); no result depends on their
-  /// number. Throws Error(input) for shapes that do not fit, Error(usage) for options out of range.
-  MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options, int threads);
+  /// leading axes of the centres. Throws Error(input) for shapes that do not fit, Error(usage) for
+  /// options out of range.
+  MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options,
+              const Context& context);
 
   ~MixturePlan();
   MixturePlan(MixturePlan&&) noexcept;
@@ -214,9 +215,10 @@ template <class T>
 class ClusterPlan {
  public:
   /// `labels` (…, N) broadcasts to (leading, N). `width` is the h of the similarity, > 0 and
-  /// finite. threads ≥ 1, else Error(usage); no result depends on their number. Throws Error(input)
-  /// for shapes that do not fit, Error(usage) for a width or a number of clusters out of range.
-  ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width, int threads);
+  /// finite. Throws Error(input) for shapes that do not fit, Error(usage) for a width or a number
+  /// of clusters out of range.
+  ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width,
+              const Context& context);
 
   ~ClusterPlan();
   ClusterPlan(ClusterPlan&&) noexcept;

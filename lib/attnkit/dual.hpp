@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/stopping.hpp"
 #include "attnkit/tensor.hpp"
@@ -138,11 +139,9 @@ struct DualOutputs {
 /// different threads; one plan must not run twice at a time.
 class DualPlan {
  public:
-  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
-  /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) that names operands whose shapes do not fit, and Error(usage) for options out of
-  /// range, and Error(memory) if the plan does not fit into memory, as `run` does.
-  DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads);
+  /// Throws Error(input) that names operands whose shapes do not fit, and Error(usage) for options
+  /// out of range, and Error(memory) if the plan does not fit into memory, as `run` does.
+  DualPlan(const DualShapes& shapes, const DualPlanOptions& options, const Context& context);
 
   ~DualPlan();
   DualPlan(DualPlan&&) noexcept;

@@ -21,7 +21,8 @@ enum class Remedy {
   float64,  ///< the same computation in float64
 };
 
-/// The only exception that this library throws on purpose. `what()` is one line without a full
+/// The exception that this library throws on purpose; runs that are asked to stop throw Stopped
+/// (attnkit/context.hpp). `what()` is one line without a full
 /// stop: the fault, its place and the expected value. `hint()` is one line, or empty.
 class Error : public std::runtime_error {
  public:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attnkit/basis_paths.hpp"
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/tensor.hpp"
 
@@ -102,7 +103,7 @@ class ReluPathPlan {
   /// Arguments as for PathPlan. Throws Error(input) for no weights, for shapes that do not fit and
   /// for arrays of more than 2⁶³ − 1 numbers, Error(usage) for options out of range and for
   /// si_sgd_printed, and Error(memory) if the plan does not fit into memory, as its functions do.
-  ReluPathPlan(const ReluShapes& shapes, const StepOptions& options, int threads);
+  ReluPathPlan(const ReluShapes& shapes, const StepOptions& options, const Context& context);
 
   ~ReluPathPlan();
   ReluPathPlan(ReluPathPlan&&) noexcept;

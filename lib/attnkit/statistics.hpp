@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/scheme.hpp"
 #include "attnkit/tensor.hpp"
@@ -114,10 +115,10 @@ struct Statistics {
 /// plan must not run twice at a time.
 class StatisticsPlan {
  public:
-  /// threads ≥ 1, else Error(usage); no result depends on their number. Throws Error(input) that
-  /// names operands whose shapes do not fit, and Error(usage) for options out of range, and
-  /// Error(memory) if the plan does not fit into memory, as `run` does.
-  StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads);
+  /// Throws Error(input) that names operands whose shapes do not fit, and Error(usage) for options
+  /// out of range, and Error(memory) if the plan does not fit into memory, as `run` does.
+  StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options,
+                 const Context& context);
 
   ~StatisticsPlan();
   StatisticsPlan(StatisticsPlan&&) noexcept;

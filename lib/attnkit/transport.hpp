@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "attnkit/feasibility.hpp"
 #include "attnkit/stopping.hpp"
@@ -324,11 +325,10 @@ struct TransportSummary {
 template <class T>
 class TransportPlan {
  public:
-  /// threads ≥ 1, else Error(usage). They share the problems, or work together on one problem at a
-  /// time if there are fewer problems than threads. No result depends on their number. Throws
-  /// Error(input) that names operands whose shapes do not fit, and Error(usage) for options out of
-  /// range, and Error(memory) if the plan does not fit into memory, as `run` does.
-  TransportPlan(const TransportShapes& shapes, const TransportOptions& options, int threads);
+  /// Throws Error(input) that names operands whose shapes do not fit, and Error(usage) for options
+  /// out of range, and Error(memory) if the plan does not fit into memory, as `run` does.
+  TransportPlan(const TransportShapes& shapes, const TransportOptions& options,
+                const Context& context);
 
   ~TransportPlan();
   TransportPlan(TransportPlan&&) noexcept;

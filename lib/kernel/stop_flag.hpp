@@ -1,16 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
+
+#include "attnkit/context.hpp"
 
 namespace attn::kernel {
 
-/// Thrown by a computation that was asked to stop. Its results so far are lost, except the states
-/// of iterations (kept_state.hpp).
-class Stopped : public std::exception {
- public:
-  const char* what() const noexcept override { return "stopped"; }
-};
+/// Results so far are lost, except the states of iterations (kept_state.hpp).
+using attn::Stopped;
 
 /// A request to give up a long computation: a flag that a signal handler or another thread sets,
 /// and that loops look at often.

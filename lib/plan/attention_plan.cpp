@@ -28,13 +28,13 @@ AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions&
 template <class T>
 class AttentionPlan<T>::Impl {
  public:
-  Impl(const AttentionShapes& shapes, const AttentionOptions& options, int threads)
+  Impl(const AttentionShapes& shapes, const AttentionOptions& options, const Context& context)
       : layout_(layout_of<T>(shapes, options)),
         problems_(
-            layout_.leading, threads,
+            layout_.leading, context,
             attend_parts(layout_.scheme.scheme, true, layout_.queries, layout_.keys, sizeof(T))),
         // Matrices are used where they lie.
-        reader_(layout_, 0, threads),
+        reader_(layout_, 0, context.threads),
         slots_(layout_, wave()),
         projected_bytes_(layout_.projected_bytes()) {}
 
@@ -215,8 +215,8 @@ class AttentionPlan<T>::Impl {
 
 template <class T>
 AttentionPlan<T>::AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options,
-                                int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+                                const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 
 template <class T>
 AttentionPlan<T>::~AttentionPlan() = default;

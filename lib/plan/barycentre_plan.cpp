@@ -48,7 +48,7 @@ SolveStatus BarycentreSummary::status() const {
 template <class T>
 class BarycentrePlan<T>::Impl {
  public:
-  Impl(const BarycentreShapes& shapes, const BarycentrePlanOptions& options, int threads)
+  Impl(const BarycentreShapes& shapes, const BarycentrePlanOptions& options, const Context& context)
       : options_(checked(options)),
         source_(shapes, options.epsilon),
         rows_(source_.rows()),
@@ -75,7 +75,7 @@ class BarycentrePlan<T>::Impl {
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
-    problems_.emplace(leading, threads,
+    problems_.emplace(leading, context,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
   }
 
@@ -331,8 +331,8 @@ class BarycentrePlan<T>::Impl {
 
 template <class T>
 BarycentrePlan<T>::BarycentrePlan(const BarycentreShapes& shapes,
-                                  const BarycentrePlanOptions& options, int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+                                  const BarycentrePlanOptions& options, const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 template <class T>
 BarycentrePlan<T>::~BarycentrePlan() = default;
 template <class T>

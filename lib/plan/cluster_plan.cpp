@@ -14,10 +14,11 @@ using plan::PlanArray;
 template <class T>
 class ClusterPlan<T>::Impl {
  public:
-  Impl(const Shape& points, const Shape& labels, Index clusters, double width, int threads)
+  Impl(const Shape& points, const Shape& labels, Index clusters, double width,
+       const Context& context)
       : points_("points", points, 2),
         labels_("labels", labels, 1),
-        problems_(points_.leading(), threads, kernel::ItemParts{}),
+        problems_(points_.leading(), context, kernel::ItemParts{}),
         clusters_(clusters),
         width_(width) {
     labels_.require_block({points_.axis(0)});
@@ -83,8 +84,8 @@ class ClusterPlan<T>::Impl {
 
 template <class T>
 ClusterPlan<T>::ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width,
-                            int threads)
-    : impl_(plan::make<Impl>(points, labels, clusters, width, threads)) {}
+                            const Context& context)
+    : impl_(plan::make<Impl>(points, labels, clusters, width, context)) {}
 template <class T>
 ClusterPlan<T>::~ClusterPlan() = default;
 template <class T>

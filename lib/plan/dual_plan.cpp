@@ -76,7 +76,7 @@ template DualShapes shapes_of(const DualOperands<double>&);
 
 class DualPlan::Impl {
  public:
-  Impl(const DualShapes& shapes, const DualPlanOptions& options, int threads)
+  Impl(const DualShapes& shapes, const DualPlanOptions& options, const Context& context)
       : options_(options),
         templates_("templates", shapes.templates, 2),
         evidence_("evidence", shapes.evidence, 2),
@@ -103,7 +103,7 @@ class DualPlan::Impl {
     for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {queries_, count_}));
     element_count(join(leading, {queries_, depth_}));
-    problems_.emplace(leading, threads, kernel::ItemParts{dual_blocks(queries_), queries_});
+    problems_.emplace(leading, context, kernel::ItemParts{dual_blocks(queries_), queries_});
     uniform_.assign(preference_.present() ? 0 : static_cast<std::size_t>(count_), 1.0);
   }
 
@@ -216,8 +216,8 @@ class DualPlan::Impl {
   std::vector<double> uniform_;  // u (n) if the preference is absent
 };
 
-DualPlan::DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+DualPlan::DualPlan(const DualShapes& shapes, const DualPlanOptions& options, const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 DualPlan::~DualPlan() = default;
 DualPlan::DualPlan(DualPlan&&) noexcept = default;
 DualPlan& DualPlan::operator=(DualPlan&&) noexcept = default;

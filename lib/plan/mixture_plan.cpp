@@ -13,12 +13,12 @@ using plan::PlanArray;
 
 class MixturePlan::Impl {
  public:
-  Impl(const Shape& points, const Shape& centres, const EmOptions& options, int threads)
+  Impl(const Shape& points, const Shape& centres, const EmOptions& options, const Context& context)
       : options_(options),
         points_("points", points, 2),
         centres_("centres", centres, 2),
         centre_shape_(centres),
-        problems_(centres_.leading(), threads,
+        problems_(centres_.leading(), context,
                   parts_of_problem(
                       options.priors == Priors::dnas ? Order::column_panels : Order::row_panels,
                       false, components(), points_.axis(0), sizeof(double))) {
@@ -174,8 +174,8 @@ class MixturePlan::Impl {
 };
 
 MixturePlan::MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options,
-                         int threads)
-    : impl_(plan::make<Impl>(points, centres, options, threads)) {}
+                         const Context& context)
+    : impl_(plan::make<Impl>(points, centres, options, context)) {}
 MixturePlan::~MixturePlan() = default;
 MixturePlan::MixturePlan(MixturePlan&&) noexcept = default;
 MixturePlan& MixturePlan::operator=(MixturePlan&&) noexcept = default;

@@ -28,7 +28,7 @@ template PathShapes shapes_of(const PathInputs<double>&);
 template <class T>
 class PathPlan<T>::Impl {
  public:
-  Impl(const PathShapes& shapes, const StepOptions& options, int threads)
+  Impl(const PathShapes& shapes, const StepOptions& options, const Context& context)
       : options_(options),
         wq_("wq", shapes.wq, 2),
         wk_("wk", shapes.wk, 2),
@@ -48,7 +48,7 @@ class PathPlan<T>::Impl {
     const Shape leading = plan::common_leading({operands.begin(), operands.end()});
     for (PlanArray* operand : operands) operand->broadcast_to(leading);
     element_count(join(leading, {2 * rows_, columns_}));
-    problems_.emplace(leading, threads, kernel::ItemParts{columns_, columns_});
+    problems_.emplace(leading, context, kernel::ItemParts{columns_, columns_});
   }
 
   void set_step(Index number, double rate, double gradient_factor) {
@@ -236,8 +236,8 @@ class PathPlan<T>::Impl {
 };
 
 template <class T>
-PathPlan<T>::PathPlan(const PathShapes& shapes, const StepOptions& options, int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+PathPlan<T>::PathPlan(const PathShapes& shapes, const StepOptions& options, const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 template <class T>
 PathPlan<T>::~PathPlan() = default;
 template <class T>

@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
 #include "kernel/busy_threads.hpp"
 #include "kernel/parallel.hpp"
+#include "kernel/stop_flag.hpp"
 #include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
@@ -61,13 +66,15 @@ class Problems {
  public:
   /// At most `parts.most` threads share a problem; more would only take memory. Throws Error(usage)
   /// for fewer than one thread, Error(input) for too many problems.
-  Problems(const Shape& leading, int threads, const kernel::ItemParts& parts)
+  Problems(const Shape& leading, const Context& context, const kernel::ItemParts& parts)
       : leading_(leading),
         count_(element_count(leading)),
-        threads_(require_threads(threads)),
-        over_problems_(kernel::take_items_each(count_, parts, threads)),
-        inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(parts.most, 1, threads))),
-        pools_(over_problems_ ? static_cast<std::size_t>(std::clamp<Index>(count_, 1, threads))
+        threads_(require_threads(context.threads)),
+        stop_(context.stop),
+        progress_(context.progress),
+        over_problems_(kernel::take_items_each(count_, parts, threads_)),
+        inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(parts.most, 1, threads_))),
+        pools_(over_problems_ ? static_cast<std::size_t>(std::clamp<Index>(count_, 1, threads_))
                               : 1) {}
 
   const Shape& leading() const { return leading_; }
@@ -87,11 +94,15 @@ class Problems {
     return static_cast<std::int64_t>(pools_.size()) * with_gaps(of_problem) + with_gaps(shared);
   }
 
-  /// Calls body() with memory for the body and for its calls of for_each, as `bytes` says. Throws
-  /// Error(usage) if another call is running, Error(memory) if the memory does not suffice.
+  /// Calls body() with memory for the body and for its calls of for_each, as `bytes` says. The body
+  /// obeys the stop flag of the context; without one, the flag of the thread. Throws Error(usage)
+  /// if another call is running, Error(memory) if the memory does not suffice, and Stopped.
   template <class Body>
   auto run(std::int64_t of_problem, std::int64_t shared, const Body& body) {
     const Running running(running_);
+    std::optional<kernel::StopFlag::Use> obey;
+    if (stop_ != nullptr) obey.emplace(stop_);
+    done_ = 0;
     return within_memory([&] {
       for (MemoryPool& pool : pools_) pool.reserve(with_gaps(of_problem));
       shared_.reserve(with_gaps(shared));
@@ -113,12 +124,16 @@ class Problems {
         if (leading_.empty()) throw;
         throw error.at("problem " + index_text(unravel(problem, leading_)));
       }
+      report_progress();
     };
     if (over_problems_) {
       kernel::parallel_for(last - first, threads_,
                            [&](Index n, int worker) { one(first + n, worker); });
     } else {
-      for (Index problem = first; problem < last; ++problem) one(problem, 0);
+      for (Index problem = first; problem < last; ++problem) {
+        kernel::stop_if_asked();
+        one(problem, 0);
+      }
     }
   }
   template <class Body>
@@ -141,6 +156,13 @@ class Problems {
     std::atomic<bool>& running_;
   };
 
+  void report_progress() {
+    if (!progress_) return;
+    const std::lock_guard lock(reporting_);
+    ++done_;
+    progress_(static_cast<double>(done_) / static_cast<double>(count_));
+  }
+
   static std::int64_t with_gaps(std::int64_t bytes) {
     // The unit in which pools hold memory.
     constexpr std::int64_t unit = MemoryPool::block_margin;
@@ -150,11 +172,15 @@ class Problems {
   Shape leading_;
   Index count_;
   int threads_;
+  const std::atomic<bool>* stop_;
+  std::function<void(double)> progress_;
   bool over_problems_;
   int inside_;
   MemoryPool shared_;
   std::vector<MemoryPool> pools_;  // one for each problem that is solved at a time
   std::atomic<bool> running_{false};
+  std::mutex reporting_;
+  Index done_ = 0;  // problems of this run
 };
 
 }  // namespace attn::plan

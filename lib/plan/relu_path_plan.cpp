@@ -77,7 +77,7 @@ template ReluShapes shapes_of(const ReluInputs<double>&);
 template <class T>
 class ReluPathPlan<T>::Impl {
  public:
-  Impl(const ReluShapes& shapes, const StepOptions& options, int threads)
+  Impl(const ReluShapes& shapes, const StepOptions& options, const Context& context)
       : options_(options),
         weights_(matrices("weights", shapes.weights)),
         gradients_(matrices("gradients", shapes.gradients)),
@@ -96,7 +96,7 @@ class ReluPathPlan<T>::Impl {
     element_count(join(leading, {layers_.weights()}));
     for (PlanArray& one : weights_) one.broadcast_to(leading);
     for (PlanArray& one : gradients_) one.broadcast_to(leading);
-    problems_.emplace(leading, threads, kernel::ItemParts{layers_.weights(), layers_.weights()});
+    problems_.emplace(leading, context, kernel::ItemParts{layers_.weights(), layers_.weights()});
   }
 
   void set_step(Index number, double rate, double gradient_factor) {
@@ -314,8 +314,9 @@ class ReluPathPlan<T>::Impl {
 };
 
 template <class T>
-ReluPathPlan<T>::ReluPathPlan(const ReluShapes& shapes, const StepOptions& options, int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+ReluPathPlan<T>::ReluPathPlan(const ReluShapes& shapes, const StepOptions& options,
+                              const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 template <class T>
 ReluPathPlan<T>::~ReluPathPlan() = default;
 template <class T>

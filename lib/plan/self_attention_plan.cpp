@@ -59,12 +59,12 @@ SelfAttention taken(const SelfAttentionOptions& options) {
 template <class T>
 class SelfAttentionPlan<T>::Impl {
  public:
-  Impl(const Shape& points, const SelfAttentionOptions& options, int threads)
+  Impl(const Shape& points, const SelfAttentionOptions& options, const Context& context)
       : options_(taken(options)),
         points_("points", points, 2),
         shape_(points),
         problems_(
-            points_.leading(), threads,
+            points_.leading(), context,
             attend_parts(options.scheme, false, points_.axis(0), points_.axis(0), sizeof(T))) {}
 
   const Shape& leading() const { return points_.leading(); }
@@ -107,8 +107,8 @@ class SelfAttentionPlan<T>::Impl {
 
 template <class T>
 SelfAttentionPlan<T>::SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options,
-                                        int threads)
-    : impl_(plan::make<Impl>(points, options, threads)) {}
+                                        const Context& context)
+    : impl_(plan::make<Impl>(points, options, context)) {}
 template <class T>
 SelfAttentionPlan<T>::~SelfAttentionPlan() = default;
 template <class T>

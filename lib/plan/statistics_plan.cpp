@@ -51,7 +51,7 @@ StatisticsShapes shapes_of(const StatisticsInputs& inputs) {
 
 class StatisticsPlan::Impl {
  public:
-  Impl(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads)
+  Impl(const StatisticsShapes& shapes, const StatisticsOptions& options, const Context& context)
       : options_(options),
         column_sums_("column_sums", shapes.column_sums, 1),
         masked_("masked", shapes.masked, 1),
@@ -59,7 +59,7 @@ class StatisticsPlan::Impl {
     require_options(options);
     if (!column_sums_.present()) throw Error(Failure::input, "expected column_sums");
     keys_ = column_sums_.axis(0);
-    problems_.emplace(column_sums_.leading(), threads, kernel::ItemParts{});
+    problems_.emplace(column_sums_.leading(), context, kernel::ItemParts{});
     masked_.require_block({keys_});
     for (PlanArray* operand : {&column_sums_, &masked_, &most_keys_}) {
       operand->broadcast_to(leading());
@@ -169,8 +169,8 @@ class StatisticsPlan::Impl {
 };
 
 StatisticsPlan::StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options,
-                               int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+                               const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 StatisticsPlan::~StatisticsPlan() = default;
 StatisticsPlan::StatisticsPlan(StatisticsPlan&&) noexcept = default;
 StatisticsPlan& StatisticsPlan::operator=(StatisticsPlan&&) noexcept = default;

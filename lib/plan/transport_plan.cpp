@@ -110,7 +110,7 @@ SolveStatus TransportSummary::status() const {
 template <class T>
 class TransportPlan<T>::Impl {
  public:
-  Impl(const TransportShapes& shapes, const TransportOptions& options, int threads)
+  Impl(const TransportShapes& shapes, const TransportOptions& options, const Context& context)
       : options_(checked(options)),
         source_(shapes, options.epsilon),
         rows_(source_.rows()),
@@ -138,7 +138,7 @@ class TransportPlan<T>::Impl {
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
-    problems_.emplace(leading, threads,
+    problems_.emplace(leading, context,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
   }
 
@@ -365,8 +365,8 @@ class TransportPlan<T>::Impl {
 
 template <class T>
 TransportPlan<T>::TransportPlan(const TransportShapes& shapes, const TransportOptions& options,
-                                int threads)
-    : impl_(plan::make<Impl>(shapes, options, threads)) {}
+                                const Context& context)
+    : impl_(plan::make<Impl>(shapes, options, context)) {}
 template <class T>
 TransportPlan<T>::~TransportPlan() = default;
 template <class T>
