@@ -24,11 +24,12 @@
 ///   plan.run(in, {.out = {out, plan.out_shape()}});
 ///
 /// Arrays are row-major, in the caller's memory. Operands and `out` may have strides (TensorView),
-/// other arrays are dense. Leading axes are batch axes and broadcast: they are aligned at the last one, and an axis of length 1, or an absent one, is
-/// repeated. The last leading axis counts the heads: k and v may have fewer heads than q if their
-/// number divides that of q (grouped-query attention: query head h uses key head h / (Hq/Hk)). k
-/// and v, or wk, bk, wv and bv, have the same number of heads unless it is 1. Every position of the
-/// results' leading axes is one problem, (Lq, Lk).
+/// other arrays are dense. Leading axes are batch axes and broadcast: they are aligned at the last
+/// one, and an axis of length 1, or an absent one, is repeated. The last leading axis counts the
+/// heads: k and v may have fewer heads than q if their number divides that of q (grouped-query
+/// attention: query head h uses key head h / (Hq/Hk)). k and v, or wk, bk, wv and bv, have the same
+/// number of heads unless it is 1. Every position of the results' leading axes is one problem, (Lq,
+/// Lk).
 namespace attn {
 
 /// The term that depends on the distance of key j from query i and is added to the score.
