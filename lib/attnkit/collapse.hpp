@@ -63,6 +63,8 @@ struct SelfAttentionOptions {
 struct SelfAttentionStep {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;  ///< for sinkhorn
+  /// The error that `stopping` defines, for sinkhorn with a tolerance; else NaN.
+  double column_error = std::numeric_limits<double>::quiet_NaN();
 
   /// For unas and dnas with the energy gaussian: the log-likelihood of the points before the step,
   /// under the mixture with variance 1/scale and equal priors that has a centre at each point. Else
@@ -92,9 +94,10 @@ class SelfAttentionPlan {
   /// step allocates it and later steps reuse it. O(N d) for each thread that has work.
   std::int64_t workspace_bytes() const;
 
-  /// One step. `next` must not be `points`. Returns the outcome of each problem, in row-major order
-  /// of the leading axes. Throws Error(input) for arrays whose shapes are not the plan's and for
-  /// numbers that are not finite, Error(numerical) for scores or points beyond the range of T.
+  /// One step. `next` must not be `points`; without data only the outcome is computed. Returns the
+  /// outcome of each problem, in row-major order of the leading axes. Throws Error(input) for
+  /// arrays whose shapes are not the plan's and for numbers that are not finite, Error(numerical)
+  /// for scores or points beyond the range of T.
   std::vector<SelfAttentionStep> step(TensorView<const T> points, TensorView<T> next);
 
  private:
@@ -181,6 +184,14 @@ class MixturePlan {
   /// returns.
   std::vector<double> log_likelihood(const TensorView<const double>& points,
                                      const MixtureViews<const double>& mixture);
+
+  /// Writes the centres (leading, M, d) that dnas with the dot product, scale 1/σ² and v = k makes
+  /// of `mixture`: the expected result of a step with the priors of dnas. Returns the error of each
+  /// problem, relative to the largest coordinate of its points: 1e-12 + 16 roundings of the largest
+  /// score. Throws as `step` does.
+  std::vector<double> dnas_centres(const TensorView<const double>& points,
+                                   const MixtureViews<const double>& mixture,
+                                   const TensorView<double>& centres);
 
   /// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: with these priors a step is dnas with the dot
   /// product. Throws as `step` does.

@@ -84,6 +84,24 @@ class MixturePlan::Impl {
     });
   }
 
+  std::vector<double> dnas_centres(const TensorView<const double>& points,
+                                   const MixtureViews<const double>& mixture,
+                                   const TensorView<double>& centres) {
+    return problems_.run(bytes(), 0, [&] {
+      require(points, mixture);
+      require_one_variance(mixture);
+      plan::require_array("centres", centres, centre_shape_);
+      std::vector<double> errors(problems());
+      problems_.for_each([&](Index problem, int threads) {
+        const MatrixView<double> to(centres.data + problem * components() * dimension(),
+                                    components(), dimension());
+        errors[static_cast<std::size_t>(problem)] = collapse::dnas_centres(
+            points_of(points, problem), mixture_of(mixture, problem), to, threads);
+      });
+      return errors;
+    });
+  }
+
   void set_dnas_priors(const MixtureViews<double>& mixture) {
     return problems_.run(bytes(), 0, [&] {
       require_shapes(mixture);
@@ -191,6 +209,12 @@ std::vector<double> MixturePlan::log_likelihood(const TensorView<const double>& 
                                                 const MixtureViews<const double>& mixture) {
   return plan::alive(impl_).log_likelihood(points, mixture);
 }
+std::vector<double> MixturePlan::dnas_centres(const TensorView<const double>& points,
+                                              const MixtureViews<const double>& mixture,
+                                              const TensorView<double>& centres) {
+  return plan::alive(impl_).dnas_centres(points, mixture, centres);
+}
+
 void MixturePlan::set_dnas_priors(const MixtureViews<double>& mixture) {
   plan::alive(impl_).set_dnas_priors(mixture);
 }

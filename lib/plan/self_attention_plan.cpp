@@ -75,7 +75,7 @@ class SelfAttentionPlan<T>::Impl {
                                       const TensorView<T>& next) {
     return problems_.run(bytes(), 0, [&] {
       plan::require_array("points", points, shape_);
-      plan::require_array("next", next, shape_);
+      plan::require_output("next", next, shape_);
       plan::require_finite("points", points);
       const Index rows = points_.axis(0);
       const Index cols = points_.axis(1);
@@ -83,9 +83,10 @@ class SelfAttentionPlan<T>::Impl {
       problems_.for_each([&](Index problem, int threads) {
         const Index first = problem * rows * cols;
         const SelfAttentionOutcome found = attend_to_each_other<T>(
-            {points.data + first, rows, cols}, options_, {next.data + first, rows, cols}, threads);
+            {points.data + first, rows, cols}, options_,
+            {plan::output_block(next, problem, rows * cols), rows, cols}, threads);
         steps[static_cast<std::size_t>(problem)] = {
-            found.summary.status, found.summary.iterations,
+            found.summary.status, found.summary.iterations, found.summary.column_error,
             found.log_likelihood.value_or(std::numeric_limits<double>::quiet_NaN())};
       });
       return steps;

@@ -50,7 +50,7 @@ void archive(Archive& with, EmRun& run) {
 // A set in progress.
 struct EmState {
   EmRun run;
-  Mixture now;  // relative to the origin
+  EmMixture now;  // relative to the origin
 };
 
 template <class Archive>
@@ -127,37 +127,44 @@ class Fit {
 
   EmRun run_set(Index set) {
     const PointSets& sets = task_.sets;
-    const Buffer<double> storage(sets.points * sets.dimension);
-    sets.read(set, storage.data());
-    const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
+    std::vector<double> points(static_cast<std::size_t>(sets.points * sets.dimension));
+    sets.read(set, points.data());
+    collapse::MixturePlan plan = task_.steps_plan(plan_.inside());
     EmState state;
-    Mixture& now = state.now;
-    now = task_.first(set, points);
-    Mixture next = task_.first(set, points);
+    EmMixture& now = state.now;
+    now = task_.first(set, points.data());
     // Priors of dnas depend on the position of the centres.
     std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
-    if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
-    shift(storage.data(), sets.points, origin, -1);
-    shift(now.centre.data(), now.components, origin, -1);
+    if (task_.options.priors == Priors::dnas) {
+      plan.set_dnas_priors(now.views());
+    } else {
+      origin = exact_origin({points.data(), sets.points, sets.dimension},
+                            {now.centre.data(), task_.components, sets.dimension});
+    }
+    shift(points.data(), sets.points, origin, -1);
+    shift(now.centre.data(), task_.components, origin, -1);
     with_states(checkpoint_, state, [&](const std::function<void()>& keep_state) {
-      run_steps(set, points, origin, state, next, keep_state);
+      run_steps(set, points, origin, plan, state, keep_state);
     });
     return std::move(state.run);
   }
 
   // Runs the remaining steps.
-  void run_steps(Index set, MatrixView<const double> points, const std::vector<double>& origin,
-                 EmState& state, Mixture& next, const std::function<void()>& keep_state) {
+  void run_steps(Index set, const std::vector<double>& numbers, const std::vector<double>& origin,
+                 collapse::MixturePlan& plan, EmState& state,
+                 const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
+    const TensorView<const double> points(numbers.data(), {sets.points, sets.dimension});
     EmRun& run = state.run;
-    Mixture& now = state.now;
+    EmMixture& now = state.now;
+    EmMixture next = now;
     // A step that was stopped may already have recorded figures.
     const auto done = static_cast<std::size_t>(run.steps);
     run.variance.resize(done);
     run.largest_variance.resize(task_.own_variances() ? done : 0);
     run.log_likelihood.resize(done);
-    run.centre.resize(keeps("centre") ? done * static_cast<std::size_t>(now.centre.size()) : 0);
-    const auto by_component = done * static_cast<std::size_t>(now.components);
+    run.centre.resize(keeps("centre") ? done * now.centre.size() : 0);
+    const auto by_component = done * now.log_prior.size();
     run.prior.resize(keeps("prior") ? by_component : 0);
     run.own_variance.resize(keeps_variances() ? by_component : 0);
     for (;;) {
@@ -169,16 +176,15 @@ class Fit {
       const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
       naming(place, [&] {
         if (step == task_.steps) {
-          run.log_likelihood.push_back(collapse::log_likelihood(points, now, plan_.inside()));
+          run.log_likelihood.push_back(plan.log_likelihood(points, now.views()).front());
           return;
         }
-        const collapse::EmStep found =
-            collapse::em_step(points, now, task_.options, next, plan_.inside());
+        const collapse::EmStep found = plan.step(points, now.views(), next.views()).front();
         run.log_likelihood.push_back(found.log_likelihood);
         run.floored = run.floored || found.at_floor;
         run.empty = std::max(run.empty, found.empty);
         if (step == 0 && task_.options.priors == Priors::dnas) {
-          run.dnas_error = dnas_error(points, now, next);
+          run.dnas_error = dnas_error(plan, points, now, next);
         }
       });
       if (step == task_.steps) return;
@@ -190,17 +196,17 @@ class Fit {
   }
 
   // The difference between the step from `now` to `next` and dnas, in units of its error bound.
-  double dnas_error(MatrixView<const double> points, const Mixture& now,
-                    const Mixture& next) const {
-    const Buffer<double> centres(now.centre.size());
-    const double limit = collapse::dnas_centres(
-        points, now, {centres.data(), now.components, now.dimension}, plan_.inside());
+  static double dnas_error(collapse::MixturePlan& plan, const TensorView<const double>& points,
+                           EmMixture& now, const EmMixture& next) {
+    std::vector<double> centres(now.centre.size());
+    const double limit =
+        plan.dnas_centres(points, now.views(), {centres.data(), now.views().centre.shape}).front();
     double error = 0;
     double largest = 0;
-    for (Index k = 0; k < points.rows * points.cols; ++k) {
+    for (Index k = 0; k < element_count(points.shape); ++k) {
       largest = std::max(largest, std::abs(points.data[k]));
     }
-    for (Index k = 0; k < centres.size(); ++k) {
+    for (std::size_t k = 0; k < centres.size(); ++k) {
       const double off = std::abs(centres[k] - next.centre[k]);
       if (!(off <= error)) error = off;
     }
@@ -210,19 +216,18 @@ class Fit {
   bool keeps(const std::string& name) const { return checkpoint_ != nullptr && task_.emits(name); }
   bool keeps_variances() const { return task_.own_variances() && keeps("variance"); }
 
-  void show_mixture(Index set, Index step, const Mixture& mixture,
+  void show_mixture(Index set, Index step, const EmMixture& mixture,
                     const std::vector<double>& origin, EmRun& run) {
     const Shape at = outputs_.position(set);
-    const Index m = mixture.components;
+    const Index m = task_.components;
     if (task_.emits("centre")) {
-      const Buffer<double> centre(mixture.centre.size());
-      std::copy(mixture.centre.begin(), mixture.centre.end(), centre.begin());
+      std::vector<double> centre = mixture.centre;
       shift(centre.data(), m, origin, 1);
       if (keeps("centre")) {
         run.centre.insert(run.centre.end(), centre.begin(), centre.end());
       } else {
         outputs_.dataset("em/centre")
-            .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
+            .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, task_.sets.dimension}),
                    centre.data());
       }
     }

@@ -5,13 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/collapse.hpp"
 #include "cli/command.hpp"
 #include "cli/report.hpp"
-#include "collapse/expectation_maximisation.hpp"
 #include "mode_collapse_sim/point_plan.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 
 namespace attn::tools {
+
+/// A mixture of M components in d dimensions.
+struct EmMixture {
+  std::vector<double> centre;     ///< (M, d)
+  std::vector<double> log_prior;  ///< (M)
+  std::vector<double> variance;   ///< one for all components, or one for each
+
+  collapse::MixtureViews<double> views();
+};
 
 /// The options of mode-collapse-sim em.
 struct EmTask {
@@ -33,8 +42,12 @@ struct EmTask {
   /// Whether each component has its own variance.
   bool own_variances() const { return variance.size() > 1; }
 
-  /// The mixture with which the iteration of a set begins.
-  Mixture first(Index set, MatrixView<const double> points) const;
+  /// The mixture with which the iteration of a set begins, with equal priors. `points` (N, d) are
+  /// the points of the set.
+  EmMixture first(Index set, const double* points) const;
+
+  /// The plan of the steps of one set.
+  collapse::MixturePlan steps_plan(int threads) const;
 
   /// Fits the work into --memory.
   PointPlan plan(const cli::Arguments& arguments) const;

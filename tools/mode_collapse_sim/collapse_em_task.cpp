@@ -110,8 +110,17 @@ std::string EmTask::priors() const {
   return "";
 }
 
-Mixture EmTask::first(Index set, MatrixView<const double> points) const {
-  Mixture mixture(components, sets.dimension);
+collapse::MixtureViews<double> EmMixture::views() {
+  const Index components = std::ssize(log_prior);
+  const Shape own = variance.size() > 1 ? Shape{components} : Shape{};
+  return {{centre.data(), {components, std::ssize(centre) / components}},
+          {log_prior.data(), {components}},
+          {variance.data(), own}};
+}
+
+EmMixture EmTask::first(Index set, const double* points) const {
+  EmMixture mixture;
+  mixture.centre.resize(static_cast<std::size_t>(components * sets.dimension));
   mixture.variance = variance;
   mixture.log_prior.assign(static_cast<std::size_t>(components),
                            -std::log(static_cast<double>(components)));
@@ -126,10 +135,14 @@ Mixture EmTask::first(Index set, MatrixView<const double> points) const {
     double* to = mixture.centre.data();
     for (const std::vector<double>& point : start) to = std::copy(point.begin(), point.end(), to);
   } else {
-    std::copy_n(points.data, mixture.centre.size(), mixture.centre.data());
+    std::copy_n(points, mixture.centre.size(), mixture.centre.data());
   }
-  if (options.priors == Priors::dnas) collapse::set_dnas_priors(mixture);
   return mixture;
+}
+
+collapse::MixturePlan EmTask::steps_plan(int threads) const {
+  return collapse::MixturePlan({sets.points, sets.dimension}, {components, sets.dimension}, options,
+                               threads);
 }
 
 PointPlan EmTask::plan(const cli::Arguments& arguments) const {
@@ -155,7 +168,7 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
       sets.own_sets(), std::max(sets.points, components), kept,
       [&](int threads) {
         return own + number * (sets.points * d + components * (3 * d + 6)) +
-               collapse::em_step_bytes(components, sets.points, d, threads);
+               steps_plan(threads).workspace_bytes();
       },
       arguments.threads, arguments.memory,
       sets.text() + " with " + cli::counted(components, "component") + " over " +

@@ -156,10 +156,14 @@ class Simulation {
     return std::move(state.run);
   }
 
-  // Runs the remaining steps.
+  // Runs the remaining steps of a scheme.
   void run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
                   SetState<T>& state, Buffer<T>& next, const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
+    const Shape shape{sets.points, sets.dimension};
+    const TensorView<const std::int64_t> clusters(labels.data(), {sets.points});
+    collapse::ClusterPlan<T> statistics(shape, clusters.shape, sets.clusters, task_.width, 1);
+    collapse::SelfAttentionPlan<T> plan(shape, task_.schemes[scheme], plan_.inside());
     SchemeRun<T>& run = state.run.schemes[scheme];
     // A step that was stopped may already have recorded figures.
     run.statistics.resize(static_cast<std::size_t>(run.steps));
@@ -168,15 +172,12 @@ class Simulation {
     run.trajectory.resize(keeps_trajectory() ? run.statistics.size() * size_of_set() : 0);
     for (;;) {
       const Index step = run.steps;
-      const MatrixView<const T> points(state.points.data(), sets.points, sets.dimension);
+      const TensorView<const T> points(state.points.data(), shape);
       const auto place = [&](Index at) {
         return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
       };
       run.statistics.push_back(naming([&] { return place(step); },
-                                      [&] {
-                                        return collapse::cluster_statistics<T>(
-                                            points, labels, sets.clusters, task_.width);
-                                      }));
+                                      [&] { return statistics.run(points, clusters).front(); }));
       collapse::ClusterStatistics& last = run.statistics.back();
       run.least.push_back(last.least_distance());
       if (!task_.emits("centre_distance")) last.distance = {};
@@ -186,17 +187,17 @@ class Simulation {
         run.log_likelihood.push_back(std::numeric_limits<double>::quiet_NaN());
         return;
       }
-      const MatrixView<T> to(at_end ? nullptr : next.data(), sets.points, sets.dimension);
-      const collapse::SelfAttentionOutcome found =
+      const TensorView<T> to(at_end ? nullptr : next.data(), shape);
+      const collapse::SelfAttentionStep found =
           naming([&] { return place(at_end ? step : step + 1); },
-                 [&] {
-                   return collapse::attend_to_each_other<T>(points, task_.schemes[scheme], to,
-                                                            plan_.inside());
-                 });
-      run.log_likelihood.push_back(
-          found.log_likelihood.value_or(std::numeric_limits<double>::quiet_NaN()));
+                 [&] { return plan.step(points, to).front(); });
+      run.log_likelihood.push_back(found.log_likelihood);
       if (at_end) return;
-      run.totals.add(Totals{found.summary});
+      SchemeSummary summary;
+      summary.status = found.status;
+      summary.iterations = found.iterations;
+      summary.column_error = found.column_error;
+      run.totals.add(Totals{summary});
       std::swap(state.points, next);
       ++run.steps;
       progress_.advance(1);
@@ -272,7 +273,7 @@ class Simulation {
 void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
             io::OutputBundle& bundle) {
   for (std::size_t k = 0; k < runs.size(); ++k) {
-    const collapse::SelfAttention& options = task.schemes[k];
+    const collapse::SelfAttentionOptions& options = task.schemes[k];
     io::OutputBundle group = bundle.group(task.names[k]);
     group.attribute("attn_scheme", task.names[k]);
     group.attribute("attn_energy", task.energy());
@@ -286,14 +287,13 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
       task.sets.share->rank({{place + "attn_status"}, {static_cast<double>(worst.status)}});
       task.sets.share->rank({{place + "attn_iterations"}, {static_cast<double>(worst.iterations)}});
     }
-    const SchemeDescription& scheme = description_of(options.scheme.scheme);
-    if (scheme.is_mixture()) group.attribute("attn_hybrid", options.scheme.hybrid);
+    const SchemeDescription& scheme = description_of(options.scheme);
+    if (scheme.is_mixture()) group.attribute("attn_hybrid", options.hybrid);
     if (scheme.is_iterated()) {
       group.attribute("attn_iterations", static_cast<std::int64_t>(worst.iterations));
-      if (!options.scheme.stopping.fixed()) {
-        group.attribute("attn_tolerance",
-                        options.scheme.stopping.tolerance.value_or(
-                            usual_tolerance(task.sets.f64 ? sizeof(double) : sizeof(float))));
+      if (!options.stopping.fixed()) {
+        group.attribute("attn_tolerance", options.stopping.tolerance.value_or(usual_tolerance(
+                                              task.sets.f64 ? sizeof(double) : sizeof(float))));
       }
     }
   }

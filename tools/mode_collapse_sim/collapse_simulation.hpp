@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/collapse.hpp"
 #include "cli/command.hpp"
 #include "cli/report.hpp"
-#include "collapse/cluster_statistics.hpp"
-#include "collapse/self_attention.hpp"
 #include "mode_collapse_sim/point_plan.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 
@@ -20,7 +19,7 @@ struct SimulationTask {
 
   PointSets sets;
   std::vector<std::string> names;  ///< of the schemes
-  std::vector<collapse::SelfAttention> schemes;
+  std::vector<collapse::SelfAttentionOptions> schemes;
   Index steps;
   double width;   ///< width for the number of modes
   double merged;  ///< centres nearer to each other than this count as merged
@@ -31,6 +30,9 @@ struct SimulationTask {
 
   /// Whether the steps under `scheme` have a log-likelihood.
   bool has_likelihood(std::size_t scheme) const;
+
+  /// The most bytes that a step and the statistics of one set take.
+  std::int64_t step_bytes(int threads) const;
 
   /// Fits the work into --memory.
   PointPlan plan(const cli::Arguments& arguments) const;

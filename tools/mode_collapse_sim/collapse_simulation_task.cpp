@@ -20,11 +20,11 @@ const std::vector<std::string> simulate_verb = {"simulate"};
 const std::vector<std::string> simulation_results = {
     "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes", "log_likelihood"};
 
-collapse::SelfAttention options_of(const cli::Arguments& arguments, Scheme scheme) {
+collapse::SelfAttentionOptions options_of(const cli::Arguments& arguments, Scheme scheme) {
   const SchemeDescription& description = description_of(scheme);
-  collapse::SelfAttention options;
-  options.scheme.scheme = scheme;
-  options.energy = arguments.text("energy") == "dot" ? EnergyKind::dot : EnergyKind::gaussian;
+  collapse::SelfAttentionOptions options;
+  options.scheme = scheme;
+  options.energy = arguments.text("energy");
   options.scale = arguments.number("scale").value();
   options.residual = arguments.flag("residual");
   if (description.is_mixture()) {
@@ -32,10 +32,10 @@ collapse::SelfAttention options_of(const cli::Arguments& arguments, Scheme schem
       throw Error(Failure::usage,
                   fmt::format("--scheme {} requires --hybrid U", description.name()));
     }
-    options.scheme.hybrid = *arguments.number("hybrid");
+    options.hybrid = *arguments.number("hybrid");
   }
   if (description.is_iterated()) {
-    options.scheme.stopping = {arguments.integer("iterations"), arguments.number("tolerance")};
+    options.stopping = {arguments.integer("iterations"), arguments.number("tolerance")};
   }
   return options;
 }
@@ -87,13 +87,25 @@ SimulationTask::SimulationTask(const cli::Arguments& arguments, const io::InputB
 }
 
 bool SimulationTask::has_likelihood(std::size_t scheme) const {
-  const collapse::SelfAttention& one = schemes[scheme];
-  return one.energy == EnergyKind::gaussian && one.scale > 0 &&
-         (one.scheme.scheme == Scheme::unas || one.scheme.scheme == Scheme::dnas);
+  const collapse::SelfAttentionOptions& one = schemes[scheme];
+  return one.energy == "gaussian" && one.scale > 0 &&
+         (one.scheme == Scheme::unas || one.scheme == Scheme::dnas);
 }
 
-std::string SimulationTask::energy() const {
-  return schemes.front().energy == EnergyKind::dot ? "dot" : "gaussian";
+std::string SimulationTask::energy() const { return schemes.front().energy; }
+
+std::int64_t SimulationTask::step_bytes(int threads) const {
+  const Shape points{sets.points, sets.dimension};
+  std::int64_t most =
+      collapse::ClusterPlan<double>(points, {sets.points}, sets.clusters, width, threads)
+          .workspace_bytes();
+  for (const collapse::SelfAttentionOptions& scheme : schemes) {
+    most = std::max(
+        most, sets.f64
+                  ? collapse::SelfAttentionPlan<double>(points, scheme, threads).workspace_bytes()
+                  : collapse::SelfAttentionPlan<float>(points, scheme, threads).workspace_bytes());
+  }
+  return most;
 }
 
 PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
@@ -127,13 +139,8 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   return plan_points(
       sets.own_sets(), sets.points, kept,
       [&](int threads) {
-        std::int64_t step = 0;
-        for (const collapse::SelfAttention& scheme : schemes) {
-          step = std::max(
-              step, collapse::self_attention_bytes(scheme, sets.points, sets.dimension,
-                                                   static_cast<std::size_t>(element), threads));
-        }
-        return own + sets.points * (3 * sets.dimension * element + 2 * number) + step;
+        return own + sets.points * (3 * sets.dimension * element + 2 * number) +
+               step_bytes(threads);
       },
       arguments.threads, arguments.memory, sets.text() + " over " + cli::counted(steps, "step"));
 }
@@ -182,8 +189,12 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   const double element = sets.f64 ? sizeof(double) : sizeof(float);
   double flops = 0;
   for (std::size_t k = 0; k < task.schemes.size(); ++k) {
-    const SchemeOptions& scheme = task.schemes[k].scheme;
-    const double passes = description_of(scheme.scheme).score_passes(scheme);
+    const collapse::SelfAttentionOptions& options = task.schemes[k];
+    SchemeOptions scheme;
+    scheme.scheme = options.scheme;
+    scheme.hybrid = options.hybrid;
+    scheme.stopping = options.stopping;
+    const double passes = description_of(options.scheme).score_passes(scheme);
     const double after = task.has_likelihood(k) ? passes : 0;  // the likelihood of the last points
     flops += count * n * n * 2 * d * ((times - 1) * (passes + 1) + after);
   }
