@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "head/output_gate.hpp"
 #include "pass/output.hpp"
 #include "stats/observers.hpp"
 #include "tensor/infinity.hpp"
@@ -36,10 +37,22 @@ void take_repeated(const RepeatedScores<T>& repeated, const TileRange& own,
 }  // namespace
 
 template <class T>
+void begin_head(HeadWork<T>& work, const Head<T>& head, const AttentionSources& sources,
+                const SchemeOptions& scheme, double hybrid,
+                const std::optional<Repetition>& repetition) {
+  work.head = &head;
+  work.recipe = &sources.recipe(scheme.scheme);
+  work.scheme = scheme;
+  work.scheme.hybrid = hybrid;
+  work.scheme.sink = sources.sink_of(head.problem);
+  work.repetition = repetition;
+}
+
+template <class T>
 void attend_head(HeadWork<T>& work, const HeadTargets<T>& targets, bool differentiated,
                  int threads) {
-  const TileRange& own = work.part.range;
-  const HeadArrays<T>& arrays = *work.arrays;
+  const TileRange& own = work.head->part.range;
+  const HeadArrays<T>& arrays = work.head->arrays();
   ObserverList<T> observers;
   if (own.rows < targets.out.rows) set_to_zero(targets.out);
   work.out = by_query(targets.out, own);
@@ -59,8 +72,6 @@ void attend_head(HeadWork<T>& work, const HeadTargets<T>& targets, bool differen
   if (work.repetition) {
     work.repeated.emplace(*work.recipe, arrays, work.scheme, *work.repetition, differentiated,
                           threads);
-  } else if (work.ready == nullptr) {
-    work.plain.emplace(*work.recipe, arrays, threads);
   }
   work.attention = attend(work.scores(), work.scheme, observers, threads);
   if (work.repeated) {
@@ -83,27 +94,40 @@ template <class T>
 HeadForward<T> forward_of(const HeadWork<T>& work) {
   HeadForward<T> head;
   head.recipe = work.recipe;
-  head.arrays = work.arrays;
+  head.arrays = &work.head->arrays();
   head.scores = &work.scores();
   head.repeated = work.repeated ? &*work.repeated : nullptr;
   head.options = work.scheme;
   head.attention = &work.attention;
   head.out = work.out;
+  head.grad_out = work.head->grad_out();
+  head.q = work.head->made_of_q();
+  head.k = work.head->made_of_k();
+  head.v = work.head->made_of_v();
   head.dropout = work.dropout;
   return head;
 }
 
 template <class T>
+void close_gate(const HeadWork<T>& work) {
+  const MatrixSource<T>* const gate = work.head->arrays().gate;
+  if (gate != nullptr && work.out.data != nullptr) apply_gate<T>(*gate, work.out);
+}
+
+template <class T>
 std::vector<double> log_likelihoods_of(const HeadWork<T>& work) {
   if (work.repeated) return work.repeated->log_likelihood(work.attention);
-  const auto one =
-      log_likelihood_of(*work.recipe, *work.arrays, work.scores(), work.scheme, work.attention);
+  const auto one = log_likelihood_of(*work.recipe, work.head->arrays(), work.scores(), work.scheme,
+                                     work.attention);
   return one ? std::vector<double>{*one} : std::vector<double>();
 }
 
-#define ATTN_FOR_TYPE(T)                                                     \
-  template void attend_head(HeadWork<T>&, const HeadTargets<T>&, bool, int); \
-  template HeadForward<T> forward_of(const HeadWork<T>&);                    \
+#define ATTN_FOR_TYPE(T)                                                                    \
+  template void begin_head(HeadWork<T>&, const Head<T>&, const AttentionSources&,           \
+                           const SchemeOptions&, double, const std::optional<Repetition>&); \
+  template void close_gate(const HeadWork<T>&);                                             \
+  template void attend_head(HeadWork<T>&, const HeadTargets<T>&, bool, int);                \
+  template HeadForward<T> forward_of(const HeadWork<T>&);                                   \
   template std::vector<double> log_likelihoods_of(const HeadWork<T>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "head/head.hpp"
+#include "head/head_reader.hpp"
 #include "head/own_part.hpp"
 #include "head/repeated_scores.hpp"
 #include "pass/pass.hpp"
@@ -24,37 +25,45 @@ struct HeadTargets {
   Observer<T>* weights = nullptr;          ///< sees the weights of own queries and keys
 };
 
-/// One head while it is computed: what it is computed from, and its results so far.
+/// One head while it is computed, with its results so far.
 template <class T>
 struct HeadWork {
+  const Head<T>* head = nullptr;
   const ScoreRecipe* recipe = nullptr;
-  const HeadArrays<T>* arrays = nullptr;
-  const Scores<T>* ready = nullptr;  ///< the scores, if they have been made already
-  OwnPart part;
-  SchemeOptions scheme;
+  SchemeOptions scheme;  ///< with the head's own hybrid and sink
   std::optional<Repetition> repetition;
   WeightDropout dropout;
 
-  std::optional<HeadScores<T>> plain;         ///< the scores, if they were not ready,
-  std::optional<RepeatedScores<T>> repeated;  ///< or attention is repeated
+  std::optional<RepeatedScores<T>> repeated;  ///< with a repetition
   Attention attention;                        ///< of the own queries and keys
   Buffer<T> out_storage;                      ///< memory of `out` if it is not a target
   MatrixView<T> out;                          ///< of the own queries, before the gate
 
   const Scores<T>& scores() const {
-    return repeated ? repeated->scores() : plain ? plain->scores() : *ready;
+    return repeated ? repeated->scores() : head->scores(scheme.scheme);
   }
 };
 
+/// Begins the work on a head of `sources`, whose u of hnas is `hybrid`.
+template <class T>
+void begin_head(HeadWork<T>& work, const Head<T>& head, const AttentionSources& sources,
+                const SchemeOptions& scheme, double hybrid,
+                const std::optional<Repetition>& repetition);
+
 /// Computes a head's results. Padding gets 0, in potentials −inf. `differentiated`: keeps `out`,
-/// and whatever else gradients need. Throws the errors of HeadScores, RepeatedScores and attend.
+/// and whatever else gradients need. Throws the errors of RepeatedScores and attend.
 template <class T>
 void attend_head(HeadWork<T>& work, const HeadTargets<T>& targets, bool differentiated,
                  int threads);
 
-/// What the gradients of a computed head start from, but for grad_out and projections.
+/// What the gradients of a computed head start from.
 template <class T>
 HeadForward<T> forward_of(const HeadWork<T>& work);
+
+/// Multiplies the output of a computed head by its gate, if it has one. Call it after the
+/// gradients, which need the output before the gate.
+template <class T>
+void close_gate(const HeadWork<T>& work);
 
 /// The log-likelihood of the mixture that the scores of a computed head stand for: one number, or
 /// one for each time of repeated attention. Empty if there is none.

@@ -4,7 +4,6 @@
 
 #include "attnkit/attention.hpp"
 #include "head/head_reader.hpp"
-#include "head/output_gate.hpp"
 #include "pass/partition.hpp"
 #include "plan/attention_layout.hpp"
 #include "plan/gradient_slots.hpp"
@@ -60,8 +59,11 @@ class AttentionPlan<T>::Impl {
       AttentionSummary summary;
       summary.problems.resize(static_cast<std::size_t>(layout_.problems));
       problems_.for_each([&](Index problem, int threads) {
-        PlannedHead<T> work;
-        forward(problem, outputs, false, work, threads);
+        Head<T> head;
+        reader_.make(problem, threads, head);
+        HeadWork<T> work;
+        begin(head, work);
+        attend_planned(layout_, outputs, false, work, threads);
         close_gate(work);
         summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
       });
@@ -75,9 +77,9 @@ class AttentionPlan<T>::Impl {
     AttentionSummary summary;
     summary.problems.resize(static_cast<std::size_t>(layout_.problems));
     require_outputs(layout_, outputs);
-    differentiate(inputs, grad_out, wanted, [&](Index problem, PlannedHead<T>& work, int threads) {
-      forward(problem, outputs, true, work, threads);
-      summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
+    differentiate(inputs, grad_out, wanted, [&](HeadWork<T>& work, int threads) {
+      attend_planned(layout_, outputs, true, work, threads);
+      summary.problems[static_cast<std::size_t>(work.head->problem)] = summary_of(layout_, work);
     });
     return summary;
   }
@@ -85,10 +87,8 @@ class AttentionPlan<T>::Impl {
   void gradients_from(const AttentionInputs<T>& inputs, const AttentionResults<T>& results,
                       const TensorView<const T>& grad_out, const AttentionGradients<T>& wanted) {
     require_results(layout_, results);
-    differentiate(inputs, grad_out, wanted, [&](Index problem, PlannedHead<T>& work, int threads) {
-      begin(problem, work, threads);
-      take_results(layout_, results, work);
-    });
+    differentiate(inputs, grad_out, wanted,
+                  [&](HeadWork<T>& work, int) { take_results(layout_, results, work); });
   }
 
  private:
@@ -128,7 +128,7 @@ class AttentionPlan<T>::Impl {
     return score_bytes() + std::max(forward, out + backward);
   }
 
-  // `attend(problem, work, threads)` fills in the results of a head.
+  // `attend(work, threads)` fills in the results of a head.
   template <class Attend>
   void differentiate(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out,
                      const AttentionGradients<T>& wanted, const Attend& attend) {
@@ -140,9 +140,12 @@ class AttentionPlan<T>::Impl {
       for (Index first = 0; first < layout_.problems; first += wave()) {
         const Index last = std::min(layout_.problems, first + wave());
         problems_.for_each(first, last, [&](Index problem, int threads) {
-          PlannedHead<T> work;
-          attend(problem, work, threads);
-          backward(problem, problem - first, work, threads);
+          Head<T> head;
+          reader_.make(problem, threads, head);
+          HeadWork<T> work;
+          begin(head, work);
+          attend(work, threads);
+          backward(problem - first, work, threads);
           close_gate(work);
         });
         for (Index problem = first; problem < last; ++problem) {
@@ -153,43 +156,21 @@ class AttentionPlan<T>::Impl {
     });
   }
 
-  void begin(Index problem, PlannedHead<T>& work, int threads) const {
-    reader_.make(problem, threads, work.head);
-    work.arrays = &work.head.arrays();
-    work.recipe = &layout_.recipe();
-    work.repetition = layout_.repetition;
-    work.part = work.head.part;
-    work.scheme = layout_.scheme;
-    if (!layout_.repetition) work.ready = &work.head.scores(layout_.scheme.scheme);
-    work.scheme.hybrid = layout_.hybrid_of(problem);
-    work.scheme.sink = layout_.sink_of(problem);
-    const TileRange& own = work.part.range;
+  void begin(const Head<T>& head, HeadWork<T>& work) const {
+    begin_head(work, head, layout_, layout_.scheme, layout_.hybrid_of(head.problem),
+               layout_.repetition);
+    const TileRange& own = head.part.range;
     work.dropout = dropout_;
-    work.dropout.first = (problem * layout_.queries + own.row0) * layout_.keys + own.col0;
+    work.dropout.first = (head.problem * layout_.queries + own.row0) * layout_.keys + own.col0;
   }
 
-  void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out,
-               PlannedHead<T>& work, int threads) const {
-    begin(problem, work, threads);
-    attend_planned(layout_, outputs, needs_out, work, threads);
-  }
-
-  // After the gradients, which need the output before the gate.
-  static void close_gate(const PlannedHead<T>& work) {
-    const MatrixSource<T>* const gate = work.head.arrays().gate;
-    if (gate != nullptr && work.out.data != nullptr) apply_gate(*gate, work.out);
-  }
-
-  void backward(Index problem, Index at, const PlannedHead<T>& work, int threads) const {
-    const bool empty = work.part.queries() == 0 || work.part.keys() == 0;
-    if (empty || !work.part.is_whole(layout_.queries, layout_.keys)) slots_.clear(problem, at);
+  void backward(Index at, const HeadWork<T>& work, int threads) const {
+    const Index problem = work.head->problem;
+    const OwnPart& part = work.head->part;
+    const bool empty = part.queries() == 0 || part.keys() == 0;
+    if (empty || !part.is_whole(layout_.queries, layout_.keys)) slots_.clear(problem, at);
     if (empty) return;
-    HeadForward<T> head = forward_of<T>(work);
-    head.grad_out = work.head.grad_out();
-    head.q = work.head.made_of_q();
-    head.k = work.head.made_of_k();
-    head.v = work.head.made_of_v();
-    differentiate_head(head, slots_.targets(problem, at, work.part.range), threads);
+    differentiate_head(forward_of<T>(work), slots_.targets(problem, at, part.range), threads);
     slots_.require_finite(problem, at);
   }
 

@@ -82,8 +82,8 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
 
 template <class T>
 void attend_planned(const AttentionLayout& layout, const AttentionOutputs<T>& outputs,
-                    bool differentiated, PlannedHead<T>& head, int threads) {
-  const Index problem = head.head.problem;
+                    bool differentiated, HeadWork<T>& head, int threads) {
+  const Index problem = head.head->problem;
   HeadTargets<T> targets;
   targets.out = block_of(outputs.out, problem, layout.queries, layout.v_head_dim);
   targets.row_potential = row_of(outputs.row_potential, problem);
@@ -96,7 +96,7 @@ void attend_planned(const AttentionLayout& layout, const AttentionOutputs<T>& ou
   targets.prior = row_of(outputs.prior, problem);
   const MatrixView<T> weights = block_of(outputs.weights, problem, layout.queries, layout.keys);
   set_to_zero(weights);
-  DenseWeights<T> own_weights(by_pair(weights, head.part.range));
+  DenseWeights<T> own_weights(by_pair(weights, head.head->part.range));
   if (outputs.weights) targets.weights = &own_weights;
   attend_head(head, targets, differentiated, threads);
 }
@@ -125,9 +125,9 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
 
 template <class T>
 void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
-                  PlannedHead<T>& work) {
-  const Index problem = work.head.problem;
-  const TileRange& own = work.part.range;
+                  HeadWork<T>& work) {
+  const Index problem = work.head->problem;
+  const TileRange& own = work.head->part.range;
   const MatrixView<const T> out =
       by_query(block_of(results.out, problem, layout.queries, layout.v_head_dim), own);
   work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
@@ -139,7 +139,7 @@ void take_results(const AttentionLayout& layout, const AttentionResults<T>& resu
 }
 
 template <class T>
-ProblemSummary summary_of(const AttentionLayout& layout, const PlannedHead<T>& work) {
+ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work) {
   const SchemeSummary& scheme = work.attention.summary;
   const AllowedCounts& allowed = work.attention.allowed;
   return {scheme.status,
@@ -147,8 +147,8 @@ ProblemSummary summary_of(const AttentionLayout& layout, const PlannedHead<T>& w
           scheme.column_error,
           allowed.empty_queries(),
           allowed.empty_keys(),
-          layout.queries - work.part.queries(),
-          layout.keys - work.part.keys(),
+          layout.queries - work.head->part.queries(),
+          layout.keys - work.head->part.keys(),
           log_likelihoods_of<T>(work)};
 }
 
@@ -176,13 +176,13 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool differentiate
   return bytes;
 }
 
-#define ATTN_FOR_TYPE(T)                                                                           \
-  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);               \
-  template void attend_planned(const AttentionLayout&, const AttentionOutputs<T>&, bool,           \
-                               PlannedHead<T>&, int);                                              \
-  template void require_results(const AttentionLayout&, const AttentionResults<T>&);               \
-  template void take_results(const AttentionLayout&, const AttentionResults<T>&, PlannedHead<T>&); \
-  template ProblemSummary summary_of(const AttentionLayout&, const PlannedHead<T>&);               \
+#define ATTN_FOR_TYPE(T)                                                                        \
+  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);            \
+  template void attend_planned(const AttentionLayout&, const AttentionOutputs<T>&, bool,        \
+                               HeadWork<T>&, int);                                              \
+  template void require_results(const AttentionLayout&, const AttentionResults<T>&);            \
+  template void take_results(const AttentionLayout&, const AttentionResults<T>&, HeadWork<T>&); \
+  template ProblemSummary summary_of(const AttentionLayout&, const HeadWork<T>&);               \
   template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -5,12 +5,6 @@
 
 namespace attn {
 
-/// One head of a plan while it is computed.
-template <class T>
-struct PlannedHead : HeadWork<T> {
-  Head<T> head;
-};
-
 /// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)
 /// for an output of a wrong shape.
 template <class T>
@@ -19,7 +13,7 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
 /// Computes a head's outputs into the arrays of all heads: attend_head.
 template <class T>
 void attend_planned(const AttentionLayout& layout, const AttentionOutputs<T>& outputs,
-                    bool differentiated, PlannedHead<T>& head, int threads);
+                    bool differentiated, HeadWork<T>& head, int threads);
 
 /// Throws Error(usage) for a plan that cannot start from results, Error(input) for a result that is
 /// missing or has another shape.
@@ -30,11 +24,11 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
 /// must not be written.
 template <class T>
 void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
-                  PlannedHead<T>& work);
+                  HeadWork<T>& work);
 
 /// The outcome of a computed head.
 template <class T>
-ProblemSummary summary_of(const AttentionLayout& layout, const PlannedHead<T>& work);
+ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work);
 
 /// The most bytes that attend_planned and its head allocate from the pool.
 template <class T>

@@ -10,7 +10,6 @@
 #include "common/heads/leak_warning.hpp"
 #include "common/outputs/weights_writer.hpp"
 #include "head/attend_head.hpp"
-#include "head/output_gate.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -119,14 +118,6 @@ void emit_scores(const ComputeOptions& options, const AttentionInput& input, con
   });
 }
 
-SchemeOptions scheme_of_head(const ComputeOptions& options, const AttentionInput& input,
-                             Index problem) {
-  SchemeOptions scheme = options.scheme;
-  scheme.sink = input.sink_of(problem);
-  if (!options.hybrid.empty()) scheme.hybrid = options.hybrid[static_cast<std::size_t>(problem)];
-  return scheme;
-}
-
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
                            const HeadGradients<T>& gradients, const Head<T>& head,
@@ -141,15 +132,12 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
                     head.part.range, chosen);
     if (chosen == nullptr) targets.weights = &*weights;
   }
-  const ScoreRecipe& recipe = input.recipe(options.scheme.scheme);
+  const double hybrid = options.hybrid.empty()
+                            ? options.scheme.hybrid
+                            : options.hybrid[static_cast<std::size_t>(head.problem)];
   HeadWork<T> work;
-  work.recipe = &recipe;
-  work.arrays = &head.arrays();
-  work.part = head.part;
-  work.scheme = scheme_of_head(options, input, head.problem);
+  begin_head(work, head, input, options.scheme, hybrid, options.repetition);
   work.scheme.kept_bytes = useful_bytes;
-  work.repetition = options.repetition;
-  if (!options.repetition) work.ready = &head.scores(options.scheme.scheme);
   std::optional<HeadState> state;
   if (checkpoint != nullptr && checkpoint->takes_states()) {
     work.scheme.keeper = &state.emplace(*checkpoint);
@@ -164,10 +152,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.emits_gradients()) {
     result.gradients = gradients.of(head, work, threads);
   }
-  // After the gradients, which need the output before the gate.
-  if (head.arrays().gate != nullptr && options.needs_out()) {
-    apply_gate<T>(*head.arrays().gate, work.out);
-  }
+  close_gate(work);
   if (options.join) gradients.add_join(head, work.out, threads, result.gradients);
   emit_scores(options, input, head, work.scores(), outputs, threads);
   if (weights && chosen != nullptr) {

@@ -83,12 +83,7 @@ std::vector<Buffer<T>> HeadGradients<T>::of(const Head<T>& head, const HeadWork<
     for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
   }
   if (empty || asks_for_join_only(options_)) return parts;
-  HeadForward<T> forward = forward_of(found);
-  forward.grad_out = head.grad_out();
-  forward.q = head.made_of_q();
-  forward.k = head.made_of_k();
-  forward.v = head.made_of_v();
-  differentiate_head(forward, targets(own, parts), threads);
+  differentiate_head(forward_of(found), targets(own, parts), threads);
   if (input_.bias || !input_.rel_bias) return parts;
   // The table's gradient may be requested by both of its names: the second one was computed.
   const MatrixView<T> first = part("grad_bias", *input_.rel_bias, parts);
