@@ -65,6 +65,7 @@ struct SelfAttentionStep {
   Index iterations = 1;  ///< for sinkhorn
   /// The error that `stopping` defines, for sinkhorn with a tolerance; else NaN.
   double column_error = std::numeric_limits<double>::quiet_NaN();
+  std::optional<Convergence> convergence = {};  ///< of the column error, if it did not converge
 
   /// For unas and dnas with the energy gaussian: the log-likelihood of the points before the step,
   /// under the mixture with variance 1/scale and equal priors that has a centre at each point. Else

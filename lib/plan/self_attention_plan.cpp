@@ -87,6 +87,7 @@ class SelfAttentionPlan<T>::Impl {
             {plan::output_block(next, problem, rows * cols), rows, cols}, threads);
         steps[static_cast<std::size_t>(problem)] = {
             found.summary.status, found.summary.iterations, found.summary.column_error,
+            found.summary.convergence,
             found.log_likelihood.value_or(std::numeric_limits<double>::quiet_NaN())};
       });
       return steps;

@@ -255,8 +255,8 @@ class Gradients(ToolTest):
                 (["--emit=grad_w1"], "grad_w1: requires --energy mlp and a dataset w1"),
                 (["--emit=grad_w2"], "grad_w2: requires --energy mlp and a dataset w2"),
                 (["--emit=grad_b1"], "grad_b1: requires --energy mlp and a dataset b1"),
-                (["--emit=grad_bias"], "grad_bias: there is no dataset bias"),
-                (["--emit=grad_bias", "--relative-bias=alibi"], "grad_bias: there is no dataset"),
+                (["--emit=grad_bias"], "grad_bias: there is neither a dataset bias nor"),
+                (["--emit=grad_bias", "--relative-bias=alibi"], "grad_bias: there is neither a dataset bias nor"),
                 (["--emit=grad_rel_bias"], "grad_rel_bias: there is no --relative-bias t5"),
                 (["--emit=grad_x"], "grad_x: nothing is projected"),
                 (["--emit=grad_wv"], "grad_wv: nothing is projected")):

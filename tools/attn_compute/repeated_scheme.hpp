@@ -25,7 +25,7 @@ struct RepeatedScheme {
 inline constexpr std::array<RepeatedScheme, 2> repeated_schemes = {
     {{"em", Scheme::dnas,
       "dnas repeated as EM of a mixture of Gaussians with the queries as centres.",
-      "T times q_i = sum_j weight_ij k_j, with s_ij = log b_i N(k_j|q_i, S_i)"},
+      "T times q_i = sum_j weight_ij k_j, with s_ij = log b_i N(k_j|q_i,S_i)"},
      {"mean-shift", Scheme::unas, "unas repeated, with queries that move to the means of keys.",
       "T times q_i = sum_j weight_ij k_j, with g_j = 0"}}};
 

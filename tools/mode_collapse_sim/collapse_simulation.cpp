@@ -193,10 +193,8 @@ class Simulation {
                  [&] { return plan.step(points, to).front(); });
       run.log_likelihood.push_back(found.log_likelihood);
       if (at_end) return;
-      SchemeSummary summary;
-      summary.status = found.status;
-      summary.iterations = found.iterations;
-      summary.column_error = found.column_error;
+      const SchemeSummary summary{found.status, found.iterations, found.column_error,
+                                  found.convergence};
       run.totals.add(Totals{summary});
       std::swap(state.points, next);
       ++run.steps;

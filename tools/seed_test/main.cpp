@@ -39,8 +39,7 @@ void describe(cli::Declaration& d) {
       .formula("  degrees = (v_A + v_B)^2/(v_A^2/(n_A - 1) + v_B^2/(n_B - 1))")
       .formula("one-sample, for lower: t = (reference - mean_A)/sqrt(v_A), degrees = n_A - 1")
       .formula("paired: one-sample of A - B with the reference 0")
-      .formula(
-          "s: the deviation of the sample, sqrt(n/(n - 1)) times the deviation of the population")
+      .formula("s: the deviation of the sample, sqrt(n/(n - 1)) times the population's")
       .formula("p = P(T >= t), T of Student's distribution; for higher, -t in place of t");
 }
 
