@@ -13,8 +13,9 @@ struct ImplicitOptions {
   Index iterations = 1000;   ///< the most; the system says how many passes each takes
 };
 
-/// The options for gradients through a solution that was found with `stopping`: the usual tolerance,
-/// and at least as many iterations; conjugate gradients need about the square root of them.
+/// The options for gradients through a solution that was found with `stopping`: the usual
+/// tolerance, and at least as many iterations; conjugate gradients need about the square root of
+/// them.
 ImplicitOptions implicit_options(const Stopping& stopping, std::size_t element_size);
 
 /// How well a linear system was solved.
