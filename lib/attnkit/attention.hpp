@@ -162,7 +162,8 @@ struct AttentionOperands {
   /// has no column potential. Not for sinkhorn.
   Array<double> sink;
 
-  Array<T> gate;  ///< broadcasts to (…, Lq, dv): out is multiplied by 1/(1 + exp(−gate))
+  /// Broadcasts to (…, Lq, dv): out is multiplied by 1/(1 + exp(−gate)). Finite or −inf.
+  Array<T> gate;
 };
 
 /// An array's shape; none if the array is absent.
@@ -308,9 +309,9 @@ class AttentionPlan {
 
   /// Computes the outputs. Throws Error(usage) for an output that does not exist for the plan's
   /// operands and scheme, Error(input) for arrays whose shapes are not the plan's and for numbers
-  /// that are not allowed (NaN, and infinities except −inf in bias and scores), Error(numerical)
-  /// for scores and projections beyond the range of T, Error(memory) if memory does not suffice.
-  /// After an error the outputs are unspecified and the plan can run again.
+  /// that are not allowed (NaN, and infinities except −inf in bias, scores and gate),
+  /// Error(numerical) for scores and projections beyond the range of T, Error(memory) if memory
+  /// does not suffice. After an error the outputs are unspecified and the plan can run again.
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs);
 
   /// Computes the gradients of a loss L from grad_out = ∂L/∂out (leading, Lq, dv), which must be

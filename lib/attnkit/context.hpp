@@ -33,7 +33,8 @@ struct Context {
   const std::atomic<bool>* stop;
 
   /// Called after each problem with the share of the problems that are done, which grows to 1. One
-  /// thread calls it at a time, not always the thread that called `run`. Empty: not called.
+  /// thread calls it at a time, not always the thread that called `run`. It must not run the plan.
+  /// An exception that it throws ends the run. Empty: not called.
   std::function<void(double done)> progress;
 };
 

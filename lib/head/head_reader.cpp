@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "kernel/bf16.hpp"
 #include "kernel/parallel.hpp"
@@ -65,8 +66,10 @@ template <class T>
 HeadReader<T>::HeadReader(const AttentionSources& sources, std::int64_t dense_limit, int threads)
     : sources_(sources), dense_limit_(dense_limit), threads_(threads) {}
 
+// Returns whether the batch uses the same blocks as the one before.
 template <class T>
-void HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
+bool HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
+  parts_before_.swap(parts_);
   parts_.clear();
   for (const HeadPart& head : batch) {
     Part part{head.problem, sources_.part(head.problem), 0};
@@ -78,6 +81,15 @@ void HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
     }
     parts_.push_back(part);
   }
+  const bool had_grad_out = std::exchange(has_grad_out_, sources_.grad_out.has_value());
+  const auto same = [](const Part& a, const Part& b) {
+    const TileRange& x = a.own.range;
+    const TileRange& y = b.own.range;
+    return a.problem == b.problem && x.row0 == y.row0 && x.rows == y.rows && x.col0 == y.col0 &&
+           x.cols == y.cols;
+  };
+  return has_grad_out_ == had_grad_out &&
+         std::equal(parts_.begin(), parts_.end(), parts_before_.begin(), parts_before_.end(), same);
 }
 
 template <class T>
@@ -241,13 +253,14 @@ void HeadReader<T>::require_bf16(const std::optional<Vectors>& from, const Vecto
   if constexpr (std::is_same_v<T, float>) {
     for (const auto& [key, wanted_by, block, is_new] : vector.input.blocks->parts()) {
       const MatrixView<const T>& values = block.values;
-      const Index size = values.rows * values.cols;
-      const Index bad = kernel::first_not_bf16(values.data, size);
-      if (bad == size) continue;
-      const Operand& operand = from->input;
-      const BlockAxes axes(operand, key.block, key.first, key.rows, 0, operand.cols);
-      refuse_element(operand.dataset, axes.start, axes.count, bad, values.data[bad],
-                     "bfloat16 numbers (--precision bf16)");
+      for (Index row = 0; row < values.rows; ++row) {
+        const Index bad = kernel::first_not_bf16(values.row(row), values.cols);
+        if (bad == values.cols) continue;
+        const Operand& operand = from->input;
+        const BlockAxes axes(operand, key.block, key.first + row, 1, bad, 1);
+        refuse_element(operand.dataset, axes.start, axes.count, 0, values(row, bad),
+                       "bfloat16 numbers (--precision bf16)");
+      }
     }
   }
 }
@@ -266,7 +279,7 @@ void HeadReader<T>::project_one(const Vectors& from, Vector& vector, typename Bl
   const MatrixView<const T> bias = vector.bias.of(n);
   const Index problem = parts_[static_cast<std::size_t>(n)].problem;
   project<T>(input, weights, {bias.data, static_cast<std::size_t>(bias.cols)}, product, threads,
-             problem_place(from.address(), sources_.leading, problem));
+             [&] { return problem_place(from.address(), sources_.leading, problem); });
 }
 
 template <class T>
@@ -296,8 +309,11 @@ void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vect
 
 template <class T>
 void HeadReader<T>::read(std::span<const HeadPart> batch) {
-  take_parts(batch);
-  want_all();
+  if (!take_parts(batch) || !settled_) {
+    settled_ = false;
+    want_all();
+    settled_ = true;
+  }
   numbers_.clear();
   for (Set& set : sets_) load(set);
   place(sources_.scores, scores_);
@@ -330,6 +346,15 @@ double HeadReader<T>::least_bias(Index n) const {
   if (!sources_.bias) return 0;
   const Matrix<T>& bias = bias_.of(n);
   return bias.read ? bias.read->least() : 0;
+}
+
+template <class T>
+std::int64_t HeadReader<T>::list_bytes(Index count) const {
+  // q, k, v and the gradient of the output may have products, too.
+  const Index lists = std::ssize(sources_.operands()) + 4;
+  const std::int64_t each =
+      std::max(Blocks::bytes(count), Matrices<T>::bytes(count)) + NumberCheck<T>::bytes(count);
+  return lists * each + 2 * count * static_cast<std::int64_t>(sizeof(Part));
 }
 
 template <class T>

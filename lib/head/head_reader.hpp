@@ -98,6 +98,9 @@ class HeadReader {
   /// Head::least_bias of the n-th head of the batch.
   double least_bias(Index n) const;
 
+  /// The most bytes of lists that the reader keeps for a batch of `count` heads, besides blocks.
+  std::int64_t list_bytes(Index count) const;
+
  private:
   struct Part {
     Index problem = 0;
@@ -164,7 +167,7 @@ class HeadReader {
   template <class U>
   using Matrices = SharedParts<MatrixKey, Matrix<U>>;
 
-  void take_parts(std::span<const HeadPart> batch);
+  bool take_parts(std::span<const HeadPart> batch);
   Set& set_of(const Operand& operand);
   template <class Rows>
   Use want(const Operand& operand, const Rows& rows);
@@ -188,7 +191,9 @@ class HeadReader {
   const AttentionSources& sources_;
   std::int64_t dense_limit_;
   int threads_;
-  std::vector<Part> parts_;
+  std::vector<Part> parts_, parts_before_;
+  bool has_grad_out_ = false;
+  bool settled_ = false;  // whether the lists of blocks belong to parts_
   std::deque<Set> sets_;
   Vector q_, k_, v_, grad_out_;
   std::vector<Use> energy_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "head/operand.hpp"
@@ -38,6 +39,11 @@ class NumberCheck {
 
   /// The largest magnitude of a part's finite numbers; valid after `look`.
   double largest(std::size_t part) const { return static_cast<double>(parts_[part].largest); }
+
+  /// Bytes that `count` parts of up to 65536 numbers take.
+  static std::int64_t bytes(Index count) {
+    return count * static_cast<std::int64_t>(sizeof(Part) + sizeof(Piece));
+  }
 
  private:
   struct Part {

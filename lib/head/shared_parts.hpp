@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -10,8 +13,9 @@
 namespace attn {
 
 /// What the heads of a batch share: a list of keys is wanted, and equal keys get the same Thing. A
-/// Thing that the next batch wants, too, is kept. Key has operator<=>, Thing can be moved. A batch
-/// that wants the same list as the one before allocates nothing.
+/// Thing that the next batch wants, too, is kept; a new key gets a Thing that is no longer wanted,
+/// whose memory it can use again. Key has operator<=>, Thing can be moved without exceptions. Lists
+/// that are no longer than those before allocate nothing here.
 template <class Key, class Thing>
 class SharedParts {
  public:
@@ -33,28 +37,28 @@ class SharedParts {
 
   /// Ends the list: makes parts() from it, and drops what it does not want.
   void settle() {
-    if (wanted_ == settled_) return;
-    settled_.clear();  // in case of an exception
-    order_.resize(wanted_.size());
-    for (std::size_t n = 0; n < order_.size(); ++n) order_[n] = n;
-    std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-      return wanted_[a] != wanted_[b] ? wanted_[a] < wanted_[b] : a < b;
-    });
-    part_of_.resize(wanted_.size());
-    std::vector<Part> parts;
-    auto before = parts_.begin();
-    for (const std::size_t n : order_) {
+    sort();
+    mark_wanted();
+    // From here on nothing throws.
+    auto known = parts_.begin();
+    auto unwanted = parts_.begin();
+    for (const std::uint32_t n : order_) {
       const Key& key = wanted_[n];
-      if (parts.empty() || parts.back().key != key) {
-        while (before != parts_.end() && before->key < key) ++before;
-        const bool known = before != parts_.end() && before->key == key;
-        parts.push_back(known ? std::move(*before) : Part{key, 0, Thing(), true});
-        parts.back().wanted_by = static_cast<Index>(n);
+      if (next_.empty() || next_.back().key != key) {
+        while (known != parts_.end() && known->key < key) ++known;
+        if (known != parts_.end() && known->key == key) {
+          next_.push_back(std::move(*known));
+        } else {
+          while (unwanted != parts_.end() && unwanted->wanted_by >= 0) ++unwanted;
+          const bool left = unwanted != parts_.end();
+          next_.push_back({key, 0, left ? std::move((unwanted++)->thing) : Thing(), true});
+        }
+        next_.back().wanted_by = n;
       }
-      part_of_[n] = parts.size() - 1;
+      part_of_[n] = static_cast<std::uint32_t>(next_.size() - 1);
     }
-    parts_ = std::move(parts);
-    settled_ = wanted_;
+    parts_.swap(next_);
+    next_.clear();
   }
 
   /// In the order of their keys.
@@ -62,13 +66,48 @@ class SharedParts {
 
   /// What the n-th of the list wants.
   const Thing& of(Index n) const { return parts_[part_of_[static_cast<std::size_t>(n)]].thing; }
-  Part& part_of(Index n) { return parts_[part_of_[static_cast<std::size_t>(n)]]; }
+
+  /// The most bytes that `count` keys take, Things and what these point to not included.
+  static std::int64_t bytes(Index count) {
+    const std::size_t each = sizeof(Key) + 2 * sizeof(std::uint32_t) + 2 * sizeof(Part);
+    return count * static_cast<std::int64_t>(each);
+  }
 
  private:
-  std::vector<Key> wanted_, settled_;  // settled_: the list that parts_ were made from
-  std::vector<std::size_t> order_;
-  std::vector<std::size_t> part_of_;  // by position in the list
-  std::vector<Part> parts_;
+  // Throws std::length_error for a list that is too long.
+  void sort() {
+    if (wanted_.size() > std::numeric_limits<std::uint32_t>::max()) {
+      throw std::length_error("too many heads in a batch");
+    }
+    order_.resize(wanted_.size());
+    for (std::size_t n = 0; n < order_.size(); ++n) order_[n] = static_cast<std::uint32_t>(n);
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return wanted_[a] != wanted_[b] ? wanted_[a] < wanted_[b] : a < b;
+    });
+    part_of_.resize(wanted_.size());
+  }
+
+  // Sets wanted_by of the parts that are not wanted to -1, and makes room for the next ones.
+  void mark_wanted() {
+    for (Part& part : parts_) part.wanted_by = -1;
+    auto known = parts_.begin();
+    const Key* last = nullptr;
+    std::size_t count = 0;
+    for (const std::uint32_t n : order_) {
+      const Key& key = wanted_[n];
+      if (last != nullptr && *last == key) continue;
+      last = &key;
+      ++count;
+      while (known != parts_.end() && known->key < key) ++known;
+      if (known != parts_.end() && known->key == key) known->wanted_by = n;
+    }
+    next_.reserve(count);
+  }
+
+  std::vector<Key> wanted_;
+  std::vector<std::uint32_t> order_;    // positions in the list, by key
+  std::vector<std::uint32_t> part_of_;  // by position in the list
+  std::vector<Part> parts_, next_;      // next_: empty between calls, for its memory
 };
 
 }  // namespace attn

@@ -125,6 +125,7 @@ void AttentionLayout::make_arrays(DType type) {
                     [&](const char* name, const std::optional<Shape>& shape,
                         std::shared_ptr<MemoryArray>& array) {
                       if (!shape) return;
+                      element_count(*shape);  // refuses axes of negative length
                       array = std::make_shared<MemoryArray>(name, *shape, type_of(name, type));
                     });
   for (const auto& [name, shape] : shapes.energy) {
@@ -229,8 +230,9 @@ double AttentionLayout::hybrid_of(Index problem) const {
   return hybrid ? hybrid->dataset.in_memory<double>()[hybrid->block(problem)] : scheme.hybrid;
 }
 
-std::int64_t AttentionLayout::projected_bytes() const {
-  std::int64_t bytes = 0;
+std::int64_t AttentionLayout::kept_bytes() const {
+  std::int64_t bytes =
+      problems * static_cast<std::int64_t>(sizeof(HeadPart) + sizeof(OwnPart) + sizeof(double));
   for (const auto* vectors : {&q, &k, &v}) {
     if (!*vectors || !(*vectors)->weights) continue;
     const Vectors& made = **vectors;

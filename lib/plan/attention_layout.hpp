@@ -38,8 +38,8 @@ class AttentionLayout : public AttentionSources {
   /// The u of hnas of a problem.
   double hybrid_of(Index problem) const;
 
-  /// The most bytes that the projections of q, k and v take.
-  std::int64_t projected_bytes() const;
+  /// The most bytes that the projections of q, k and v and the lists of problems take.
+  std::int64_t kept_bytes() const;
 
   /// Takes the arrays of a run as sources, and finds the own part and the sink of each problem.
   /// `grad_out` may be absent. Throws Error(input) for arrays that do not fit the plan, and for

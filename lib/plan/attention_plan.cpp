@@ -35,7 +35,7 @@ class AttentionPlan<T>::Impl {
         // Matrices are used where they lie.
         reader_(layout_, 0, context.threads),
         slots_(layout_, wave()),
-        projected_bytes_(layout_.projected_bytes()) {}
+        kept_bytes_(layout_.kept_bytes() + reader_.list_bytes(layout_.problems)) {}
 
   const AttentionLayout& layout() const { return layout_; }
 
@@ -46,10 +46,10 @@ class AttentionPlan<T>::Impl {
     dropout_ = {rate, stream, 0, layout_.keys};
   }
 
-  std::int64_t run_bytes() const { return projected_bytes_ + problems_.bytes(forward_bytes()); }
+  std::int64_t run_bytes() const { return kept_bytes_ + problems_.bytes(forward_bytes()); }
 
   std::int64_t gradient_bytes() const {
-    return projected_bytes_ + problems_.bytes(backward_bytes(), slots_.bytes());
+    return kept_bytes_ + problems_.bytes(backward_bytes(), slots_.bytes());
   }
 
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs) {
@@ -190,7 +190,7 @@ class AttentionPlan<T>::Impl {
   plan::Problems problems_;
   HeadReader<T> reader_;
   GradientSlots<T> slots_;
-  std::int64_t projected_bytes_;
+  std::int64_t kept_bytes_;  // from run to run, besides the pools
   WeightDropout dropout_;
 };
 

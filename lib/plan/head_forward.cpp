@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
@@ -17,6 +19,22 @@ PooledVector<double> own_numbers(const TensorView<const double>& from, Index pro
   if (from.data == nullptr) return {};
   const double* const start = from.data + problem * from.shape.back() + first;
   return PooledVector<double>(start, start + count);
+}
+
+// Whether each element has a place of its own: along the axes in the order of their strides, every
+// step goes past all elements of the axes before.
+bool is_apart(const Shape& shape, const Shape& strides) {
+  std::vector<std::pair<Index, Index>> axes;
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+    if (shape[axis] > 1) axes.emplace_back(strides[axis], shape[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  Index past = 1;
+  for (const auto& [stride, length] : axes) {
+    if (stride < past) return false;
+    past = stride * length;
+  }
+  return true;
 }
 
 template <class View>
@@ -62,6 +80,10 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   const Shape by_query = join(layout.leading, {layout.queries});
   const Shape by_key = join(layout.leading, {layout.keys});
   require("out", outputs.out, join(by_query, {layout.v_head_dim}));
+  if (outputs.out && !is_apart(outputs.out.shape, outputs.out.strides)) {
+    throw Error(Failure::input, "out has strides " + to_string(outputs.out.strides) +
+                                    ", expected a place of its own for each element");
+  }
   require("row_potential", outputs.row_potential, by_query);
   require("unas_row_potential", outputs.unas_row_potential, by_query);
   require("col_potential", outputs.col_potential, by_key);

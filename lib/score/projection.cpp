@@ -12,12 +12,13 @@ namespace {
 std::string shape(Index rows, Index cols) { return to_string(Shape{rows, cols}); }
 
 template <class T>
-void require_finite(MatrixView<const T> rows, Index first, const std::string& what) {
+void require_finite(MatrixView<const T> rows, Index first,
+                    const std::function<std::string()>& what) {
   for (Index i = 0; i < rows.rows; ++i) {
     if (std::all_of(rows.row(i), rows.row(i) + rows.cols, [](T x) { return std::isfinite(x); })) {
       continue;
     }
-    throw_beyond_range<T>("row " + std::to_string(first + i) + " of " + what +
+    throw_beyond_range<T>("row " + std::to_string(first + i) + " of " + what() +
                           " is beyond the range of");
   }
 }
@@ -26,18 +27,18 @@ void require_finite(MatrixView<const T> rows, Index first, const std::string& wh
 
 template <class T>
 void project(MatrixView<const T> x, MatrixView<const T> w, std::span<const T> bias,
-             MatrixView<T> out, int threads, const std::string& what) {
+             MatrixView<T> out, int threads, const std::function<std::string()>& what) {
   if (x.cols != w.rows) {
-    throw Error(Failure::input, what + ": the weights are " + shape(w.rows, w.cols) +
+    throw Error(Failure::input, what() + ": the weights are " + shape(w.rows, w.cols) +
                                     ", expected (" + std::to_string(x.cols) + ", d) for rows of " +
                                     std::to_string(x.cols));
   }
   if (!bias.empty() && static_cast<Index>(bias.size()) != w.cols) {
-    throw Error(Failure::input, what + ": the bias has " + std::to_string(bias.size()) +
+    throw Error(Failure::input, what() + ": the bias has " + std::to_string(bias.size()) +
                                     " elements, expected " + std::to_string(w.cols));
   }
   if (out.rows != x.rows || out.cols != w.cols) {
-    throw Error(Failure::input, what + " goes into " + shape(out.rows, out.cols) + ", expected " +
+    throw Error(Failure::input, what() + " goes into " + shape(out.rows, out.cols) + ", expected " +
                                     shape(x.rows, w.cols));
   }
   for_panels(x.rows, threads, [&](Index first, Index count) {
@@ -55,8 +56,8 @@ void project(MatrixView<const T> x, MatrixView<const T> w, std::span<const T> bi
 }
 
 template void project(MatrixView<const float>, MatrixView<const float>, std::span<const float>,
-                      MatrixView<float>, int, const std::string&);
+                      MatrixView<float>, int, const std::function<std::string()>&);
 template void project(MatrixView<const double>, MatrixView<const double>, std::span<const double>,
-                      MatrixView<double>, int, const std::string&);
+                      MatrixView<double>, int, const std::function<std::string()>&);
 
 }  // namespace attn

@@ -87,10 +87,16 @@ void require_strides(const std::string& name, const Shape& shape, const Shape& s
   if (strides.empty()) return;
   const bool positive =
       std::all_of(strides.begin(), strides.end(), [](Index stride) { return stride >= 0; });
-  const bool last = strides.back() == 1 || shape.empty() || shape.back() <= 1;
-  if (strides.size() == shape.size() && positive && last) return;
-  throw Error(Failure::input, name + " has strides " + to_string(strides) +
-                                  ", expected one for each axis, 0 or more, and 1 for the last");
+  const std::size_t axes = shape.size();
+  if (strides.size() == axes && positive) {
+    const bool last = strides[axes - 1] == 1 || shape[axes - 1] <= 1;
+    const bool apart = axes < 2 || shape[axes - 2] <= 1 || strides[axes - 2] >= shape[axes - 1];
+    if (last && apart) return;
+  }
+  throw Error(Failure::input,
+              name + " has strides " + to_string(strides) +
+                  ", expected one for each axis, 0 or more, 1 for the last, and rows "
+                  "that do not overlap");
 }
 
 void require_dense(const std::string& name, const Shape& shape, const Shape& strides) {

@@ -33,8 +33,7 @@ Shape unravel(Index flat, const Shape& shape);
 /// the stride of an axis of length 1 does not matter.
 bool is_dense(const Shape& shape, const Shape& strides);
 
-/// Throws Error(input) that names the array unless its strides (one for each axis, >= 0, the last
-/// one 1) are allowed.
+/// Throws Error(input) that names the array unless its strides are allowed (TensorView).
 void require_strides(const std::string& name, const Shape& shape, const Shape& strides);
 
 /// Throws Error(input) that names the array unless it is dense.

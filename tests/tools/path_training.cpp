@@ -55,7 +55,7 @@ Matrix normal(const char* name, Index head, Index rows, Index cols) {
 
 Matrix projected(const Matrix& x, const Matrix& w) {
   Matrix result(x.rows, w.cols);
-  attn::project<double>(x.view(), w.view(), {}, result.view(), 1, "x");
+  attn::project<double>(x.view(), w.view(), {}, result.view(), 1, [] { return std::string("x"); });
   return result;
 }
 

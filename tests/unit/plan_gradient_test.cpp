@@ -327,7 +327,8 @@ TEST_CASE_TEMPLATE("a projection gives what its q, k and v give", T, float, doub
   const auto make = [&](const std::vector<T>& w, Index width, std::vector<T>& to) {
     for (Index h = 0; h < heads; ++h) {
       project<T>({x.data(), tokens, inner}, {w.data() + h * inner * width, inner, width}, {},
-                 MatrixView<T>(to.data() + h * tokens * width, tokens, width), 1, "x");
+                 MatrixView<T>(to.data() + h * tokens * width, tokens, width), 1,
+                 [] { return std::string("x"); });
     }
   };
   make(wq, 4, q);

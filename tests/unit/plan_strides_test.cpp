@@ -239,16 +239,36 @@ TEST_CASE("strides are refused where arrays must be dense, and if they are wrong
     in.q.strides = strides;
     return message([&] { plan.run(in, {.row_entropy = {sums.data(), {5}}}); });
   };
-  const std::string expected = ", expected one for each axis, 0 or more, and 1 for the last";
+  const std::string expected =
+      ", expected one for each axis, 0 or more, 1 for the last, and rows that do not overlap";
   CHECK(refused({3}) == "q has strides (3)" + expected);
   CHECK(refused({3, 2}) == "q has strides (3, 2)" + expected);
   CHECK(refused({-3, 1}) == "q has strides (-3, 1)" + expected);
+  CHECK(refused({2, 1}) == "q has strides (2, 1)" + expected);
+  CHECK(refused({0, 1}) == "q has strides (0, 1)" + expected);
   in.q.strides = {3, 1};
   CHECK(message([&] {
           plan.run(in, {.row_entropy = {sums.data(), {5}, {2}}});
-        }) ==
-        "row_entropy has strides (2), expected one for each axis, 0 or more, and 1 for the "
-        "last");
+        }) == "row_entropy has strides (2)" + expected);
+  std::vector<float> room(200);
+  in.v = in.k;
+  AttentionPlan<float> with_values(shapes_of(in), {}, 1);
+  for (const Shape& strides : {Shape{2, 1}, Shape{0, 1}}) {
+    const std::string error = message([&] {
+      with_values.run(in, {.out = {room.data(), with_values.out_shape(), strides}});
+    });
+    CHECK(error == "out has strides " + to_string(strides) + expected);
+  }
+  in.q = in.k = in.v = {q.data(), {2, 5, 3}};
+  AttentionPlan<float> heads(shapes_of(in), {}, 1);
+  for (const Shape& strides : {Shape{0, 3, 1}, Shape{14, 3, 1}, Shape{3, 3, 1}}) {
+    const std::string error = message([&] {
+      heads.run(in, {.out = {room.data(), heads.out_shape(), strides}});
+    });
+    CHECK(error == "out has strides " + to_string(strides) +
+                       ", expected a place of its own for each element");
+  }
+  heads.run(in, {.out = {room.data(), heads.out_shape(), {3, 6, 1}}});
   TransportInputs<float> between;
   between.x = between.y = {q.data(), {5, 3}};
   TransportOptions options;

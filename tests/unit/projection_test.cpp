@@ -38,7 +38,7 @@ TEST_CASE_TEMPLATE("a projection agrees with the reference on any number of thre
       w.fill(draw);
       std::vector<T> bias;
       for (Index c = 0; depth != 3 && c < width; ++c) bias.push_back(draw());
-      project<T>(x.view(), w.view(), bias, out.view(), 1, "q");
+      project<T>(x.view(), w.view(), bias, out.view(), 1, [] { return std::string("q"); });
       reference::Matrix b(static_cast<Index>(bias.size()), 1);
       for (std::size_t c = 0; c < bias.size(); ++c) b.values[c] = bias[c];
       const auto want = reference::project(exact(x), exact(w), b);
@@ -59,7 +59,7 @@ TEST_CASE_TEMPLATE("a projection agrees with the reference on any number of thre
       CHECK(close);
       CHECK(out.intact());
       Guarded<T> again(length, width);
-      project<T>(x.view(), w.view(), bias, again.view(), 3, "q");
+      project<T>(x.view(), w.view(), bias, again.view(), 3, [] { return std::string("q"); });
       CHECK(again == out);
     }
   }
@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("projections that do not fit or exceed the format are refused
   const auto error = [&](Index rows, Index cols, Index bias, Index width) {
     return thrown_error([&] {
       project<T>(view(2, 3), view(rows, cols), {numbers.data(), static_cast<std::size_t>(bias)},
-                 {out.data(), 2, width}, 1, "wq");
+                 {out.data(), 2, width}, 1, [] { return std::string("wq"); });
     });
   };
   CHECK(contains(error(4, 2, 0, 2).what(), "wq: the weights are (4, 2), expected (3, d)"));

@@ -99,6 +99,9 @@ class Fit {
                  task.sets.drawn() ? "seed" : "set"),
         progress_(arguments, "em", static_cast<double>(task.sets.own_sets() * task.steps),
                   "steps") {
+    for (int worker = 0; worker < plan_.at_once(); ++worker) {
+      plans_.push_back(task.steps_plan(plan_.inside()));
+    }
     write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
     const Index times = task.steps + 1;
     create("log_likelihood", {times}, {"step"});
@@ -115,7 +118,10 @@ class Fit {
   EmRuns run(cli::Report& report) {
     EmRuns all;
     for_each_set<EmRun>(
-        task_.sets, plan_, report, [&](Index set) { return run_set(set); },
+        task_.sets, plan_, report,
+        [&](Index set, int worker) {
+          return run_set(set, plans_[static_cast<std::size_t>(worker)]);
+        },
         [&](Index set, const EmRun& found) { keep(set, found, all); }, checkpoint_);
     return all;
   }
@@ -125,11 +131,10 @@ class Fit {
     if (task_.emits(name)) outputs_.create("em/" + name, DType::f64, shape, labels);
   }
 
-  EmRun run_set(Index set) {
+  EmRun run_set(Index set, collapse::MixturePlan& plan) {
     const PointSets& sets = task_.sets;
     std::vector<double> points(static_cast<std::size_t>(sets.points * sets.dimension));
     sets.read(set, points.data());
-    collapse::MixturePlan plan = task_.steps_plan(plan_.inside());
     EmState state;
     EmMixture& now = state.now;
     now = task_.first(set, points.data());
@@ -268,6 +273,7 @@ class Fit {
   const EmTask& task_;
   Checkpoint* checkpoint_;  // null: none
   PointPlan plan_;
+  std::vector<collapse::MixturePlan> plans_;  // by worker
   HeadOutputs outputs_;
   cli::Progress progress_;
 };

@@ -79,6 +79,12 @@ void archive(Archive& with, SetState<T>& state) {
 
 template <class T>
 class Simulation {
+  // The plans of a thread, which serve one set after the other.
+  struct Plans {
+    collapse::ClusterPlan<T> statistics;
+    std::vector<collapse::SelfAttentionPlan<T>> steps;  // by scheme
+  };
+
  public:
   Simulation(const cli::Arguments& arguments, const SimulationTask& task, io::OutputBundle& bundle,
              Checkpoint* checkpoint, cli::Report& report)
@@ -92,6 +98,13 @@ class Simulation {
                       static_cast<double>(task.schemes.size()),
                   "steps") {
     const PointSets& sets = task.sets;
+    const Shape points{sets.points, sets.dimension};
+    for (int worker = 0; worker < plan_.at_once(); ++worker) {
+      plans_.push_back({{points, {sets.points}, sets.clusters, task.width, 1}, {}});
+      for (const collapse::SelfAttentionOptions& scheme : task.schemes) {
+        plans_.back().steps.emplace_back(points, scheme, plan_.inside());
+      }
+    }
     write_drawn_points<T>(sets, task.emitted, bundle, outputs_, report);
     const Index times = task.steps + 1;
     const Index c = sets.clusters;
@@ -115,7 +128,10 @@ class Simulation {
   std::vector<SchemeRuns> run(cli::Report& report) {
     std::vector<SchemeRuns> all(task_.schemes.size());
     for_each_set<SetRun<T>>(
-        task_.sets, plan_, report, [&](Index set) { return run_set(set); },
+        task_.sets, plan_, report,
+        [&](Index set, int worker) {
+          return run_set(set, plans_[static_cast<std::size_t>(worker)]);
+        },
         [&](Index set, const SetRun<T>& found) { keep(set, found.schemes, all); }, checkpoint_);
     return all;
   }
@@ -135,7 +151,7 @@ class Simulation {
     return {1, std::clamp<Index>(most_bytes / row, 1, task_.sets.points), task_.sets.dimension};
   }
 
-  SetRun<T> run_set(Index set) {
+  SetRun<T> run_set(Index set, Plans& plans) {
     const PointSets& sets = task_.sets;
     const Index size = sets.points * sets.dimension;
     const Buffer<T> start(size);
@@ -147,7 +163,7 @@ class Simulation {
     with_states(checkpoint_, state, [&](const std::function<void()>& keep_state) {
       auto& runs = state.run.schemes;
       for (;;) {
-        if (!runs.empty()) run_scheme(set, runs.size() - 1, labels, state, next, keep_state);
+        if (!runs.empty()) run_scheme(set, runs.size() - 1, labels, plans, state, next, keep_state);
         if (runs.size() == task_.schemes.size()) return;
         std::copy_n(start.data(), size, state.points.data());
         runs.emplace_back();
@@ -158,12 +174,11 @@ class Simulation {
 
   // Runs the remaining steps of a scheme.
   void run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
-                  SetState<T>& state, Buffer<T>& next, const std::function<void()>& keep_state) {
+                  Plans& plans, SetState<T>& state, Buffer<T>& next,
+                  const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
     const Shape shape{sets.points, sets.dimension};
     const TensorView<const std::int64_t> clusters(labels.data(), {sets.points});
-    collapse::ClusterPlan<T> statistics(shape, clusters.shape, sets.clusters, task_.width, 1);
-    collapse::SelfAttentionPlan<T> plan(shape, task_.schemes[scheme], plan_.inside());
     SchemeRun<T>& run = state.run.schemes[scheme];
     // A step that was stopped may already have recorded figures.
     run.statistics.resize(static_cast<std::size_t>(run.steps));
@@ -176,8 +191,9 @@ class Simulation {
       const auto place = [&](Index at) {
         return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
       };
-      run.statistics.push_back(naming([&] { return place(step); },
-                                      [&] { return statistics.run(points, clusters).front(); }));
+      run.statistics.push_back(
+          naming([&] { return place(step); },
+                 [&] { return plans.statistics.run(points, clusters).front(); }));
       collapse::ClusterStatistics& last = run.statistics.back();
       run.least.push_back(last.least_distance());
       if (!task_.emits("centre_distance")) last.distance = {};
@@ -190,7 +206,7 @@ class Simulation {
       const TensorView<T> to(at_end ? nullptr : next.data(), shape);
       const collapse::SelfAttentionStep found =
           naming([&] { return place(at_end ? step : step + 1); },
-                 [&] { return plan.step(points, to).front(); });
+                 [&] { return plans.steps[scheme].step(points, to).front(); });
       run.log_likelihood.push_back(found.log_likelihood);
       if (at_end) return;
       const SchemeSummary summary{found.status, found.iterations, found.column_error,
@@ -264,6 +280,7 @@ class Simulation {
   const SimulationTask& task_;
   Checkpoint* checkpoint_;  // null: none
   PointPlan plan_;
+  std::vector<Plans> plans_;  // by worker
   HeadOutputs outputs_;
   cli::Progress progress_;
 };

@@ -31,8 +31,8 @@ struct SimulationTask {
   /// Whether the steps under `scheme` have a log-likelihood.
   bool has_likelihood(std::size_t scheme) const;
 
-  /// The most bytes that a step and the statistics of one set take.
-  std::int64_t step_bytes(int threads) const;
+  /// The most bytes that the plans for one set take.
+  std::int64_t plan_bytes(int threads) const;
 
   /// Fits the work into --memory.
   PointPlan plan(const cli::Arguments& arguments) const;

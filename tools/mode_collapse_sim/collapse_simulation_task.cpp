@@ -94,18 +94,16 @@ bool SimulationTask::has_likelihood(std::size_t scheme) const {
 
 std::string SimulationTask::energy() const { return schemes.front().energy; }
 
-std::int64_t SimulationTask::step_bytes(int threads) const {
+std::int64_t SimulationTask::plan_bytes(int threads) const {
   const Shape points{sets.points, sets.dimension};
-  std::int64_t most =
-      collapse::ClusterPlan<double>(points, {sets.points}, sets.clusters, width, threads)
-          .workspace_bytes();
+  std::int64_t bytes = collapse::ClusterPlan<double>(points, {sets.points}, sets.clusters, width, 1)
+                           .workspace_bytes();
   for (const collapse::SelfAttentionOptions& scheme : schemes) {
-    most = std::max(
-        most, sets.f64
-                  ? collapse::SelfAttentionPlan<double>(points, scheme, threads).workspace_bytes()
-                  : collapse::SelfAttentionPlan<float>(points, scheme, threads).workspace_bytes());
+    bytes += sets.f64
+                 ? collapse::SelfAttentionPlan<double>(points, scheme, threads).workspace_bytes()
+                 : collapse::SelfAttentionPlan<float>(points, scheme, threads).workspace_bytes();
   }
-  return most;
+  return bytes;
 }
 
 PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
@@ -140,7 +138,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
       sets.own_sets(), sets.points, kept,
       [&](int threads) {
         return own + sets.points * (3 * sets.dimension * element + 2 * number) +
-               step_bytes(threads);
+               plan_bytes(threads);
       },
       arguments.threads, arguments.memory, sets.text() + " over " + cli::counted(steps, "step"));
 }

@@ -42,12 +42,12 @@ void report_points_cost(const std::string& what, const PointPlan& plan, double r
                         double flops, cli::Report& report);
 
 /// Runs `run` on every set to compute, as planned, and passes the results to `keep` in order, on
-/// the calling thread. With a checkpoint, which needs a function archive(Archive&, Result&), the
-/// sets in the checkpoint are taken from there. Throws kernel::Stopped if the thread's StopFlag is
-/// set.
+/// the calling thread. `worker` in [0, plan.at_once()) identifies the thread. With a checkpoint,
+/// which needs a function archive(Archive&, Result&), the sets in the checkpoint are taken from
+/// there. Throws kernel::Stopped if the thread's StopFlag is set.
 template <class Result>
 void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& report,
-                  const std::function<Result(Index set)>& run,
+                  const std::function<Result(Index set, int worker)>& run,
                   const std::function<void(Index set, const Result& result)>& keep,
                   Checkpoint* checkpoint = nullptr) {
   Index first = 0;
@@ -62,8 +62,8 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
     const Index count = std::min<Index>(plan.at_once(), sets.own_sets() - first);
     std::vector<Result> found(static_cast<std::size_t>(count));
     report.compute([&] {
-      kernel::parallel_for(count, plan.at_once(), [&](Index n, int) {
-        found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n));
+      kernel::parallel_for(count, plan.at_once(), [&](Index n, int worker) {
+        found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n), worker);
       });
     });
     for (Index n = 0; n < count; ++n) {
