@@ -100,6 +100,28 @@ Maker attention(Scheme scheme, bool differentiates) {
   };
 }
 
+// Projections of sequences whose lengths change from run to run.
+Steady padded_projections(Index size, int threads) {
+  auto at = std::make_shared<AttentionArrays>(heads * size * 16);
+  auto lengths = std::make_shared<std::vector<Index>>(heads);
+  auto turn = std::make_shared<Index>(0);
+  AttentionInputs<float> in;
+  in.x = {at->q.data(), {heads, size, 16}};
+  in.wq = in.wk = {at->k.data(), {1, 16, 16}};
+  in.query_length = in.key_length = {lengths->data(), {heads}};
+  auto plan = std::make_shared<AttentionPlan<float>>(shapes_of(in), AttentionOptions(), threads);
+  const AttentionOutputs<float> to{
+      .row_potential = {at->row_potential.data(), plan->query_shape()}};
+  return Steady{[=] {
+                  for (std::size_t n = 0; n < lengths->size(); ++n) {
+                    (*lengths)[n] = size - (*turn + static_cast<Index>(n)) % 3;
+                  }
+                  ++*turn;
+                  plan->run(in, to);
+                },
+                [=] { return plan->workspace_bytes(); }};
+}
+
 Maker transport(bool points, bool fixed) {
   return [=](Index size, int threads) {
     const Shape shape{heads, size, points ? 3 : size};
@@ -358,6 +380,7 @@ TEST_CASE("attention in the steady state") {
     check("run", attention(scheme, false));
     check("gradients", attention(scheme, true));
   }
+  check("lengths that change", padded_projections);
 }
 
 TEST_CASE("other plans in the steady state") {
