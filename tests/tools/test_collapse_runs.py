@@ -18,7 +18,7 @@ class Runs(CollapseTest):
                    "--hybrid=0.5", "--iterations=3"]
         environment = {"SOURCE_DATE_EPOCH": "1"}
         whole = self.sim("simulate", *options)
-        for more in (["--threads=1"], ["--threads=2"], ["--threads=7"], ["--memory=2M"],
+        for more in (["--threads=1"], ["--threads=2"], ["--threads=7"], ["--memory=8M"],
                      ["--compress=gzip"]):
             self.assert_same_bits(self.sim("simulate", *options, *more), whole)
         files = [self.run_tool("mode-collapse-sim", "simulate", *options, "-q",
