@@ -112,7 +112,7 @@ Steady padded_projections(Index size, int threads) {
   auto plan = std::make_shared<AttentionPlan<float>>(shapes_of(in), AttentionOptions(), threads);
   const AttentionOutputs<float> to{
       .row_potential = {at->row_potential.data(), plan->query_shape()}};
-  return Steady{[=] {
+  return Steady{[=, keep = at] {
                   for (std::size_t n = 0; n < lengths->size(); ++n) {
                     (*lengths)[n] = size - (*turn + static_cast<Index>(n)) % 3;
                   }
