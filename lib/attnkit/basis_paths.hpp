@@ -102,7 +102,7 @@ struct PathInputs {
   TensorView<const T> wk = {};
   TensorView<const T> grad_wq = {};  ///< of a loss that depends on the weights only through the
   TensorView<const T> grad_wk = {};  ///< scores
-  /// Of each problem, in row-major order of the leading axes. Steps of sgd and adam need none.
+  /// One for each problem, in row-major order of the leading axes. Steps of sgd and adam need none.
   std::vector<Skeleton> skeletons = {};
 };
 

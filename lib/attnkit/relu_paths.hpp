@@ -60,7 +60,7 @@ template <class T>
 struct ReluInputs {
   ReluWeights<const T> weights = {};
   ReluWeights<const T> gradients = {};  ///< ∂L/∂W of a loss of the output
-  /// Of each problem, in row-major order of the leading axes. Steps of sgd and adam need none.
+  /// One for each problem, in row-major order of the leading axes. Steps of sgd and adam need none.
   std::vector<ReluSkeleton> skeletons = {};
 };
 

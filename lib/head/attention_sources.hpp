@@ -122,9 +122,6 @@ struct AttentionSources {
   /// Whether keys and values are projected from another array than queries.
   bool has_y() const { return k && k->weights && !k->input.dataset.same_as(q->input.dataset); }
 
-  /// Whether each query has its own gate.
-  bool has_gate_by_query() const { return gate && gate->rows > 1; }
-
   /// All pairs of a problem, padding included.
   TileRange all_pairs() const { return {0, queries, 0, keys}; }
 

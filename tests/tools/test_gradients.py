@@ -146,17 +146,28 @@ class Gradients(ToolTest):
                 with self.subTest(scheme=scheme, has_y=has_y):
                     data = {"x": self.normal(2, 4, 3), "wq": self.normal(2, 3, 2),
                             "wk": self.normal(2, 3, 2), "wv": self.normal(1, 3, 2),
-                            "bq": self.normal(2, 2)}
+                            "bq": self.normal(2, 2), "bk": self.normal(2, 2),
+                            "bv": self.normal(1, 2)}
                     if has_y:
                         data["y"] = self.normal(2, 5, 3)
                     self.near(Problem(scheme), data,
-                              ["x", "wq", "wk", "wv"] + (["y"] if has_y else []),
+                              ["x", "wq", "wk", "wv", "bq", "bk", "bv"] + (["y"] if has_y else []),
                               options=["--from=projection"])
         data = {"x": self.normal(4, 3), "wq": self.normal(2, 3, 2), "wk": self.normal(2, 3, 2),
                 "wv": self.normal(2, 3, 2)}
         self.near(Problem("dnas"), data, ["wv"], options=["--from=projection"])
         self.near(Problem("unas", "mlp"), data | self.energy_weights("mlp", 2, 2),
                   ["x", "w1"], options=["--from=projection"])
+
+    def test_keys_from_the_array_of_the_queries(self):
+        self.write("in.h5", x=self.normal(4, 3), wq=self.normal(2, 3, 2), wk=self.normal(2, 3, 2),
+                   wv=self.normal(2, 3, 2), grad_out=self.normal(2, 4, 2))
+        options = ["-q", "--only", "--from=projection"]
+        both = self.compute("in.h5", *options, "--emit=grad_x")
+        apart = self.compute("in.h5", *options, "-i", "y=in.h5:/x", "--emit=grad_x,grad_y")
+        np.testing.assert_allclose(apart["grad_x"] + apart["grad_y"], both["grad_x"], rtol=1e-11,
+                                   atol=1e-13)
+        self.assertGreater(np.abs(apart["grad_x"] - apart["grad_y"]).max(), 0.01)
 
     def test_ready_made_scores(self):
         data = {"scores": self.normal(2, 4, 5), "v": self.normal(2, 5, 3),
@@ -271,6 +282,8 @@ class Gradients(ToolTest):
                      says=["grad_q: there is no v"])
         self.write("x.h5", x=self.normal(5, 3), wq=self.normal(2, 3, 2), wk=self.normal(2, 3, 2),
                    wv=self.normal(2, 3, 2), grad_out=grad_out)
+        self.refused("attn-compute", "x.h5", "--from=projection", "--emit=grad_bq", status=2,
+                     says=["grad_bq: there is no dataset bq"])
         self.refused("attn-compute", "x.h5", "--from=projection", "--emit=grad_q", status=2,
                      says=["grad_q: q, k and v are made by projection"])
         self.refused("attn-compute", "x.h5", "--from=projection", "--emit=grad_y", status=2,

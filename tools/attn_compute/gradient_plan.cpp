@@ -39,7 +39,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
     refuse(name, "q, k and v are made by projection", "--emit grad_x,grad_wq,grad_wk,grad_wv");
   }
   if (projects && name == "grad_y") refuse(name, "there is no dataset y", "--emit grad_x");
-  if (of_projection) refuse(name, "nothing is projected", "--from projection");
+  if (of_projection && !projects) refuse(name, "nothing is projected", "--from projection");
   if (name == "grad_q" || name == "grad_k") refuse(name, "the scores are ready-made");
   if (name == "grad_hybrid") refuse(name, "only --scheme hnas has a hybrid", "--scheme hnas");
   for (const EnergyDescription* energy : energies()) {
