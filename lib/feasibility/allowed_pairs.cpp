@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernel/parallel.hpp"
-#include "kernel/rank_share.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/rank_share.hpp"
 
 namespace attn {
 namespace {
@@ -231,13 +231,13 @@ AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
   };
   PooledVector<Workspace> workspaces(static_cast<std::size_t>(std::max(threads, 1)));
   const Index panels = (rows + tile_rows - 1) / tile_rows;
-  const auto share = kernel::RankShare::of_held_rows(panels);
+  const auto share = RankShare::of_held_rows(panels);
   if (share.divided()) {
     if (auto lines = pairs_of_lines(scores)) return *std::move(lines);
   }
   const Index row_words = words_of(cols);
   PooledVector<Word> words(static_cast<std::size_t>(rows * row_words), 0);
-  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
+  parallel_for(share.own_count(), threads, [&](Index n, int worker) {
     Workspace& own = workspaces[static_cast<std::size_t>(worker)];
     own.may.reserve(tile_rows * tile_cols);
     const Index row0 = share.own_item(n) * tile_rows;

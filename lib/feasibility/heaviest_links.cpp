@@ -45,7 +45,7 @@ void HeaviestLinks<T>::observe(const WeightTile<T>& tile, Index slot) {
 template <class T>
 void HeaviestLinks<T>::share(const SlotShare& share) {
   share.complete_lines(std::span<Link>(rows_));
-  share.complete_slots([&](Index slot, const kernel::RankShare::Visit& visit) {
+  share.complete_slots([&](Index slot, const RankShare::Visit& visit) {
     PooledVector<Link>& cols = cols_of_slot_[static_cast<std::size_t>(slot)];
     cols.resize(cols_.size());
     visit(std::as_writable_bytes(std::span(cols)));

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "feasibility/amounts.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
 namespace attn {
 
@@ -117,7 +117,7 @@ class FlowOverBits {
     }
     PooledVector<Word> unseen = IndexSet(pairs_.cols()).words();
     while (!rows.empty()) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       PooledVector<Word> layer(unseen.size(), 0);
       for (const Index row : rows) {
         const auto bits = pairs_.bits(row);
@@ -157,7 +157,7 @@ class FlowOverBits {
     PooledVector<Step> path;
     Index row = source;
     while (supply_[at(source)] > 0) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       const Index col = next_col(row, static_cast<Index>(path.size()));
       if (col == nowhere) {
         if (path.empty()) return;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fenchel/templates.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/owned_matrix.hpp"
 
 namespace attn::fenchel {
@@ -42,7 +42,7 @@ struct ConjugateScale {
     OwnedMatrix<float> made(templates.count(), templates.depth());
     constexpr Index part = 64;
     const Index parts = (templates.count() + part - 1) / part;
-    kernel::parallel_for(parts, threads, [&](Index n, int) {
+    parallel_for(parts, threads, [&](Index n, int) {
       const Index rows = std::min(part, templates.count() - n * part);
       narrow(templates.centred().row(n * part), rows * templates.depth(), 1 / size,
              made.row(n * part));

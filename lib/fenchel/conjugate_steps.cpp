@@ -4,7 +4,7 @@
 #include "fenchel/conjugate_scale.hpp"
 #include "fenchel/newton_steps.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -81,7 +81,7 @@ void ConjugateSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
   const Index most = most_conjugate_iterations(n, d);
   Index iteration = 0;
   while (active > 0) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     ++iteration;
     products_.logits(own.direction.first(active), own.logits.first(active));
     for (Index slot = 0; slot < active; ++slot) {

@@ -7,7 +7,7 @@
 #include "fenchel/dual_stopping.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
 namespace attn::fenchel {
 
@@ -54,7 +54,7 @@ DualSummary DenseNewton::solve(Divergence& divergence, const double* target, dou
   bool whole_step = false;
   DualSummary summary;
   for (;; ++summary.iterations) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     templates_.logits({lambda, 1, d}, logits_.view());
     const double partition = divergence.evaluate(logits, p);
     templates_.means({p, 1, n}, {mean, 1, d});

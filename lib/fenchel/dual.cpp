@@ -14,8 +14,8 @@
 #include "fenchel/space.hpp"
 #include "fenchel/transport.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/parallel.hpp"
-#include "kernel/rank_share.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/rank_share.hpp"
 
 namespace attn {
 namespace {
@@ -93,14 +93,14 @@ class DualSolver {
     const Index rows = block_rows(of_all());
     const Index blocks = blocks_of(queries(), rows);
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
-    const kernel::RankShare share(blocks, kernel::Ranks::current());
-    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
+    const RankShare share(blocks, Ranks::current());
+    parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
       const Index first = share.own_item(n) * rows;
       solver->solve(first, std::min(rows, queries() - first));
     });
-    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+    share.complete([&](Index n, const RankShare::Visit& visit) {
       for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
         visit_results(q, block.lambda, block.mean, visit);
       }
@@ -157,7 +157,7 @@ class DualSolver {
 
   // Visits the memory of all results of a query.
   void visit_results(Index q, MatrixView<double> lambda, MatrixView<double> mean,
-                     const kernel::RankShare::Visit& visit) {
+                     const RankShare::Visit& visit) {
     static_assert(std::is_trivially_copyable_v<DualSummary>);
     const auto at = static_cast<std::size_t>(q);
     visit(std::as_writable_bytes(std::span(&summaries_[at], 1)));

@@ -4,7 +4,7 @@
 #include "fenchel/conjugate_scale.hpp"
 #include "fenchel/newton_steps.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
@@ -47,7 +47,7 @@ kernel::Packed<float> gram_of(const OwnedMatrix<float>& scaled, int threads) {
   const auto columns = kernel::Packed<float>::of_transposed(scaled.read(), threads);
   OwnedMatrix<float> gram(n, n);
   constexpr Index panel = 48;
-  kernel::parallel_for((n + panel - 1) / panel, threads, [&](Index item, int) {
+  parallel_for((n + panel - 1) / panel, threads, [&](Index item, int) {
     // The longest first.
     const Index first = ((n + panel - 1) / panel - 1 - item) * panel;
     const Index rows = std::min(panel, n - first);
@@ -134,7 +134,7 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
   const Index most = most_conjugate_iterations(n, templates_.depth());
   Index iteration = 0;
   while (active > 0) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     ++iteration;
     for (Index slot = active; slot-- > 0;) {
       const auto at = static_cast<std::size_t>(slot);

@@ -6,7 +6,7 @@
 #include "fenchel/certificate.hpp"
 #include "fenchel/kullback_leibler.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -230,7 +230,7 @@ void BlockSolver::step() {
 void BlockSolver::solve(Index first, Index count) {
   begin(first, count);
   while (!queries_.empty()) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     evaluate();
     Index kept = 0;
     for (Index row = 0; row < static_cast<Index>(queries_.size()); ++row) {

@@ -7,7 +7,7 @@
 #include "attnkit/error.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn::fenchel {
@@ -25,7 +25,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
       centre_(static_cast<std::size_t>(templates.cols), 0.0) {
   const Index parts = parts_of(count());
   OwnedMatrix<double> sums(parts, depth());
-  kernel::parallel_for(parts, threads, [&](Index part, int) {
+  parallel_for(parts, threads, [&](Index part, int) {
     double* sum = sums.row(part);
     std::fill_n(sum, depth(), 0.0);
     const Index first = part * rows_of_part;
@@ -38,7 +38,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
   for (Index part = 0; part < parts; ++part) {
     kernel::axpy(centre_.data(), sums.row(part), depth(), 1);
   }
-  kernel::parallel_for(parts, threads, [&](Index part, int) {
+  parallel_for(parts, threads, [&](Index part, int) {
     const Index first = part * rows_of_part;
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
       const double* from = templates.row(i);
@@ -59,7 +59,7 @@ Templates::Templates(OwnedMatrix<double> centred, PooledVector<double> centre)
 void Templates::set_largest_norm(int threads) {
   const Index parts = parts_of(count());
   PooledVector<double> largest(static_cast<std::size_t>(parts), 0.0);
-  kernel::parallel_for(parts, threads, [&](Index part, int) {
+  parallel_for(parts, threads, [&](Index part, int) {
     double& most = largest[static_cast<std::size_t>(part)];
     const Index first = part * rows_of_part;
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {

@@ -26,7 +26,7 @@ class WholeBiasGradient final : public GradientSink<T> {
       for (Index j = 0; j < range.cols; ++j) to[j] += from[j];
     }
   }
-  void merge(Index, kernel::SumPart) override {}
+  void merge(Index, SumPart) override {}
 
  private:
   MatrixView<T> gradient_;
@@ -43,7 +43,7 @@ class KeyBiasGradient final : public GradientSink<T> {
   void add(const TileRange& range, MatrixView<const T> gradient, Index) override {
     kernel::add_columns(gradient, sums_.data() + range.col0);
   }
-  void merge(Index, kernel::SumPart) override {}
+  void merge(Index, SumPart) override {}
   bool can_share() const override { return true; }
   void share(const SlotShare& share) override { share.complete_lines(std::span<double>(sums_)); }
   void finish() override {
@@ -71,9 +71,9 @@ class QueryBiasGradient final : public GradientSink<T> {
       sums[i] += kernel::dot_row(gradient.row(i), nullptr, range.cols);
     }
   }
-  void merge(Index lane, kernel::SumPart part) override { lanes_.merge(lane, sums_.data(), part); }
+  void merge(Index lane, SumPart part) override { lanes_.merge(lane, sums_.data(), part); }
   bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override {
+  void visit_totals(const RankShare::Visit& visit) override {
     visit(std::as_writable_bytes(std::span<double>(sums_)));
   }
   void finish() override {
@@ -116,9 +116,9 @@ class T5Gradient final : public GradientSink<T> {
       for (Index j = 0; j < range.cols; ++j) to[j] += static_cast<double>(from[j]);
     }
   }
-  void merge(Index lane, kernel::SumPart part) override { lanes_.merge(lane, sums_.data(), part); }
+  void merge(Index lane, SumPart part) override { lanes_.merge(lane, sums_.data(), part); }
   bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override {
+  void visit_totals(const RankShare::Visit& visit) override {
     visit(std::as_writable_bytes(std::span<double>(sums_)));
   }
   void finish() override {

@@ -68,12 +68,12 @@ class GaussianGradient final : public GradientSink<T> {
     kernel::add_columns(gradient, col_.data() + range.col0);
   }
 
-  void merge(Index lane, kernel::SumPart part) override {
+  void merge(Index lane, SumPart part) override {
     sums_.merge(lane, part);
     lanes_.merge(lane, row_.data(), part);
   }
   bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override {
+  void visit_totals(const RankShare::Visit& visit) override {
     sums_.visit_totals(visit);
     visit(std::as_writable_bytes(std::span<double>(row_)));
   }

@@ -6,8 +6,8 @@
 #include "gradient/folded_rows.hpp"
 #include "gradient/gradient_panels.hpp"
 #include "kernel/few_rows.hpp"
-#include "kernel/in_order.hpp"
 #include "kernel/packed.hpp"
+#include "parallel/in_order.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -30,20 +30,19 @@ double run_panels(const Forward<T>& forward, const GradientTargets<T>& targets,
     std::fill_n(targets.v.row(j), targets.v.cols, T{0});
   }
   PooledVector<typename GradientPanels<T>::Scratch> workspaces(static_cast<std::size_t>(lanes));
-  const auto totals = [&](const kernel::RankShare::Visit& visit) {
+  const auto totals = [&](const RankShare::Visit& visit) {
     for (GradientSink<T>* sink : sinks) sink->visit_totals(visit);
   };
-  kernel::add_in_order(
-      share.own_count(), threads,
-      share.divided() ? 1 : kernel::parts_of_sums(partition.rows, threads),
+  add_in_order(
+      share.own_count(), threads, share.divided() ? 1 : parts_of_sums(partition.rows, threads),
       [&](Index n, Index lane) {
         const Index slot = share.own_slot(n);
         for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-          kernel::stop_if_asked();
+          stop_if_asked();
           panels.run(partition.lines(p), lane, workspaces[static_cast<std::size_t>(lane)]);
         }
       },
-      [&](Index n, Index lane, kernel::SumPart part) {
+      [&](Index n, Index lane, SumPart part) {
         const auto merge = [&] {
           for (GradientSink<T>* sink : sinks) sink->merge(lane, part);
         };

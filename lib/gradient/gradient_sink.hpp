@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernel/in_order.hpp"
+#include "parallel/in_order.hpp"
 #include "pass/slot_share.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -30,13 +30,13 @@ class GradientSink : public FromPool {
 
   /// Adds part of a lane's sums to the totals; the last part empties the lane. The parts of a lane
   /// come in order, and each part in the order of the slots, on one thread at a time.
-  virtual void merge(Index lane, kernel::SumPart part) = 0;
+  virtual void merge(Index lane, SumPart part) = 0;
 
   /// True: the slots may be divided among ranks, by the two functions below.
   virtual bool can_share() const { return false; }
 
   /// Visits the memory of the totals that `merge` adds to.
-  virtual void visit_totals(const kernel::RankShare::Visit& visit) { static_cast<void>(visit); }
+  virtual void visit_totals(const RankShare::Visit& visit) { static_cast<void>(visit); }
 
   /// Completes sums by column from the slots of other ranks; called before `finish`.
   virtual void share(const SlotShare& share) { static_cast<void>(share); }
@@ -71,7 +71,7 @@ class LaneSums {
   }
 
   /// total += part of the sum of a lane; the last part resets it to zeros.
-  void merge(Index lane, T* total, kernel::SumPart part) {
+  void merge(Index lane, T* total, SumPart part) {
     Lane& own = lanes_[static_cast<std::size_t>(lane)];
     if (!own.used) return;
     const Index last = part.last(size_);

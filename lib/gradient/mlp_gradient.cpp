@@ -54,12 +54,12 @@ class MlpGradient final : public GradientSink<T> {
                               w2_lanes_.lane(lane));
   }
 
-  void merge(Index lane, kernel::SumPart part) override {
+  void merge(Index lane, SumPart part) override {
     lanes_.merge(lane, by_query_storage_.data(), part);
     w2_lanes_.merge(lane, w2_sum_.data(), part);
   }
   bool can_share() const override { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) override {
+  void visit_totals(const RankShare::Visit& visit) override {
     visit(std::as_writable_bytes(
         std::span(by_query_storage_.data(), static_cast<std::size_t>(by_query_storage_.size()))));
     visit(std::as_writable_bytes(std::span<double>(w2_sum_)));

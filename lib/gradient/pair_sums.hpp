@@ -42,9 +42,9 @@ class PairSums {
     }
   }
 
-  void merge(Index lane, kernel::SumPart part) { lanes_.merge(lane, by_query_.data, part); }
+  void merge(Index lane, SumPart part) { lanes_.merge(lane, by_query_.data, part); }
 
-  void visit_totals(const kernel::RankShare::Visit& visit) const {
+  void visit_totals(const RankShare::Visit& visit) const {
     if (by_query_.data == nullptr) return;
     visit(std::as_writable_bytes(
         std::span(by_query_.data, static_cast<std::size_t>(elements(by_query_)))));
@@ -74,9 +74,9 @@ class PairSink : public GradientSink<T> {
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) final {
     sums().add(range, gradient, lane);
   }
-  void merge(Index lane, kernel::SumPart part) final { sums().merge(lane, part); }
+  void merge(Index lane, SumPart part) final { sums().merge(lane, part); }
   bool can_share() const final { return true; }
-  void visit_totals(const kernel::RankShare::Visit& visit) final { sums().visit_totals(visit); }
+  void visit_totals(const RankShare::Visit& visit) final { sums().visit_totals(visit); }
   void share(const SlotShare& share) final { sums().share(share); }
   void go_on(MatrixView<const T> q) final { sums().go_on(q); }
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "kernel/bf16.hpp"
-#include "kernel/parallel.hpp"
-#include "kernel/ranks.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/ranks.hpp"
+#include "parallel/stop_flag.hpp"
 #include "pass/rank_rows.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
@@ -180,7 +180,7 @@ void HeadReader<T>::load(Set& set) {
     if (numbers != nullptr) {
       block.values = block_at(operand, numbers, key.block).row_range(key.first, key.rows);
     } else if (is_new) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       block.reserve(key.rows, operand.cols);
       const BlockAxes axes(operand, key.block, key.first, key.rows, 0, operand.cols);
       operand.dataset.read(axes.start, axes.count, block.storage.data());
@@ -228,7 +228,7 @@ void HeadReader<T>::finish(const std::optional<Operand>& operand, Matrices<U>& m
       continue;
     }
     if (!is_new) continue;
-    kernel::stop_if_asked();
+    stop_if_asked();
     const Part& part = parts_[static_cast<std::size_t>(wanted_by)];
     const TileRange own{key.row0, key.rows, key.col0, key.cols};
     matrix.read = matrix_source<U>(*operand, part.problem, own, dense_limit_,
@@ -240,8 +240,8 @@ void HeadReader<T>::finish(const std::optional<Operand>& operand, Matrices<U>& m
 // If the ranks of this thread hold neighbouring rows.
 template <class T>
 std::optional<RankPart> HeadReader<T>::rank_part(const TileRange& own) const {
-  const kernel::Ranks* const ranks = kernel::Ranks::current();
-  if (ranks == nullptr || kernel::Ranks::rows() != kernel::Ranks::Rows::neighbouring) return {};
+  const Ranks* const ranks = Ranks::current();
+  if (ranks == nullptr || Ranks::rows() != Ranks::Rows::neighbouring) return {};
   return RankPart{
       neighbouring_rows(own.rows, own.cols, sizeof(T), ranks->own(), ranks->count()),
       most_neighbouring_rows(sources_.queries, sources_.keys, sizeof(T), ranks->count())};
@@ -299,9 +299,9 @@ void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vect
     part.is_new = false;
   };
   // Ranks divide each product.
-  if (count >= threads_ && kernel::Ranks::current() == nullptr) {
-    kernel::parallel_for(std::ssize(parts), threads_,
-                         [&](Index n, int) { project(parts[static_cast<std::size_t>(n)], 1); });
+  if (count >= threads_ && Ranks::current() == nullptr) {
+    parallel_for(std::ssize(parts), threads_,
+                 [&](Index n, int) { project(parts[static_cast<std::size_t>(n)], 1); });
   } else {
     for (auto& part : parts) project(part, threads_);
   }

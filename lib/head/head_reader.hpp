@@ -76,7 +76,7 @@ class Head {
 /// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
 /// projects. Numbers that lie in the caller's memory are used where they are. What heads share
 /// (grouped keys, a common mask) is read, checked and projected once. If ranks have neighbouring
-/// rows (kernel::Ranks::rows), each reads its rows of masks, biases and ready-made scores.
+/// rows (Ranks::rows), each reads its rows of masks, biases and ready-made scores.
 template <class T>
 class HeadReader {
  public:
@@ -88,7 +88,7 @@ class HeadReader {
   /// Reads a batch, and drops of the batch before what this one does not share. Numbers in the
   /// caller's memory may have changed since. Throws Error(input) that names the array and the index
   /// of a number that is not allowed, Error(numerical) for a projection beyond the format, and
-  /// kernel::Stopped.
+  /// Stopped.
   void read(std::span<const HeadPart> batch);
 
   /// Makes the n-th head of the batch, on `threads` threads. May be called from several threads.

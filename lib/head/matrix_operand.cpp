@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "attnkit/error.hpp"
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
@@ -193,7 +193,7 @@ class DividedMatrix final : public OperandMatrix<T> {
       held_.emplace(operand, block, TileRange{own.row0 + rows.first, count, own.col0, own.cols});
       extent = held_->extent();
     }
-    for (const Extent& of_rank : kernel::gathered(*kernel::Ranks::current(), extent)) {
+    for (const Extent& of_rank : gathered(*Ranks::current(), extent)) {
       extent_.join(of_rank);
     }
   }

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernel/magnitudes.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn {
 namespace {
@@ -72,8 +72,8 @@ void NumberCheck<T>::look(int threads) {
   Index numbers = 0;
   for (const Part& part : parts_) numbers += part.range.rows * part.range.cols;
   const auto useful = static_cast<int>(std::min<Index>(threads, 1 + numbers / numbers_per_thread));
-  kernel::parallel_for(static_cast<Index>(pieces_.size()), useful,
-                       [&](Index n, int) { look(pieces_[static_cast<std::size_t>(n)]); });
+  parallel_for(static_cast<Index>(pieces_.size()), useful,
+               [&](Index n, int) { look(pieces_[static_cast<std::size_t>(n)]); });
   for (const Piece& piece : pieces_) {
     Part& part = parts_[piece.part];
     part.largest = std::max(part.largest, piece.largest);

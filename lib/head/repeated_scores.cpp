@@ -130,7 +130,7 @@ Mixture RepeatedScores<T>::start() const {
 }
 
 template <class T>
-void RepeatedScores<T>::visit_times(const kernel::KeptState::Visit& visit, Index& done) {
+void RepeatedScores<T>::visit_times(const KeptState::Visit& visit, Index& done) {
   const auto number = [&](Index& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
   number(done);
   auto likelihoods = static_cast<Index>(log_likelihood_.size());
@@ -146,7 +146,7 @@ void RepeatedScores<T>::estimate(int threads) {
   mixtures_.reserve(static_cast<std::size_t>(keeps_ ? repetition_.iterations : 1));
   mixtures_.push_back(start());
   Index done = 0;
-  kernel::KeptState state(keeper(), [&](const auto& visit) {
+  KeptState state(keeper(), [&](const auto& visit) {
     visit_times(visit, done);
     Mixture& mixture = mixtures_.back();
     visit(std::as_writable_bytes(
@@ -172,7 +172,7 @@ void RepeatedScores<T>::estimate(int threads) {
 template <class T>
 void RepeatedScores<T>::shift(int threads) {
   Index done = 0;
-  kernel::KeptState state(keeper(), [&](const auto& visit) {
+  KeptState state(keeper(), [&](const auto& visit) {
     visit_times(visit, done);
     if (done == 0) return;
     if (moves_.empty()) {

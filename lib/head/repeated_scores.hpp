@@ -5,7 +5,7 @@
 
 #include "gradient/gradient.hpp"
 #include "head/head.hpp"
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 #include "scheme/mixture.hpp"
 
 namespace attn {
@@ -63,9 +63,9 @@ class RepeatedScores {
   void estimate(int threads);
   void shift(int threads);
   void move(int threads);
-  kernel::StateKeeper* keeper() const { return keeps_ ? nullptr : options_.keeper; }
+  StateKeeper* keeper() const { return keeps_ ? nullptr : options_.keeper; }
   // Visits the number of steps done, and their likelihoods, if they have any.
-  void visit_times(const kernel::KeptState::Visit& visit, Index& done);
+  void visit_times(const KeptState::Visit& visit, Index& done);
   Mixture start() const;
   void differentiate_estimates(const Forward<T>& last, const RepeatedGradients<T>& gradients,
                                int threads) const;

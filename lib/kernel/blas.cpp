@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
-#include "kernel/team.hpp"
+#include "parallel/team.hpp"
 
 // OpenBLAS declares these in no header. They take one of its buffers, and release it for reuse.
 extern "C" {

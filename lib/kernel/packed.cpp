@@ -65,7 +65,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::kernel {
 namespace {

@@ -7,10 +7,10 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/terms.hpp"
 #include "mechanisms/alignment.hpp"
 #include "mechanisms/places.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::mechanisms {
 namespace {
@@ -68,7 +68,7 @@ Index AlignmentRows<T>::rows_at_once(Index places, bool look_back) {
 template <class T>
 template <class Use>
 void AlignmentRows<T>::for_parts(const Use& use) const {
-  kernel::parallel_for(place_parts(places()), threads_, [&](Index n, int /*worker*/) {
+  parallel_for(place_parts(places()), threads_, [&](Index n, int /*worker*/) {
     use(n, n * places_at_once, std::min(places_at_once, places() - n * places_at_once));
   });
 }

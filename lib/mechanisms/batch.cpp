@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/shape.hpp"
 
@@ -124,7 +124,7 @@ Sizes own_sizes(const MechanismForm& form, const Batch<T>& batch, Index sequence
 template <class T>
 void for_sequences(const MechanismForm& form, const Batch<T>& batch, int threads,
                    const std::function<void(Index, const Sequence<T>&)>& use) {
-  kernel::parallel_for(batch.count, threads, [&](Index sequence, int /*worker*/) {
+  parallel_for(batch.count, threads, [&](Index sequence, int /*worker*/) {
     const Sizes sizes = own_sizes(form, batch, sequence);
     Own<T> inputs(form.inputs, batch.sizes, sizes);
     Own<Index> tokens(form.tokens, batch.sizes, sizes);
@@ -137,7 +137,7 @@ void forward(const Mechanism<T>& mechanism, const Batch<T>& batch, const Tensors
              int threads) {
   const MechanismForm& form = mechanism.form();
   const int inner = batch.count >= threads ? 1 : threads;
-  kernel::parallel_for(batch.count, inner == 1 ? threads : 1, [&](Index sequence, int /*worker*/) {
+  parallel_for(batch.count, inner == 1 ? threads : 1, [&](Index sequence, int /*worker*/) {
     const Sizes sizes = own_sizes(form, batch, sequence);
     Own<T> inputs(form.inputs, batch.sizes, sizes);
     Own<Index> tokens(form.tokens, batch.sizes, sizes);
@@ -159,7 +159,7 @@ void BatchGradients<T>::add(const Batch<T>& piece, Index first,
   const MechanismForm& form = mechanism_.form();
   const Index parts = std::ssize(sums_);
   const int inner = std::min(parts, piece.count) >= threads ? 1 : threads;
-  kernel::parallel_for(parts, inner == 1 ? threads : 1, [&](Index part, int /*worker*/) {
+  parallel_for(parts, inner == 1 ? threads : 1, [&](Index part, int /*worker*/) {
     auto& sums = sums_[static_cast<std::size_t>(part)];
     sums.resize(gradients.size());
     for (std::size_t n = 0; n < gradients.size(); ++n) {

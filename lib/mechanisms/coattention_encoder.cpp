@@ -5,10 +5,10 @@
 
 #include "kernel/activation.hpp"
 #include "kernel/gemm.hpp"
-#include "kernel/parallel.hpp"
 #include "mechanisms/coattention.hpp"
 #include "mechanisms/dot_attention.hpp"
 #include "mechanisms/places.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::mechanisms {
 namespace {
@@ -78,7 +78,7 @@ Lstm<T> CoattentionEncoder<T>::rereader(bool backwards) const {
 
 template <class T>
 void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weights_d) {
-  kernel::parallel_for(2, threads_, [&](Index text, int /*worker*/) {
+  parallel_for(2, threads_, [&](Index text, int /*worker*/) {
     (text == 0 ? document_steps_ : question_steps_) =
         reader().forward(text == 0 ? document_ : question_);
   });
@@ -103,7 +103,7 @@ void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weigh
       .forward(context_.view(), weights_d);
 
   joined_ = joined(document_steps_.h.read(), context_.read());
-  kernel::parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
+  parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
     (backwards == 0 ? forward_steps_ : backward_steps_) =
         rereader(backwards == 1).forward(joined_.read());
   });
@@ -149,7 +149,7 @@ OwnedMatrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencod
                                                       const Tensors<T>& gradients) {
   const Index width = d_.cols();
   OwnedMatrix<T> djoined[2];
-  kernel::parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
+  parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
     OwnedMatrix<T>& own = djoined[backwards];
     own = OwnedMatrix<T>::zeros(joined_.rows(), joined_.cols());
     OwnedMatrix<T> dh = copied(columns(dencoding, backwards * width, width));

@@ -9,11 +9,11 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tanh_of_products.hpp"
 #include "kernel/terms.hpp"
 #include "kernel/tile.hpp"
 #include "mechanisms/places.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::mechanisms {
 
@@ -88,7 +88,7 @@ SoftmaxScale Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threa
   OwnedMatrix<double> largest(1, parts);
   OwnedMatrix<double> sum(1, parts);
   OwnedMatrix<T> means = OwnedMatrix<T>::zeros(parts, memories_.cols());
-  kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
+  parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     const Index start = p * places_at_once;
     const Index length = std::min(places_at_once, n - start);
     std::array<T, places_at_once> exponentials;
@@ -130,7 +130,7 @@ void Tape<T>::start_gradients() {
 template <class T>
 void Tape<T>::add_waiting_memory_gradients(int threads) {
   const Index places = memories_.rows();
-  kernel::parallel_for(place_parts(places), threads, [&](Index p, int /*worker*/) {
+  parallel_for(place_parts(places), threads, [&](Index p, int /*worker*/) {
     const Index first = p * places_at_once;
     const Index count = std::min(places_at_once, places - first);
     kernel::add_transposed_product(columns(waiting_weights_.read(), first, count),
@@ -172,7 +172,7 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
   std::copy_n(dmean, width, waiting_dmeans_.view().row(waiting_));
   ++waiting_;
   OwnedMatrix<T> dweights(1, n);
-  kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
+  parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     for_blocks(p, [&](Index first, Index count) {
       T* const own = weights + first;
       energies(asked, first, count, own);
@@ -186,7 +186,7 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
   softmax_gradient(weights, dweights.data(), n);
   OwnedMatrix<T> of_query = OwnedMatrix<T>::zeros(parts, v_.cols);
   OwnedMatrix<double> of_v = OwnedMatrix<double>::zeros(parts, v_.cols);
-  kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
+  parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     for_blocks(p, [&](Index first, Index count) {
       const T* const own = dweights.data() + first;
       const auto dprojections = of_block(projection_gradients_, first, count);

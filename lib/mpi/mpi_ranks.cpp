@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/stop_flag.hpp"
 #include "mpi/rank_plugin.hpp"
+#include "parallel/stop_flag.hpp"
 
 namespace attn::mpi {
 namespace {
@@ -140,7 +140,7 @@ class MpiRanks final : public ProcessRanks {
       now_ = later_;
     }
     bool any = false;
-    for (const std::uint8_t one : kernel::gathered(*this, static_cast<std::uint8_t>(stopped))) {
+    for (const std::uint8_t one : gathered(*this, static_cast<std::uint8_t>(stopped))) {
       any = any || one != 0;
     }
     if (any) drop_messages();
@@ -305,7 +305,7 @@ class MpiRanks final : public ProcessRanks {
   void wait_until(int rank, const Done& done) {
     const Clock::time_point start = Clock::now();
     while (!done()) {
-      if (is_stopped()) throw kernel::Stopped();
+      if (is_stopped()) throw Stopped();
       go_on_waiting(start, rank);
     }
   }
@@ -314,7 +314,7 @@ class MpiRanks final : public ProcessRanks {
   void wait(MPI_Request& request, int rank) {
     try {
       wait_until(rank, [&] { return is_complete(request); });
-    } catch (const kernel::Stopped&) {
+    } catch (const Stopped&) {
       // The memory of the message is about to be freed.
       const std::lock_guard<std::mutex> lock(mutex_);
       if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
@@ -327,7 +327,7 @@ class MpiRanks final : public ProcessRanks {
   // needed, until all are taken.
   void drop_messages() {
     complete_sends();
-    kernel::gathered(*this, std::uint8_t{0});
+    gathered(*this, std::uint8_t{0});
     const std::lock_guard<std::mutex> lock(mutex_);
     drops_ = false;
   }

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 // The interface between the tools and attn-mpi.so, the only file that is linked with MPI. The tools
 // load it when they run as several ranks; they are compiled without MPI.
@@ -38,7 +38,7 @@ struct Settings {
 };
 
 /// The processes that MPI has started together.
-class ProcessRanks : public kernel::Ranks {
+class ProcessRanks : public Ranks {
  public:
   /// The bytes of messages that this rank has sent so far: the arguments of `send`, and the parts
   /// that `gather` passes on to the next rank around the ring.

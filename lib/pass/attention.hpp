@@ -6,7 +6,7 @@
 
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 #include "pass/potentials.hpp"
 #include "pass/sink.hpp"
 #include "score/allowed_counts.hpp"
@@ -32,7 +32,7 @@ struct SchemeOptions {
   std::int64_t kept_bytes = 0;
   /// Keeps the state of sinkhorn's iterations, and of repeated attention without gradients; null:
   /// nothing is kept.
-  kernel::StateKeeper* keeper = nullptr;
+  StateKeeper* keeper = nullptr;
 };
 
 /// Summary of sinkhorn's iterations; the other schemes are done after one iteration.

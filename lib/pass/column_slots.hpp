@@ -26,7 +26,7 @@ class ColumnSlots {
   }
 
   void share(const SlotShare& share) {
-    share.complete_slots([&](Index slot, const kernel::RankShare::Visit& visit) {
+    share.complete_slots([&](Index slot, const RankShare::Visit& visit) {
       visit(std::as_writable_bytes(of(slot)));
     });
   }

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <functional>
 
-#include "kernel/in_order.hpp"
 #include "kernel/tile.hpp"
+#include "parallel/in_order.hpp"
 #include "pass/completed_row.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/scaled_sums.hpp"
@@ -59,20 +59,19 @@ class ColumnsRun {
     const Index lanes = std::min<Index>(threads, share.own_count());
     start(lanes);
     PooledVector<ColumnScratch<T>> workspaces(static_cast<std::size_t>(lanes));
-    const auto totals = [&](const kernel::RankShare::Visit& visit) { visit_totals(visit); };
+    const auto totals = [&](const RankShare::Visit& visit) { visit_totals(visit); };
     // The totals of ranks are handed on as a whole.
-    kernel::add_in_order(
-        share.own_count(), threads,
-        share.divided() ? 1 : kernel::parts_of_sums(partition_.rows, threads),
+    add_in_order(
+        share.own_count(), threads, share.divided() ? 1 : parts_of_sums(partition_.rows, threads),
         [&](Index n, Index lane) {
           const Index slot = share.own_slot(n);
           clear(lane);
           for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-            kernel::stop_if_asked();
+            stop_if_asked();
             run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
           }
         },
-        [&](Index n, Index lane, kernel::SumPart part) {
+        [&](Index n, Index lane, SumPart part) {
           const auto add_lane = [&] { add(lane, part); };
           share.add_in_turn(share.own_slot(n), totals, std::ref(add_lane));
         });
@@ -136,12 +135,12 @@ class ColumnsRun {
     return parts_[part].lanes[static_cast<std::size_t>(lane)];
   }
 
-  void add(Index lane, kernel::SumPart rows) {
+  void add(Index lane, SumPart rows) {
     for (std::size_t part = 0; part < parts_.size(); ++part) add_part(part, lane, rows);
   }
 
   // total += the sums of a lane, for some of the rows.
-  void add_part(std::size_t index, Index lane, kernel::SumPart rows) {
+  void add_part(std::size_t index, Index lane, SumPart rows) {
     Part& part = parts_[index];
     const ScaledSums& sums = sums_of(index, lane);
     AddedBy& by = part.by[static_cast<std::size_t>(lane)];
@@ -157,7 +156,7 @@ class ColumnsRun {
     }
   }
 
-  void visit_totals(const kernel::RankShare::Visit& visit) {
+  void visit_totals(const RankShare::Visit& visit) {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       ScaledSums& total = parts_[part].total;
       visit(std::as_writable_bytes(std::span<double>(&total.level, 1)));

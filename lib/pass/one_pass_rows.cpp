@@ -67,7 +67,7 @@ class RowRun {
   // leave out, or which of several scores out of range is named.
   Partition blocks_by_row(Index rows, Index cols) const {
     const bool any_blocks =
-        near_zero_ && pass_.scores->band().whole() && kernel::Ranks::current() == nullptr;
+        near_zero_ && pass_.scores->band().whole() && Ranks::current() == nullptr;
     return any_blocks ? row_tile_partition_for(threads_, rows, cols)
                       : row_tile_partition(rows, cols);
   }

@@ -142,15 +142,15 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
   return partition;
 }
 
-kernel::ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
-                                   std::size_t element_size) {
+ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
+                           std::size_t element_size) {
   Index fewest = order == Order::row_panels
                      ? partition_of(order, rows, cols, element_size).slots
                      : one_pass_columns_partition(rows, cols, element_size).slots;
   if (gradients) {
     fewest = std::min(fewest, gradient_partition(rows, cols, element_size, false).slots);
   }
-  kernel::ItemParts parts{.fewest = std::max<Index>(1, fewest)};
+  ItemParts parts{.fewest = std::max<Index>(1, fewest)};
   for (const Partition& partition :
        {partition_of(Order::row_panels, rows, cols, element_size),
         partition_of(Order::column_panels, rows, cols, element_size),

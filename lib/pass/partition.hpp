@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernel/busy_threads.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/busy_threads.hpp"
+#include "parallel/parallel_for.hpp"
 #include "pass/row_selection.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
@@ -84,8 +84,8 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
 
 /// The slots of passes in this order over a problem of this shape, and of the passes of its
 /// gradients.
-kernel::ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
-                                   std::size_t element_size);
+ItemParts parts_of_problem(Order order, bool gradients, Index rows, Index cols,
+                           std::size_t element_size);
 
 /// One workspace per thread for for_each_panel (slot_share.hpp).
 template <class Workspace>

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "kernel/rank_share.hpp"
+#include "parallel/rank_share.hpp"
 
 namespace attn {
 namespace {
 
 RowRange neighbouring_rows(const Partition& partition, Index rank, Index ranks) {
-  return {partition.first_line(kernel::first_neighbour(partition.slots, rank, ranks)),
-          partition.first_line(kernel::first_neighbour(partition.slots, rank + 1, ranks))};
+  return {partition.first_line(first_neighbour(partition.slots, rank, ranks)),
+          partition.first_line(first_neighbour(partition.slots, rank + 1, ranks))};
 }
 
 }  // namespace
@@ -18,7 +18,7 @@ Index most_rows_of_rank(const Partition& partition, const RankRows& ranks) {
   Index most = 0;
   for (Index rank = 0; rank < ranks.count; ++rank) {
     Index rows = 0;
-    if (ranks.cut == kernel::Ranks::Rows::neighbouring) {
+    if (ranks.cut == Ranks::Rows::neighbouring) {
       const RowRange own = neighbouring_rows(partition, rank, ranks.count);
       rows = own.last - own.first;
     } else {
@@ -59,7 +59,7 @@ Index most_neighbouring_rows(Index rows, Index cols, std::size_t element_size, I
 std::int64_t column_exchange_bytes(Index rows, Index cols, std::size_t element_size, Index ranks) {
   const std::int64_t slot = cols * static_cast<std::int64_t>(sizeof(double));
   const Index slots = partition_of(Order::row_panels, rows, cols, element_size).slots;
-  return std::min(slots * slot, ranks * (kernel::RankShare::exchanged_bytes + slot));
+  return std::min(slots * slot, ranks * (RankShare::exchanged_bytes + slot));
 }
 
 }  // namespace attn

@@ -3,16 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "pass/partition.hpp"
 
-/// Which rows of a matrix of the size of the scores each rank (kernel/ranks.hpp) needs.
+/// Which rows of a matrix of the size of the scores each rank (parallel/ranks.hpp) needs.
 namespace attn {
 
 /// Ranks that share the rows of passes.
 struct RankRows {
   Index count = 1;
-  kernel::Ranks::Rows cut = kernel::Ranks::Rows::in_turn;
+  Ranks::Rows cut = Ranks::Rows::in_turn;
 };
 
 /// The most rows that the slots of one rank have. `partition` has row panels.

@@ -1,25 +1,25 @@
 #pragma once
 
-#include "kernel/rank_share.hpp"
+#include "parallel/rank_share.hpp"
 #include "pass/partition.hpp"
 
 namespace attn {
 
 /// The share of a pass's slots that this process computes, if this thread has ranks.
-inline kernel::RankShare slots_of_rank(const Partition& partition) {
-  using Rows = kernel::Ranks::Rows;
-  return {partition.slots, kernel::Ranks::current(),
-          partition.order == Order::row_panels ? kernel::Ranks::rows() : Rows::in_turn};
+inline RankShare slots_of_rank(const Partition& partition) {
+  using Rows = Ranks::Rows;
+  return {partition.slots, Ranks::current(),
+          partition.order == Order::row_panels ? Ranks::rows() : Rows::in_turn};
 }
 
-/// The slots of a pass that this process computes (kernel/rank_share.hpp). The results of a line
+/// The slots of a pass that this process computes (parallel/rank_share.hpp). The results of a line
 /// belong to the slot that holds its panel.
 class SlotShare {
  public:
   /// The share of the thread's ranks; `whole`: all slots, even with ranks.
   explicit SlotShare(const Partition& partition, bool whole = false)
       : partition_(partition),
-        share_(whole ? kernel::RankShare(partition.slots, nullptr) : slots_of_rank(partition)) {}
+        share_(whole ? RankShare(partition.slots, nullptr) : slots_of_rank(partition)) {}
 
   bool divided() const { return share_.divided(); }
   Index own_count() const { return share_.own_count(); }
@@ -40,20 +40,18 @@ class SlotShare {
   }
 
   /// The same for sums that each slot has gathered in its own memory.
-  void complete_slots(const kernel::RankShare::Results& gathered) const {
-    share_.complete(gathered);
-  }
+  void complete_slots(const RankShare::Results& gathered) const { share_.complete(gathered); }
 
-  /// Sums over the slots, see kernel/rank_share.hpp.
-  void add_in_turn(Index slot, const kernel::RankShare::Memory& totals,
+  /// Sums over the slots, see parallel/rank_share.hpp.
+  void add_in_turn(Index slot, const RankShare::Memory& totals,
                    const std::function<void()>& add) const {
     share_.add_in_turn(slot, totals, add);
   }
-  void take_totals(const kernel::RankShare::Memory& totals) const { share_.take_totals(totals); }
+  void take_totals(const RankShare::Memory& totals) const { share_.take_totals(totals); }
 
  private:
   Partition partition_;
-  kernel::RankShare share_;
+  RankShare share_;
 };
 
 /// Calls body(panel, slot, workspace) for all panels of the share, on up to `threads` threads. The
@@ -63,11 +61,11 @@ template <class Workspace, class Body>
 void for_each_panel(const SlotShare& share, int threads, const RowSelection* rows,
                     PooledVector<Workspace>& workspaces, const Body& body) {
   const Partition& partition = share.partition();
-  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
+  parallel_for(share.own_count(), threads, [&](Index n, int worker) {
     const Index slot = share.own_slot(n);
     Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
     for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
     }
   });

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn {
 namespace {
@@ -36,7 +36,7 @@ Path basis_path(const Skeleton& skeleton, Index rows, Index r, Index column) {
 void basis_paths(const Skeleton& skeleton, Index rows, Index first, Index count, std::int32_t* out,
                  int threads) {
   const Index columns = skeleton.columns();
-  kernel::parallel_for(count, threads, [&](Index n, int) {
+  parallel_for(count, threads, [&](Index n, int) {
     std::int32_t* to = out + n * columns * 3;
     for (Index c = 0; c < columns; ++c) {
       const Path path = basis_path(skeleton, rows, first + n, c);
@@ -59,7 +59,7 @@ PathExponents path_exponents(const Skeleton& skeleton, Index rows, const Path& p
 template <class T>
 void basis_values(MatrixView<const T> wq, MatrixView<const T> wk, const Skeleton& skeleton,
                   MatrixView<T> values, int threads) {
-  kernel::parallel_for(values.rows, threads, [&](Index r, int) {
+  parallel_for(values.rows, threads, [&](Index r, int) {
     for (Index c = 0; c < values.cols; ++c) {
       const Path path = basis_path(skeleton, wq.rows, r, c);
       values(r, c) = wq(path.q, c) * wk(path.k, c);
@@ -81,7 +81,7 @@ double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path pat
 template <class T>
 void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, Index first,
                  MatrixView<T> out, int threads) {
-  kernel::parallel_for(out.rows, threads, [&](Index n, int) {
+  parallel_for(out.rows, threads, [&](Index n, int) {
     for (Index c = 0; c < out.cols; ++c) {
       out(n, c) = static_cast<T>(path_value(values, skeleton, {q, first + n, c}));
     }
@@ -93,10 +93,10 @@ void basis_weights(MatrixView<const T> values, const Skeleton& skeleton,
                    std::span<const T> wk_skeleton, MatrixView<T> wq, MatrixView<T> wk,
                    int threads) {
   const auto kept = [&](Index c) { return wk_skeleton[static_cast<std::size_t>(c)]; };
-  kernel::parallel_for(wq.rows, threads, [&](Index i, int) {
+  parallel_for(wq.rows, threads, [&](Index i, int) {
     for (Index c = 0; c < wq.cols; ++c) wq(i, c) = values(i, c) / kept(c);
   });
-  kernel::parallel_for(wk.rows, threads, [&](Index j, int) {
+  parallel_for(wk.rows, threads, [&](Index j, int) {
     for (Index c = 0; c < wk.cols; ++c) {
       const Index skipped = skeleton.k_of(c);
       if (j == skipped) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn {
 
@@ -38,7 +38,7 @@ void ReluBasis::path(Index number, I* nodes) const {
 
 void ReluBasis::paths(Index first, Index count, std::int32_t* out, int threads) const {
   const Index nodes = layers_.count() + 1;
-  kernel::parallel_for(count, threads, [&](Index n, int) { path(first + n, out + n * nodes); });
+  parallel_for(count, threads, [&](Index n, int) { path(first + n, out + n * nodes); });
 }
 
 template <class T>
@@ -74,7 +74,7 @@ void basis_values(const ReluBasis& basis, const ReluMatrices<const T>& weights, 
     const MatrixView<const T>& w = weights[static_cast<std::size_t>(l - 1)];
     const double* const into = &products.into[static_cast<std::size_t>(layers.node(l - 1, 0))];
     const double* const onward = &products.onward[static_cast<std::size_t>(layers.node(l, 0))];
-    kernel::parallel_for(w.rows, threads, [&](Index a, int) {
+    parallel_for(w.rows, threads, [&](Index a, int) {
       for (Index b = 0; b < w.cols; ++b) {
         if (basis.is_out(l, a, b)) continue;
         values[basis.number(l, a, b)] = static_cast<T>(into[a] * w(a, b) * onward[b]);
@@ -105,7 +105,7 @@ void basis_weights(const ReluBasis& basis, const T* values, const std::vector<T>
   }
   for (Index l = 1; l <= layers.count(); ++l) {
     const MatrixView<T>& w = weights[static_cast<std::size_t>(l - 1)];
-    kernel::parallel_for(w.rows, threads, [&](Index a, int) {
+    parallel_for(w.rows, threads, [&](Index a, int) {
       for (Index b = 0; b < w.cols; ++b) {
         if (basis.is_in(l, a, b)) {
           w(a, b) = in_weight(l, b);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -109,7 +109,7 @@ void rescale_nodes(const ReluLayers& layers, const std::vector<T>& factors, bool
   };
   for (Index l = 1; l <= layers.count(); ++l) {
     const MatrixView<T>& w = weights[static_cast<std::size_t>(l - 1)];
-    kernel::parallel_for(w.rows, threads, [&](Index a, int) {
+    parallel_for(w.rows, threads, [&](Index a, int) {
       const T before = factor(l - 1, a);
       for (Index b = 0; b < w.cols; ++b) {
         const T after = factor(l, b);

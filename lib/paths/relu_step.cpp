@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "paths/adam_step.hpp"
 #include "paths/descent_step.hpp"
 #include "paths/step.hpp"
@@ -77,7 +77,7 @@ class ReluStep {
 
   // r of the nodes of a layer.
   void find_rest(Index l) {
-    kernel::parallel_for(layers_.size(l), threads_, [&](Index b, int) {
+    parallel_for(layers_.size(l), threads_, [&](Index b, int) {
       const Index s = basis_.out_of(l, b);
       double sum = basis_.is_in(l + 1, b, s) ? rest_[at(l + 1, s)] : 0;
       for (Index c = 0; c < layers_.size(l + 1); ++c) {
@@ -164,7 +164,7 @@ class ReluStep {
 
   void move_weights(Index l) {
     const MatrixView<T>& w = weights(l);
-    kernel::parallel_for(w.rows, threads_, [&](Index a, int) {
+    parallel_for(w.rows, threads_, [&](Index a, int) {
       const double into = products_.into[at(l - 1, a)];
       for (Index b = 0; b < w.cols; ++b) {
         if (basis_.is_in(l, a, b)) continue;
@@ -222,7 +222,7 @@ void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matr
     for (std::size_t l = 0; l < matrices.weights.size(); ++l) {
       const MatrixView<T>& w = matrices.weights[l];
       const MatrixView<const T>& gradients = matrices.gradients[l];
-      kernel::parallel_for(w.rows, threads, [&](Index a, int) {
+      parallel_for(w.rows, threads, [&](Index a, int) {
         for (Index b = 0; b < w.cols; ++b) {
           const double value = w(a, b);
           w(a, b) =

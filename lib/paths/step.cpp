@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "paths/adam_step.hpp"
 #include "paths/descent_step.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -158,7 +158,7 @@ StepSummary step_by(const StepOptions& options, const Skeleton& skeleton,
   const Index columns = matrices.wq.cols;
   const Index stripes = (columns + stripe_columns - 1) / stripe_columns;
   PooledVector<StepSummary> parts(static_cast<std::size_t>(stripes));
-  kernel::parallel_for(stripes, threads, [&](Index n, int) {
+  parallel_for(stripes, threads, [&](Index n, int) {
     const Index first = n * stripe_columns;
     const Index last = std::min(columns, first + stripe_columns);
     if (steps_in_paths(options.optimizer)) {

@@ -18,7 +18,7 @@ class ClusterPlan<T>::Impl {
        const Context& context)
       : points_("points", points, 2),
         labels_("labels", labels, 1),
-        problems_(points_.leading(), context, kernel::ItemParts{}),
+        problems_(points_.leading(), context, ItemParts{}),
         clusters_(clusters),
         width_(width) {
     labels_.require_block({points_.axis(0)});

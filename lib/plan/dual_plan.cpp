@@ -103,7 +103,7 @@ class DualPlan::Impl {
     for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {queries_, count_}));
     element_count(join(leading, {queries_, depth_}));
-    problems_.emplace(leading, context, kernel::ItemParts{dual_blocks(queries_), queries_});
+    problems_.emplace(leading, context, ItemParts{dual_blocks(queries_), queries_});
     uniform_.assign(preference_.present() ? 0 : static_cast<std::size_t>(count_), 1.0);
   }
 

@@ -48,7 +48,7 @@ class PathPlan<T>::Impl {
     const Shape leading = plan::common_leading({operands.begin(), operands.end()});
     for (PlanArray* operand : operands) operand->broadcast_to(leading);
     element_count(join(leading, {2 * rows_, columns_}));
-    problems_.emplace(leading, context, kernel::ItemParts{columns_, columns_});
+    problems_.emplace(leading, context, ItemParts{columns_, columns_});
   }
 
   void set_step(Index number, double rate, double gradient_factor) {

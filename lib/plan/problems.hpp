@@ -14,9 +14,9 @@
 
 #include "attnkit/context.hpp"
 #include "attnkit/error.hpp"
-#include "kernel/busy_threads.hpp"
-#include "kernel/parallel.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/busy_threads.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/stop_flag.hpp"
 #include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
@@ -61,18 +61,18 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
 
 /// The problems of a plan (positions of its leading axes), the threads that solve them, and the
 /// threads' memory, which is kept from run to run. Either each thread solves a problem of its own,
-/// or all threads solve one problem after the other (kernel::take_items_each).
+/// or all threads solve one problem after the other (take_items_each).
 class Problems {
  public:
   /// At most `parts.most` threads share a problem; more would only take memory. Throws Error(usage)
   /// for fewer than one thread, Error(input) for too many problems.
-  Problems(const Shape& leading, const Context& context, const kernel::ItemParts& parts)
+  Problems(const Shape& leading, const Context& context, const ItemParts& parts)
       : leading_(leading),
         count_(element_count(leading)),
         threads_(require_threads(context.threads)),
         stop_(context.stop),
         progress_(context.progress),
-        over_problems_(kernel::take_items_each(count_, parts, threads_)),
+        over_problems_(take_items_each(count_, parts, threads_)),
         inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(parts.most, 1, threads_))),
         pools_(over_problems_ ? static_cast<std::size_t>(std::clamp<Index>(count_, 1, threads_))
                               : 1) {}
@@ -100,7 +100,7 @@ class Problems {
   template <class Body>
   auto run(std::int64_t of_problem, std::int64_t shared, const Body& body) {
     const Running running(running_);
-    std::optional<kernel::StopFlag::Use> obey;
+    std::optional<StopFlag::Use> obey;
     if (stop_ != nullptr) obey.emplace(stop_);
     done_ = 0;
     return within_memory([&] {
@@ -127,11 +127,10 @@ class Problems {
       report_progress();
     };
     if (over_problems_) {
-      kernel::parallel_for(last - first, threads_,
-                           [&](Index n, int worker) { one(first + n, worker); });
+      parallel_for(last - first, threads_, [&](Index n, int worker) { one(first + n, worker); });
     } else {
       for (Index problem = first; problem < last; ++problem) {
-        kernel::stop_if_asked();
+        stop_if_asked();
         one(problem, 0);
       }
     }

@@ -96,7 +96,7 @@ class ReluPathPlan<T>::Impl {
     element_count(join(leading, {layers_.weights()}));
     for (PlanArray& one : weights_) one.broadcast_to(leading);
     for (PlanArray& one : gradients_) one.broadcast_to(leading);
-    problems_.emplace(leading, context, kernel::ItemParts{layers_.weights(), layers_.weights()});
+    problems_.emplace(leading, context, ItemParts{layers_.weights(), layers_.weights()});
   }
 
   void set_step(Index number, double rate, double gradient_factor) {

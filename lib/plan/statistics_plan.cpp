@@ -59,7 +59,7 @@ class StatisticsPlan::Impl {
     require_options(options);
     if (!column_sums_.present()) throw Error(Failure::input, "expected column_sums");
     keys_ = column_sums_.axis(0);
-    problems_.emplace(column_sums_.leading(), context, kernel::ItemParts{});
+    problems_.emplace(column_sums_.leading(), context, ItemParts{});
     masked_.require_block({keys_});
     for (PlanArray* operand : {&column_sums_, &masked_, &most_keys_}) {
       operand->broadcast_to(leading());

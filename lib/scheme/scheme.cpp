@@ -81,8 +81,8 @@ std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
                                         : Output<float>::bytes(partition, depth);
 }
 
-kernel::ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
-                               std::size_t element_size) {
+ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
+                       std::size_t element_size) {
   const Order order = description_of(scheme).output_partition(rows, cols, element_size, 1).order;
   return parts_of_problem(order, gradients, rows, cols, element_size);
 }

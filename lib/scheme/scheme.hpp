@@ -37,8 +37,8 @@ std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index
                                  std::size_t element_size);
 
 /// The parts into which threads can cut attend over a problem; with `gradients`, differentiate.
-kernel::ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
-                               std::size_t element_size);
+ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,
+                       std::size_t element_size);
 
 /// The most bytes that Output takes in attend, which may gather it in either order.
 std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,

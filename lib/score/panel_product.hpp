@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernel/gemm.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
@@ -14,8 +14,8 @@ namespace attn {
 template <class Body>
 void for_panels(Index length, int threads, const Body& body) {
   constexpr Index panel = 256;
-  kernel::parallel_for((length + panel - 1) / panel, threads,
-                       [&](Index p, int) { body(p * panel, std::min(panel, length - p * panel)); });
+  parallel_for((length + panel - 1) / panel, threads,
+               [&](Index p, int) { body(p * panel, std::min(panel, length - p * panel)); });
 }
 
 /// out = a bᵀ for a (m,k), b (n,k), out (m,n), by panels of a.

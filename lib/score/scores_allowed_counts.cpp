@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "kernel/rank_share.hpp"
+#include "parallel/rank_share.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -15,15 +15,15 @@ namespace attn {
 namespace {
 
 // Turns counts over the rows of each rank into counts over all rows.
-void add_up_ranks(const kernel::RankShare& rows, Index rows_per_item, AllowedCounts& counts) {
+void add_up_ranks(const RankShare& rows, Index rows_per_item, AllowedCounts& counts) {
   if (!rows.divided()) return;
   const auto all = static_cast<Index>(counts.keys_of_query.size());
   rows.complete_numbers(std::span(counts.keys_of_query),
                         [&](Index item) { return std::min(all, item * rows_per_item); });
-  kernel::Ranks& ranks = *kernel::Ranks::current();
-  const kernel::RankShare by_rank(ranks.count(), &ranks);
+  Ranks& ranks = *Ranks::current();
+  const RankShare by_rank(ranks.count(), &ranks);
   PooledVector<Index> totals(counts.queries_of_key.size(), 0);
-  const auto memory = [&](const kernel::RankShare::Visit& visit) {
+  const auto memory = [&](const RankShare::Visit& visit) {
     visit(std::as_writable_bytes(std::span(totals)));
   };
   by_rank.add_in_turn(ranks.own(), memory, [&] {
@@ -119,7 +119,7 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
   constexpr Index tile_cols = 1024;
   Buffer<std::uint8_t> storage(tile_rows * tile_cols);
   Scratch scratch;
-  const auto share = kernel::RankShare::of_held_rows((rows() + tile_rows - 1) / tile_rows);
+  const auto share = RankShare::of_held_rows((rows() + tile_rows - 1) / tile_rows);
   for (Index n = 0; n < share.own_count(); ++n) {
     const Index row0 = share.own_item(n) * tile_rows;
     for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
@@ -47,8 +47,7 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
 template <class T>
 class KeptIterations {
  public:
-  KeptIterations(SinkhornIteration<T>& iteration, Potentials& potentials,
-                 kernel::StateKeeper* keeper)
+  KeptIterations(SinkhornIteration<T>& iteration, Potentials& potentials, StateKeeper* keeper)
       : iteration_(iteration),
         potentials_(potentials),
         state_(keeper, [this](const auto& visit) { visit_state(visit); }) {}
@@ -82,7 +81,7 @@ class KeptIterations {
   enum class Mark { zero, none, plan };
 
   // Visits as many bytes for every state of a head.
-  void visit_state(const kernel::KeptState::Visit& visit) {
+  void visit_state(const KeptState::Visit& visit) {
     const auto number = [&](auto& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
     number(done);
     number(fall);
@@ -97,7 +96,7 @@ class KeptIterations {
 
   SinkhornIteration<T>& iteration_;
   Potentials& potentials_;
-  kernel::KeptState state_;
+  KeptState state_;
   IterationState reference_;
   Mark mark_ = Mark::zero;
 };
@@ -133,7 +132,7 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
 // Runs all iterations; of a fixed number, all but the last, which shows the weights.
 template <class T>
 SchemeSummary iterate(SinkhornIteration<T>& iteration, const Stopping& stopping,
-                      kernel::StateKeeper* keeper, Potentials& potentials) {
+                      StateKeeper* keeper, Potentials& potentials) {
   SchemeSummary summary;
   KeptIterations<T> kept(iteration, potentials, keeper);
   kept.begin();
@@ -161,7 +160,7 @@ SchemeSummary iterate(SinkhornIteration<T>& iteration, const Stopping& stopping,
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                kernel::StateKeeper* keeper, Potentials& potentials,
+                                StateKeeper* keeper, Potentials& potentials,
                                 const ObserverList<T>& observers, int threads) {
   // Keys without a query need no marginal of their own: their column sum is 0, which closes them.
   const double log_b = log_column_marginal(allowed);
@@ -212,11 +211,11 @@ UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts
 }
 
 template SchemeSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
-                                         const Stopping&, std::int64_t, kernel::StateKeeper*,
-                                         Potentials&, const ObserverList<float>&, int);
+                                         const Stopping&, std::int64_t, StateKeeper*, Potentials&,
+                                         const ObserverList<float>&, int);
 template SchemeSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
-                                         const Stopping&, std::int64_t, kernel::StateKeeper*,
-                                         Potentials&, const ObserverList<double>&, int);
+                                         const Stopping&, std::int64_t, StateKeeper*, Potentials&,
+                                         const ObserverList<double>&, int);
 template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
                                              int);
 template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "attnkit/stopping.hpp"
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 #include "pass/attention.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -21,7 +21,7 @@ namespace attn {
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                kernel::StateKeeper* keeper, Potentials& potentials,
+                                StateKeeper* keeper, Potentials& potentials,
                                 const ObserverList<T>& observers, int threads);
 
 /// Bytes of the state from which iterations go on.

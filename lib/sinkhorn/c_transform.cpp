@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "kernel/parallel.hpp"
-#include "kernel/rank_share.hpp"
-#include "kernel/stop_flag.hpp"
 #include "kernel/tile.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/rank_share.hpp"
+#include "parallel/stop_flag.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/potentials.hpp"
 #include "tensor/buffer.hpp"
@@ -23,16 +23,15 @@ Index blocks_of(Index rows) { return (rows + block_rows - 1) / block_rows; }
 // Calls use(range, scores, worker) for all tiles of the blocks of rows in `share`, from left to
 // right within a block; each block is with one worker.
 template <class T, class Use>
-void for_each_tile(const Scores<T>& scores, const kernel::RankShare& share, int threads,
-                   const Use& use) {
+void for_each_tile(const Scores<T>& scores, const RankShare& share, int threads, const Use& use) {
   constexpr Index tile_cols = 2048;
   struct Scratch {
     Buffer<T> tile;
     typename Scores<T>::Scratch scores;
   };
   PooledVector<Scratch> scratches(static_cast<std::size_t>(std::max(1, threads)));
-  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
-    kernel::stop_if_asked();
+  parallel_for(share.own_count(), threads, [&](Index n, int worker) {
+    stop_if_asked();
     const Index block = share.own_item(n);
     Scratch& scratch = scratches[static_cast<std::size_t>(worker)];
     TileRange range;
@@ -52,8 +51,7 @@ void for_each_tile(const Scores<T>& scores, const kernel::RankShare& share, int 
 template <class T, class Use>
 void find_by_row(const Scores<T>& scores, std::initializer_list<std::span<double>> numbers,
                  int threads, const Use& use) {
-  const kernel::RankShare share(blocks_of(scores.rows()), kernel::Ranks::current(),
-                                kernel::Ranks::rows());
+  const RankShare share(blocks_of(scores.rows()), Ranks::current(), Ranks::rows());
   const auto first_row = [&](Index block) { return std::min(block * block_rows, scores.rows()); };
   for_each_tile(scores, share, threads, use);
   for (const std::span<double> found : numbers) share.complete_numbers(found, first_row);
@@ -86,7 +84,7 @@ void complete_columns(const Scores<T>& scores, std::span<const double> row, std:
   PooledVector<PooledVector<double>> found(static_cast<std::size_t>(std::max(1, threads)));
   for (auto& largest : found) largest.assign(open.size(), minus_infinity);
   // Few problems have such columns: each rank looks at all rows by itself.
-  const kernel::RankShare all(blocks_of(scores.rows()), nullptr);
+  const RankShare all(blocks_of(scores.rows()), nullptr);
   for_each_tile(scores, all, threads, [&](const TileRange& range, MatrixView<T> tile, int worker) {
     PooledVector<double>& largest = found[static_cast<std::size_t>(worker)];
     for (std::size_t n = 0; n < open.size(); ++n) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/parallel.hpp"
-#include "kernel/rank_share.hpp"
 #include "kernel/tile.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/rank_share.hpp"
 #include "pass/pass.hpp"
 #include "pass/potentials.hpp"
 #include "pass/rank_rows.hpp"
@@ -28,12 +28,12 @@ class ColumnsByRows {
       : scores_(scores),
         row_(to_subtract(row)),
         threads_(threads),
-        ranks_(*kernel::Ranks::current()),
+        ranks_(*Ranks::current()),
         workspaces_(workspaces_for<Work>(threads)),
         shift_(static_cast<std::size_t>(scores.cols()), minus_infinity),
         sum_(static_cast<std::size_t>(scores.cols()), 0.0) {
     const Index steps = (scores.rows() + held_row_step - 1) / held_row_step;
-    const auto share = kernel::RankShare::of_held_rows(steps);
+    const auto share = RankShare::of_held_rows(steps);
     if (share.own_count() == 0) return;
     rows_.first = share.own_item(0) * held_row_step;
     rows_.last = std::min(scores.rows(), rows_.first + share.own_count() * held_row_step);
@@ -59,7 +59,7 @@ class ColumnsByRows {
   template <class Body>
   void for_tiles(Index first, Index last, const Body& body) {
     const Index strips = (last - first + strip_keys - 1) / strip_keys;
-    kernel::parallel_for(strips, threads_, [&](Index strip, int worker) {
+    parallel_for(strips, threads_, [&](Index strip, int worker) {
       Work& work = workspaces_[static_cast<std::size_t>(worker)];
       const Index key = first + strip * strip_keys;
       const Index keys = std::min(strip_keys, last - key);
@@ -80,8 +80,8 @@ class ColumnsByRows {
     for_tiles(0, scores_.cols(), [&](MatrixView<T> tile, const double* f, std::size_t key) {
       kernel::column_max(tile, f, own.data() + key);
     });
-    const kernel::RankShare by_rank(ranks_.count(), &ranks_);
-    const auto memory = [&](const kernel::RankShare::Visit& visit) {
+    const RankShare by_rank(ranks_.count(), &ranks_);
+    const auto memory = [&](const RankShare::Visit& visit) {
       visit(std::as_writable_bytes(std::span(shift_)));
     };
     by_rank.add_in_turn(ranks_.own(), memory, [&] {
@@ -93,30 +93,28 @@ class ColumnsByRows {
 
   // In the order of the rows: each rank adds to the sums of those before it.
   void find_sums() {
-    const kernel::RankShare by_rank(ranks_.count(), &ranks_);
+    const RankShare by_rank(ranks_.count(), &ranks_);
     const Index at_once = strip_keys * strips_at_once * std::max(1, threads_);
     for (Index first = 0; first < scores_.cols(); first += at_once) {
       const Index last = std::min(scores_.cols(), first + at_once);
       const auto sums = std::span(sum_).subspan(static_cast<std::size_t>(first),
                                                 static_cast<std::size_t>(last - first));
       by_rank.add_in_turn(
-          ranks_.own(),
-          [&](const kernel::RankShare::Visit& visit) { visit(std::as_writable_bytes(sums)); },
+          ranks_.own(), [&](const RankShare::Visit& visit) { visit(std::as_writable_bytes(sums)); },
           [&] {
             for_tiles(first, last, [&](MatrixView<T> tile, const double* f, std::size_t key) {
               kernel::exp_columns(tile, f, shift_.data() + key, sum_.data() + key);
             });
           });
     }
-    by_rank.take_totals([&](const kernel::RankShare::Visit& visit) {
-      visit(std::as_writable_bytes(std::span(sum_)));
-    });
+    by_rank.take_totals(
+        [&](const RankShare::Visit& visit) { visit(std::as_writable_bytes(std::span(sum_))); });
   }
 
   const Scores<T>& scores_;
   const PooledVector<double> row_;  // as subtracted
   const int threads_;
-  kernel::Ranks& ranks_;
+  Ranks& ranks_;
   RowRange rows_;  // of this process: sums are cut where float32 moves to float64
   PooledVector<Work> workspaces_;
   PooledVector<double> shift_;
@@ -128,8 +126,7 @@ class ColumnsByRows {
 template <class T>
 void column_potentials(const Scores<T>& scores, std::span<double> row, std::span<double> col,
                        std::span<const double> log_marginal, int threads) {
-  const bool by_rows = kernel::Ranks::current() != nullptr &&
-                       kernel::Ranks::rows() == kernel::Ranks::Rows::neighbouring &&
+  const bool by_rows = Ranks::current() != nullptr && Ranks::rows() == Ranks::Rows::neighbouring &&
                        scores.terms().energy->same_in_any_range();
   if (by_rows) return ColumnsByRows<T>(scores, row, threads).run(col, log_marginal);
   Pass<T> pass;

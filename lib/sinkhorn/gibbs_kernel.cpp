@@ -35,7 +35,7 @@ GibbsKernel<T>::GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes)
   number_.assign(static_cast<std::size_t>(partition_.panels), partition_.panels);
   Index own_blocks = 0;
   Index own_rows = 0;
-  const kernel::RankShare share = slots_of_rank(partition_);
+  const RankShare share = slots_of_rank(partition_);
   for (Index n = 0; n < share.own_count(); ++n) {
     const Index slot = share.own_item(n);
     own_rows += partition_.first_line(slot + 1) - partition_.first_line(slot);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernel/parallel.hpp"
 #include "kernel/two_sided.hpp"
+#include "parallel/parallel_for.hpp"
 #include "pass/one_pass.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -61,7 +61,7 @@ class ScalingPasses<T>::Run : public FromPool {
         });
     complete(share);
     const Index strips = (partition_.cols + strip_cols - 1) / strip_cols;
-    kernel::parallel_for(strips, threads_, [&](Index strip, int) {
+    parallel_for(strips, threads_, [&](Index strip, int) {
       const Index first = strip * strip_cols;
       add_slots(pass.col_sum, first, std::min(first + strip_cols, partition_.cols));
     });
@@ -70,7 +70,7 @@ class ScalingPasses<T>::Run : public FromPool {
  private:
   void complete(const SlotShare& share) {
     if (!share.divided()) return;
-    share.complete_slots([&](Index slot, const kernel::RankShare::Visit& visit) {
+    share.complete_slots([&](Index slot, const RankShare::Visit& visit) {
       Buffer<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
       sums.reserve(partition_.cols);
       visit(std::as_writable_bytes(

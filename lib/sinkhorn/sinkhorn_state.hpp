@@ -57,7 +57,7 @@ class SinkhornProgress {
   /// Called before each iteration. Returns whether a state should be kept now.
   virtual bool is_due() = 0;
 
-  /// Called if a state is due, and before kernel::Stopped leaves the solver.
+  /// Called if a state is due, and before Stopped leaves the solver.
   virtual void keep(SinkhornState& state) = 0;
 };
 

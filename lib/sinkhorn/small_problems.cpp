@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -67,7 +67,7 @@ Index solve_blocks(const kernel::SmallProblems<T>& problems, const kernel::Small
   const Index blocks = (problems.count + small_block - 1) / small_block;
   PooledVector<Index> left(static_cast<std::size_t>(blocks));
   PooledVector<SmallSolver> solvers(static_cast<std::size_t>(std::max(1, threads)));
-  kernel::parallel_for(blocks, threads, [&](Index block, int worker) {
+  parallel_for(blocks, threads, [&](Index block, int worker) {
     const Index first = block * small_block;
     left[static_cast<std::size_t>(block)] = solvers[static_cast<std::size_t>(worker)].solve(
         block_of(problems, first), block_of(results, problems.rows, problems.cols, first),

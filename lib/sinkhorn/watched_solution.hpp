@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/sinkhorn_state.hpp"
 
@@ -30,7 +30,7 @@ class WatchedSolution {
   void run(const Body& body) {
     try {
       body();
-    } catch (const kernel::Stopped&) {
+    } catch (const Stopped&) {
       keep();
       throw;
     }

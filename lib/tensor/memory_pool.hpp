@@ -11,7 +11,7 @@ namespace attn {
 /// problems of a few MB this costs more than the arithmetic.
 ///
 /// While a `Use` exists in a thread, every Buffer, LargeMemory, PooledVector and FromPool that the
-/// thread makes lies in the pool; kernel::parallel_for passes the pool to its workers. A buffer may
+/// thread makes lies in the pool; parallel_for passes the pool to its workers. A buffer may
 /// be destroyed in any thread, but before the pool. Thread-safe. First fit by address: if one
 /// thread repeats a sequence of requests, it gets the same addresses.
 class MemoryPool {

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "train/mechanism_model.hpp"
 #include "train/slot_message.hpp"
 #include "train/transformer.hpp"
@@ -59,10 +59,10 @@ template <class Model, class T>
 typename Model::Sums BatchPass<Model, T>::predict(const T* weights,
                                                   const std::vector<Batch>& slots) {
   const MemoryPool::Use use(&pool_);
-  const BatchShare share(std::ssize(slots), kernel::Ranks::current());
+  const BatchShare share(std::ssize(slots), Ranks::current());
   const SlotRange own = share.own();
   std::vector<Sums> found(slots.size());
-  kernel::parallel_for(own.count, threads_, [&](Index n, int worker) {
+  parallel_for(own.count, threads_, [&](Index n, int worker) {
     Slot<T> slot;
     slot.weights = weights;
     slot.plans = &plans_[static_cast<std::size_t>(worker)];
@@ -91,11 +91,11 @@ typename BatchPass<Model, T>::Gradients BatchPass<Model, T>::differentiate(
   }
   const MemoryPool::Use use(&pool_);
   const auto factors = factors_of(slots);
-  const BatchShare share(std::ssize(slots), kernel::Ranks::current());
+  const BatchShare share(std::ssize(slots), Ranks::current());
   const SlotRange own = share.own();
   std::vector<Sums> found(slots.size());
   std::vector<TokenGradients> token_gradients(slots.size());
-  kernel::parallel_for(own.count, threads_, [&](Index k, int worker) {
+  parallel_for(own.count, threads_, [&](Index k, int worker) {
     const Index n = own.first + k;
     const auto at = static_cast<std::size_t>(n);
     Slot<T> slot;
@@ -142,7 +142,7 @@ template <class Model, class T>
 void BatchPass<Model, T>::add(const std::vector<BatchShare::Addition>& additions,
                               const Numbers& numbers) {
   const Index pieces = (numbers.count + numbers_at_once - 1) / numbers_at_once;
-  kernel::parallel_for(pieces, threads_, [&](Index piece, int) {
+  parallel_for(pieces, threads_, [&](Index piece, int) {
     const Index from = piece * numbers_at_once;
     const Index first = numbers.first + from;
     const Index count = std::min(numbers_at_once, numbers.count - from);
@@ -175,7 +175,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
   };
   share.exchange(
       [&](int to) {
-        kernel::Ranks& ranks = share.ranks();
+        Ranks& ranks = share.ranks();
         SlotMessage message;
         for_slots(share.own(), [&](std::size_t slot) { put_sums(message, found[slot]); });
         for_arrays(ranks.own(), [&](std::size_t, const OwnedMatrix<T>& rows) {
@@ -192,7 +192,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
         for_parts(ranks.own(), to, send);
       },
       [&](int from) {
-        kernel::Ranks& ranks = share.ranks();
+        Ranks& ranks = share.ranks();
         SlotMessage message = SlotMessage::received(ranks, from);
         for_slots(share.of(from), [&](std::size_t slot) { take_sums(message, found[slot]); });
         for_arrays(from, [&](std::size_t, OwnedMatrix<T>& rows) {
@@ -217,7 +217,7 @@ void BatchPass<Model, T>::exchange(const BatchShare& share, std::vector<Sums>& f
 template <class Model, class T>
 void BatchPass<Model, T>::add_slots(const BatchShare& share) {
   if (!share.divided()) return;
-  kernel::Ranks& ranks = share.ranks();
+  Ranks& ranks = share.ranks();
   std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks.count()));
   for (const Numbers& numbers : summed_numbers()) {
     const SlotRange part = share.own_part(numbers.count);

@@ -40,7 +40,7 @@ std::vector<SlotRange> slot_ranges(Index sequences) {
   return ranges;
 }
 
-BatchShare::BatchShare(Index slots, kernel::Ranks* ranks)
+BatchShare::BatchShare(Index slots, Ranks* ranks)
     : slots_(slots),
       ranks_(ranks),
       own_(ranks == nullptr ? 0 : ranks->own()),

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::train {
@@ -30,10 +30,10 @@ std::vector<SlotRange> slot_ranges(Index sequences);
 class BatchShare {
  public:
   /// `ranks` may be null: then one rank has all slots. Requires slots >= 0.
-  BatchShare(Index slots, kernel::Ranks* ranks);
+  BatchShare(Index slots, Ranks* ranks);
 
   bool divided() const { return count_ > 1; }
-  kernel::Ranks& ranks() const { return *ranks_; }  ///< only if divided
+  Ranks& ranks() const { return *ranks_; }  ///< only if divided
 
   /// The slots of a rank, perhaps none.
   SlotRange of(int rank) const;
@@ -67,7 +67,7 @@ class BatchShare {
   std::vector<Addition> additions_within(const SlotRange& slots) const;
 
   Index slots_;
-  kernel::Ranks* ranks_;
+  Ranks* ranks_;
   int own_;
   int count_;
 };

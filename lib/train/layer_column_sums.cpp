@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::train {
 namespace {
@@ -49,7 +49,7 @@ std::vector<LayerColumnSums> layer_column_sums(const Transformer& model, const T
   const MemoryPool::Use use(&pool);
   std::vector<AttentionPlans<T>> plans(static_cast<std::size_t>(threads));
   std::vector<std::vector<LayerColumnSums>> by_slot(slots.size());
-  kernel::parallel_for(std::ssize(slots), threads, [&](Index n, int worker) {
+  parallel_for(std::ssize(slots), threads, [&](Index n, int worker) {
     const auto at = static_cast<std::size_t>(n);
     Slot<T> slot;
     slot.weights = weights;

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "kernel/parallel.hpp"
-#include "kernel/rank_share.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/rank_share.hpp"
 
 namespace attn::train {
 
@@ -13,9 +13,9 @@ namespace attn::train {
 /// worker). All ranks return all outputs. Errors are handled as in parallel_for.
 template <class Output>
 std::vector<std::vector<Index>> shared_outputs(Index count, int threads, const Output& output) {
-  const kernel::RankShare share(count, kernel::Ranks::current());
+  const RankShare share(count, Ranks::current());
   std::vector<std::vector<Index>> outputs(static_cast<std::size_t>(count));
-  kernel::parallel_for(share.own_count(), threads, [&](Index k, int worker) {
+  parallel_for(share.own_count(), threads, [&](Index k, int worker) {
     const Index n = share.own_item(k);
     outputs[static_cast<std::size_t>(n)] = output(n, worker);
   });
@@ -26,7 +26,7 @@ std::vector<std::vector<Index>> shared_outputs(Index count, int threads, const O
   for (std::size_t n = 0; n < lengths.size(); ++n) {
     outputs[n].resize(static_cast<std::size_t>(lengths[n]));
   }
-  share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+  share.complete([&](Index n, const RankShare::Visit& visit) {
     visit(std::as_writable_bytes(std::span(outputs[static_cast<std::size_t>(n)])));
   });
   return outputs;

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 namespace attn::train {
 
@@ -38,12 +38,12 @@ class SlotMessage {
     return text;
   }
 
-  void send(kernel::Ranks& ranks, int to) const {
+  void send(Ranks& ranks, int to) const {
     const std::size_t size = bytes_.size();
     ranks.send(to, std::as_bytes(std::span(&size, 1)));
     if (size > 0) ranks.send(to, bytes_);
   }
-  static SlotMessage received(kernel::Ranks& ranks, int from) {
+  static SlotMessage received(Ranks& ranks, int from) {
     std::size_t size = 0;
     ranks.receive(from, std::as_writable_bytes(std::span(&size, 1)));
     SlotMessage message;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "attnkit/error.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "train/adam_moments.hpp"
 
 namespace attn::train {
@@ -17,7 +17,7 @@ constexpr Index numbers_per_piece = 16384;
 template <class Body>
 void for_pieces(Index size, int threads, const Body& body) {
   const Index pieces = (size + numbers_per_piece - 1) / numbers_per_piece;
-  kernel::parallel_for(pieces, threads, [&](Index piece, int) {
+  parallel_for(pieces, threads, [&](Index piece, int) {
     const Index first = piece * numbers_per_piece;
     body(first, std::min(numbers_per_piece, size - first));
   });

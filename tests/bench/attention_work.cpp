@@ -12,8 +12,8 @@
 
 #include "bench/work.hpp"
 #include "gradient/energy_gradient.hpp"
-#include "kernel/busy_threads.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/busy_threads.hpp"
+#include "parallel/parallel_for.hpp"
 #include "pass/output.hpp"
 #include "pass/partition.hpp"
 #include "scheme/gradient.hpp"
@@ -170,7 +170,7 @@ std::vector<Head<T>> inputs(const Case& c) {
 template <class T>
 Work work_of(const Case& c, int threads) {
   const auto heads = std::make_shared<std::vector<Head<T>>>(inputs<T>(c));
-  const bool over_heads = kernel::take_items_each(
+  const bool over_heads = take_items_each(
       c.heads, attend_parts(c.scheme.scheme, c.backward, c.queries, c.keys, sizeof(T)), threads);
   const auto pairs = static_cast<double>(c.heads * c.queries * c.keys);
   const Index of_head = (c.queries + c.keys) * (c.depth + c.v_head_dim);
@@ -178,7 +178,7 @@ Work work_of(const Case& c, int threads) {
   work.flops = (c.backward ? 6.0 : 2.0) * pairs * static_cast<double>(c.depth + c.v_head_dim);
   work.bytes = (c.backward ? 2.0 : 1.0) * sizeof(T) * static_cast<double>(c.heads * of_head);
   work.run = [c, heads, over_heads, threads] {
-    kernel::parallel_for(c.heads, over_heads ? threads : 1, [&](Index h, int) {
+    parallel_for(c.heads, over_heads ? threads : 1, [&](Index h, int) {
       compute(c, (*heads)[static_cast<std::size_t>(h)], over_heads ? 1 : threads);
     });
   };

@@ -62,7 +62,7 @@ HWY_AFTER_NAMESPACE();
 #include <memory>
 #include <type_traits>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace bench {
 namespace {
@@ -103,7 +103,7 @@ Work peak(int threads) {
   work.flops = threads * kernel::multiply_adds(rounds, &total);
   const auto results = std::make_shared<std::vector<Result>>(static_cast<std::size_t>(threads));
   work.run = [threads, results] {
-    kernel::parallel_for(threads, threads, [&](Index part, int) {
+    parallel_for(threads, threads, [&](Index part, int) {
       T sum = 1;
       kernel::multiply_adds(rounds, &sum);
       (*results)[static_cast<std::size_t>(part)].value = static_cast<double>(sum);
@@ -119,7 +119,7 @@ Work read(Index mebibytes, int threads) {
   Work work;
   work.bytes = static_cast<double>(count) * sizeof(float);
   work.run = [count, threads, numbers, results] {
-    kernel::parallel_for(threads, threads, [&](Index part, int) {
+    parallel_for(threads, threads, [&](Index part, int) {
       const Index first = part * count / threads;
       const Index end = (part + 1) * count / threads;
       (*results)[static_cast<std::size_t>(part)].value =

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "attnkit/dual.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "sinkhorn/divergence.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/small_problems.hpp"
@@ -152,7 +152,7 @@ bench::Contest sinkhorn_batch(const bench::Problem& problem) {
   bench::Contest contest;
   contest.answers.emplace_back("potentials", potentials.get());
   contest.variants = {{"heads at once", [=] {
-                         kernel::parallel_for(heads, omp_get_max_threads(), [&](Index head, int) {
+                         parallel_for(heads, omp_get_max_threads(), [&](Index head, int) {
                            iterate<float>(scores->data() + head * n * n, n, largest, 1, 1, options,
                                           1, potentials->data() + 2 * head * n);
                          });

@@ -8,7 +8,7 @@
 
 #include "energy/table.hpp"
 #include "head/repeated_scores.hpp"
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 #include "shared_run.hpp"
 #include "thrown_error.hpp"
 
@@ -18,7 +18,7 @@ using namespace attn::testing;
 namespace {
 
 // Asks for a stop once some steps have begun.
-class StopAfter final : public kernel::StateKeeper {
+class StopAfter final : public StateKeeper {
  public:
   StopAfter(int steps, std::vector<std::byte> from, std::atomic<bool>& flag)
       : left_(steps), from_(std::move(from)), flag_(flag) {}
@@ -51,12 +51,12 @@ auto in_pieces(const Compute& compute) {
   std::vector<std::byte> state;
   for (InPieces<decltype(compute(nullptr))> found;; ++found.stops) {
     std::atomic<bool> flag{false};
-    const kernel::StopFlag::Use use(&flag);
+    const StopFlag::Use use(&flag);
     StopAfter keeper(3, state, flag);
     try {
       found.result = compute(&keeper);
       return found;
-    } catch (const kernel::Stopped&) {
+    } catch (const Stopped&) {
       REQUIRE(!keeper.kept().empty());
       state = keeper.kept();
     }
@@ -71,7 +71,7 @@ struct RepeatedFound {
 
 template <class T>
 RepeatedFound<T> repeated(const Problem<T>& problem, Scheme scheme, Index iterations,
-                          kernel::StateKeeper* keeper) {
+                          StateKeeper* keeper) {
   ScoreRecipe recipe;
   recipe.energy = &gaussian_energy();
   HeadArrays<T> head;
@@ -106,7 +106,7 @@ TEST_CASE_TEMPLATE("stopped iterations of sinkhorn go on", T, float, double) {
     for (SchemeOptions scheme : {until, exactly}) {
       CAPTURE(spread);
       const Run<T> whole = run_divided(problem, scheme, 2);
-      const auto found = in_pieces([&](kernel::StateKeeper* keeper) {
+      const auto found = in_pieces([&](StateKeeper* keeper) {
         scheme.keeper = keeper;
         return run_divided(problem, scheme, 2);
       });
@@ -125,7 +125,7 @@ TEST_CASE_TEMPLATE("stopped em and mean shift go on", T, float, double) {
       options.keys = 140;
       options.depth = options.key_depth = 5;
       const Problem<T> problem(options, random);
-      const auto compute = [&](kernel::StateKeeper* keeper) {
+      const auto compute = [&](StateKeeper* keeper) {
         return repeated(problem, scheme, iterations, keeper);
       };
       const RepeatedFound<T> whole = compute(nullptr);
@@ -144,13 +144,13 @@ TEST_CASE("a state of another size is refused") {
   double number = 1;
   for (const std::size_t size : {std::size_t{7}, std::size_t{9}}) {
     StopAfter keeper(9, std::vector<std::byte>(size), flag);
-    kernel::KeptState state(
+    KeptState state(
         &keeper, [&](const auto& visit) { visit(std::as_writable_bytes(std::span(&number, 1))); });
     CHECK_THROWS_AS(state.take(), Error);
   }
   StopAfter keeper(9, {}, flag);
-  kernel::KeptState state(
-      &keeper, [&](const auto& visit) { visit(std::as_writable_bytes(std::span(&number, 1))); });
+  KeptState state(&keeper,
+                  [&](const auto& visit) { visit(std::as_writable_bytes(std::span(&number, 1))); });
   CHECK_FALSE(state.take());
-  CHECK_FALSE(kernel::KeptState(nullptr, {}).take());
+  CHECK_FALSE(KeptState(nullptr, {}).take());
 }

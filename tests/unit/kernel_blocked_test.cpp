@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "guarded.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tile_oracle.hpp"
 
 using namespace attn;
@@ -146,7 +146,7 @@ TEST_CASE_TEMPLATE("products of many rows in many threads at once", T, float, do
   kernel::blocked::multiply_transposed(std::as_const(a).view(), std::as_const(b).view(),
                                        alone.view());
   std::vector<Guarded<T>> found(12, Guarded<T>(40, 320));
-  kernel::parallel_for(12, 4, [&](Index n, int) {
+  parallel_for(12, 4, [&](Index n, int) {
     kernel::blocked::multiply_transposed(std::as_const(a).view(), std::as_const(b).view(),
                                          found[static_cast<std::size_t>(n)].view());
   });

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "guarded.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 using namespace attn;
 using attn::testing::Guarded;
@@ -193,7 +193,7 @@ TEST_CASE_TEMPLATE("the bits do not depend on the calling thread", T, float, dou
   const auto run = [&](int threads) {
     auto products = blank_products;
     auto sums = blank_sums;
-    kernel::parallel_for(calls, threads, [&](Index item, int) {
+    parallel_for(calls, threads, [&](Index item, int) {
       const auto at = static_cast<std::size_t>(item);
       kernel::multiply_transposed(T{1}, a.view(), b.view(), products[at].view());
       kernel::multiply_add(std::as_const(products[at]).view(), c.view(), sums[at].view());

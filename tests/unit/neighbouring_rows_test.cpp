@@ -25,13 +25,13 @@ using namespace attn::tile_oracle;
 
 namespace {
 
-constexpr auto neighbouring = kernel::Ranks::Rows::neighbouring;
+constexpr auto neighbouring = Ranks::Rows::neighbouring;
 
 // `compute()` on ranks that have neighbouring rows.
 template <class Compute>
 auto on_neighbours(int count, const Compute& compute) {
   return on_ranks(count, [&] {
-    const kernel::Ranks::Use rows(kernel::Ranks::current(), neighbouring);
+    const Ranks::Use rows(Ranks::current(), neighbouring);
     return compute();
   });
 }
@@ -42,7 +42,7 @@ class WatchedMatrix final : public MatrixSource<T> {
  public:
   WatchedMatrix(const std::vector<T>& values, Index cols) : matrix_(values.data(), cols, 1, 9) {}
   void read(const TileRange& range, MatrixView<T> out) const override {
-    const kernel::Ranks* const ranks = ranks_;
+    const Ranks* const ranks = ranks_;
     if (ranks != nullptr && (range.row0 < own.first || range.row0 + range.rows > own.last))
       ++others;
     matrix_.read(range, out);
@@ -50,7 +50,7 @@ class WatchedMatrix final : public MatrixSource<T> {
   double bound() const override { return matrix_.bound(); }
 
   void watch(Index rows, Index cols) {
-    ranks_ = kernel::Ranks::current();
+    ranks_ = Ranks::current();
     if (ranks_ != nullptr) {
       own = neighbouring_rows(rows, cols, sizeof(T), ranks_->own(), ranks_->count());
     }
@@ -60,7 +60,7 @@ class WatchedMatrix final : public MatrixSource<T> {
 
  private:
   BroadcastMatrix<T> matrix_;
-  kernel::Ranks* ranks_ = nullptr;
+  Ranks* ranks_ = nullptr;
 };
 
 template <class T>
@@ -103,9 +103,8 @@ TEST_CASE("rows of ranks hold those of their slots in every pass by rows") {
           CHECK(own.last - own.first <= most_neighbouring_rows(rows, cols, 4, ranks));
           for (const Partition& pass : {row_pass_partition(rows, cols, 4),
                                         partition_of(Order::row_panels, rows, cols, 4)}) {
-            const Index first = pass.first_line(kernel::first_neighbour(pass.slots, rank, ranks));
-            const Index last =
-                pass.first_line(kernel::first_neighbour(pass.slots, rank + 1, ranks));
+            const Index first = pass.first_line(first_neighbour(pass.slots, rank, ranks));
+            const Index last = pass.first_line(first_neighbour(pass.slots, rank + 1, ranks));
             if (first == last) continue;
             CHECK(own.first <= first);
             CHECK(last <= own.last);
@@ -124,7 +123,7 @@ TEST_CASE("rows of ranks hold those of their slots in every pass by rows") {
 }
 
 TEST_CASE("the kernel of the rank that has the most") {
-  for (const auto cut : {kernel::Ranks::Rows::in_turn, neighbouring}) {
+  for (const auto cut : {Ranks::Rows::in_turn, neighbouring}) {
     CHECK(kept_kernel_bytes(1000, 700, 4, {1, cut}) == 1000 * 700 * 4);
     CHECK(kept_kernel_bytes(32 * 48, 10, 8, {4, cut}) == 8 * 48 * 10 * 8);
   }

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "attnkit/attention.hpp"
-#include "kernel/busy_threads.hpp"
+#include "parallel/busy_threads.hpp"
 #include "pass/partition.hpp"
 #include "plan_problem.hpp"
 #include "repeats.hpp"
@@ -40,7 +40,7 @@ void check_reservations(const Batch<T>& batch, const BatchSizes& sizes,
   Results<T> got(sizes, options.scheme == Scheme::hnas);
   const std::int64_t start = MemoryPool::growths();
   plan.run(batch.inputs(), got.views);
-  const bool each = kernel::take_items_each(
+  const bool each = take_items_each(
       sizes.problems(), attend_parts(options.scheme, true, sizes.queries, sizes.keys, sizeof(T)),
       threads);
   const Index pools = 1 + (each ? std::min<Index>(sizes.problems(), threads) : 1);

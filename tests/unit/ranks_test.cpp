@@ -1,13 +1,13 @@
 // A computation that is divided among ranks has the bits of one process, on every rank.
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 #include <doctest/doctest.h>
 
 #include <atomic>
 
-#include "kernel/in_order.hpp"
-#include "kernel/rank_share.hpp"
+#include "parallel/in_order.hpp"
+#include "parallel/rank_share.hpp"
 #include "same_bits.hpp"
 #include "shared_run.hpp"
 #include "thread_ranks.hpp"
@@ -49,22 +49,22 @@ void check_ranks(const Compute& compute, const Same& same) {
 
 TEST_CASE("items of ranks") {
   Mailboxes boxes;
-  for (const auto cut : {kernel::Ranks::Rows::in_turn, kernel::Ranks::Rows::neighbouring}) {
+  for (const auto cut : {Ranks::Rows::in_turn, Ranks::Rows::neighbouring}) {
     for (const Index items : {0, 1, 2, 3, 7}) {
       std::vector<int> owners(static_cast<std::size_t>(items), 0);
       for (int own = 0; own < 3; ++own) {
         ThreadRanks ranks(boxes, own, 3);
-        const kernel::RankShare share(items, &ranks, cut);
+        const RankShare share(items, &ranks, cut);
         for (Index n = 0; n < share.own_count(); ++n) {
           ++owners[static_cast<std::size_t>(share.own_item(n))];
           const bool neighbours = share.own_item(n) == share.own_item(0) + n;
-          CHECK((neighbours || cut == kernel::Ranks::Rows::in_turn));
+          CHECK((neighbours || cut == Ranks::Rows::in_turn));
         }
       }
       CHECK(std::all_of(owners.begin(), owners.end(), [](int one) { return one == 1; }));
     }
   }
-  const kernel::RankShare whole(5, nullptr);
+  const RankShare whole(5, nullptr);
   CHECK(whole.own_count() == 5);
   CHECK(whole.own_item(4) == 4);
 }
@@ -73,14 +73,14 @@ TEST_CASE("results longer than one exchange, and items without any") {
   constexpr Index items = 7;
   constexpr std::size_t length = 700000;
   for (const auto& found : on_ranks(3, [&] {
-         kernel::Ranks& ranks = *kernel::Ranks::current();
-         const kernel::RankShare share(items, &ranks);
+         Ranks& ranks = *Ranks::current();
+         const RankShare share(items, &ranks);
          std::vector<std::vector<double>> values(items, std::vector<double>(length, -1));
          for (Index n = 0; n < share.own_count(); ++n) {
            const Index item = share.own_item(n);
            values[static_cast<std::size_t>(item)].assign(length, static_cast<double>(item));
          }
-         share.complete([&](Index item, const kernel::RankShare::Visit& visit) {
+         share.complete([&](Index item, const RankShare::Visit& visit) {
            auto& one = values[static_cast<std::size_t>(item)];
            if (item != 4) visit(std::as_writable_bytes(std::span(one)));
          });
@@ -102,9 +102,9 @@ TEST_CASE("sums in order, and an error in one of them") {
       CAPTURE(threads);
       CAPTURE(parts);
       std::vector<std::vector<Index>> orders(static_cast<std::size_t>(parts));
-      kernel::add_in_order(
+      add_in_order(
           9, threads, parts, [](Index, Index) {},
-          [&](Index item, Index, kernel::SumPart part) {
+          [&](Index item, Index, SumPart part) {
             CHECK(part.count == parts);
             orders[static_cast<std::size_t>(part.index)].push_back(item);
           });
@@ -114,13 +114,13 @@ TEST_CASE("sums in order, and an error in one of them") {
       const auto fail_at_3 = [](Index item) {
         if (item == 3) throw Error(Failure::input, "item 3");
       };
-      CHECK_THROWS_AS(kernel::add_in_order(
+      CHECK_THROWS_AS(add_in_order(
                           9, threads, parts, [&](Index item, Index) { fail_at_3(item); },
-                          [](Index, Index, kernel::SumPart) {}),
+                          [](Index, Index, SumPart) {}),
                       Error);
-      CHECK_THROWS_AS(kernel::add_in_order(
+      CHECK_THROWS_AS(add_in_order(
                           9, threads, parts, [](Index, Index) {},
-                          [&](Index item, Index, kernel::SumPart part) {
+                          [&](Index item, Index, SumPart part) {
                             if (part.is_last()) fail_at_3(item);
                           }),
                       Error);
@@ -131,10 +131,10 @@ TEST_CASE("sums in order, and an error in one of them") {
 TEST_CASE("the parts of sums have each line once, in order") {
   for (const Index lines : {Index{0}, Index{1}, Index{127}, Index{1000}, Index{100001}}) {
     for (const int threads : {1, 2, 64}) {
-      const Index count = kernel::parts_of_sums(lines, threads);
+      const Index count = parts_of_sums(lines, threads);
       Index next = 0;
       for (Index index = 0; index < count; ++index) {
-        const kernel::SumPart part{index, count};
+        const SumPart part{index, count};
         CHECK(part.first(lines) == next);
         CHECK(part.last(lines) >= next);
         next = part.last(lines);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 #include "random_problem.hpp"
 #include "same_bits.hpp"
 #include "sinkhorn/barycentre.hpp"
@@ -51,12 +51,12 @@ auto in_pieces(const Solve& solve, Index each) {
   std::optional<SinkhornState> state;
   for (Solved<decltype(solve(nullptr))> solved;; ++solved.stops) {
     std::atomic<bool> flag{false};
-    const kernel::StopFlag::Use use(&flag);
+    const StopFlag::Use use(&flag);
     StopAfter progress(each, state, flag);
     try {
       solved.solution = solve(&progress);
       return solved;
-    } catch (const kernel::Stopped&) {
+    } catch (const Stopped&) {
       state = progress.kept();
     }
   }

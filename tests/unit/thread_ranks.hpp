@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 namespace attn::testing {
 
@@ -41,7 +41,7 @@ class Mailboxes {
   std::map<std::tuple<Kind, int, int>, std::deque<std::vector<std::byte>>> boxes_;
 };
 
-class ThreadRanks final : public kernel::Ranks {
+class ThreadRanks final : public Ranks {
  public:
   ThreadRanks(Mailboxes& boxes, int own, int count) : boxes_(boxes), own_(own), count_(count) {}
 
@@ -83,7 +83,7 @@ auto on_ranks(int count, const Compute& compute) {
   for (int own = 0; own < count; ++own) {
     threads.emplace_back([&, own] {
       ThreadRanks ranks(boxes, own, count);
-      const kernel::Ranks::Use use(&ranks);
+      const Ranks::Use use(&ranks);
       found[static_cast<std::size_t>(own)] = compute();
     });
   }

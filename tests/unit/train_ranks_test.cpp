@@ -25,9 +25,9 @@ std::vector<Index> some_lengths(Index count) {
 
 // Ranks that count the bytes which they send; of gathered bytes each rank sends its part to all
 // others.
-class CountingRanks final : public kernel::Ranks {
+class CountingRanks final : public Ranks {
  public:
-  explicit CountingRanks(kernel::Ranks& ranks) : ranks_(ranks) {}
+  explicit CountingRanks(Ranks& ranks) : ranks_(ranks) {}
 
   int own() const override { return ranks_.own(); }
   int count() const override { return ranks_.count(); }
@@ -45,12 +45,12 @@ class CountingRanks final : public kernel::Ranks {
   double sent() const { return sent_; }
 
  private:
-  kernel::Ranks& ranks_;
+  Ranks& ranks_;
   double sent_ = 0;
 };
 
 // Ranks of which nothing is asked but who they are.
-class NamedRanks final : public kernel::Ranks {
+class NamedRanks final : public Ranks {
  public:
   NamedRanks(int own, int count) : own_(own), count_(count) {}
 
@@ -208,8 +208,8 @@ TEST_CASE("the bytes that ranks send in a step are those of the formula") {
   for (const int count : {2, 3, 4, 8}) {
     CAPTURE(count);
     const auto sent = on_ranks(count, [&] {
-      CountingRanks counting(*kernel::Ranks::current());
-      const kernel::Ranks::Use use(&counting);
+      CountingRanks counting(*Ranks::current());
+      const Ranks::Use use(&counting);
       BatchPass<Transformer, double> pass(model, 1);
       pass.differentiate(weights.data(), slots, {}, 5, 1);
       return counting.sent();

@@ -176,7 +176,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   const AttentionInput& input = task.input;
   const HeadNeeds needs =
       compute_needs(options, input, checkpoint != nullptr, sizeof(T), arguments.ranks);
-  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
+  const Ranks::Use rows(Ranks::current(), needs.ranks.cut);
   const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
   // The three potentials determine the mixture only together with u.

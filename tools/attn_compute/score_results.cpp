@@ -6,7 +6,7 @@
 #include <string>
 
 #include "attnkit/error.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::tools {
@@ -38,7 +38,7 @@ void write_tiles(Index rows, Index cols, PairWriter<T>& writer, const RowSelecti
                  int threads, const Make& make) {
   PooledVector<TileScratch<T>> workspaces(static_cast<std::size_t>(std::max(1, threads)));
   const Index panels = (rows + score_tile_rows - 1) / score_tile_rows;
-  kernel::parallel_for(panels, threads, [&](Index panel, int worker) {
+  parallel_for(panels, threads, [&](Index panel, int worker) {
     TileScratch<T>& scratch = workspaces[static_cast<std::size_t>(worker)];
     const Index row0 = panel * score_tile_rows;
     const Index count = std::min(score_tile_rows, rows - row0);

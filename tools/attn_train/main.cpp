@@ -17,7 +17,7 @@
 #include "common/process/numeric_libraries.hpp"
 #include "common/runs/ranks.hpp"
 #include "common/runs/restart.hpp"
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "system/paths.hpp"
 
 namespace attn::tools {
@@ -133,7 +133,7 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   if (!arguments.dry_run) {
     requests = catch_stops(arguments, false);
     // Before the first step there is nothing to keep, but no rank may leave the others waiting.
-    if (kernel::Ranks::current() != nullptr) StopRequests::work_begins();
+    if (Ranks::current() != nullptr) StopRequests::work_begins();
   }
   SplitTexts texts = read_split_texts(recipe, arguments.memory);
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);

@@ -14,7 +14,7 @@
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
 #include "common/costs/block_plan.hpp"
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "system/stop_requests.hpp"
 #include "train/path_start.hpp"
 
@@ -39,9 +39,9 @@ Index steps_of(const Recipe& recipe, Index batches) {
 
 // The largest number of all ranks.
 std::int64_t largest_of_ranks(std::int64_t own) {
-  kernel::Ranks* const ranks = kernel::Ranks::current();
+  Ranks* const ranks = Ranks::current();
   if (ranks == nullptr) return own;
-  const std::vector<std::int64_t> numbers = kernel::gathered(*ranks, own);
+  const std::vector<std::int64_t> numbers = gathered(*ranks, own);
   return *std::max_element(numbers.begin(), numbers.end());
 }
 
@@ -251,7 +251,7 @@ template <class T>
 void Training<T>::save() {
   require_finite();
   if (arguments_.drops_output) return;
-  const kernel::Ranks::Use alone(nullptr);
+  const Ranks::Use alone(nullptr);
   file_.save(task_, weights_.data(), optimizer_, progress_, recipe_.flag("run.keep-inputs"));
 }
 

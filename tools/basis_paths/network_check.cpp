@@ -11,7 +11,7 @@
 #include "cli/words.hpp"
 #include "common/costs/block_plan.hpp"
 #include "common/frame/bundles.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 #include "paths/relu_structure.hpp"
 
 namespace attn::tools {
@@ -35,7 +35,7 @@ class BoundedRank {
   void add(const Index* nodes) {
     rank_->add(nodes);
     if (++added_ % paths_at_once != 0) return;
-    kernel::stop_if_asked();
+    stop_if_asked();
     if (rank_->bytes() <= memory_) return;
     // The total memory is unknown in advance.
     throw Error(Failure::memory,

@@ -10,7 +10,7 @@
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
   for (Index r = 0; r < basis_rows(rows); ++r) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     for (Index c = 0; c < skeleton.columns(); ++c) {
       forest.add(basis_path(skeleton, rows, r, c));
     }

@@ -18,7 +18,7 @@
 #include "common/outputs/head_outputs.hpp"
 #include "common/runs/checkpoint.hpp"
 #include "io/output.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/memory_pool.hpp"
 
@@ -65,11 +65,11 @@ void archive(Archive& with, Summary& found) {
 }
 
 /// The result of `find()`, or an earlier run's result in `checkpoint` (null: none). Throws
-/// kernel::Stopped if the run is asked to stop.
+/// Stopped if the run is asked to stop.
 template <class Found, class Find>
 Found find_or_take(Checkpoint* checkpoint, const Find& find) {
   if (checkpoint == nullptr) return find();
-  kernel::stop_if_asked();
+  stop_if_asked();
   Found found;
   if (checkpoint->has_unit()) {
     checkpoint->take_unit([&](LoadingArchive& from) { archive(from, found); });
@@ -128,14 +128,14 @@ class PathWork {
 
   /// Makes `items` in order, at most `most` at a time, and writes each part when it is done, or
   /// `beside` the making of the next one. `make` may add to `found`, which the checkpoint keeps.
-  /// Throws kernel::Stopped between parts.
+  /// Throws Stopped between parts.
   template <class Found>
   void in_parts(Index items, Index most, Found& found, const Make& make, bool beside = false) {
     std::future<void> writing;
     for (Index first = 0; first < items;) {
       Index count = std::min(most, items - first);
       PathPart part;
-      if (checkpoint_ != nullptr) kernel::stop_if_asked();
+      if (checkpoint_ != nullptr) stop_if_asked();
       if (checkpoint_ != nullptr && checkpoint_->has_unit()) {
         checkpoint_->take_unit([&](LoadingArchive& from) {
           archive(from, count);

@@ -8,7 +8,7 @@
 #include "claim_check/claim_cache.hpp"
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::tools {
 std::string tool_folder() {
@@ -47,8 +47,8 @@ void ClaimChecks::run_together(std::span<const Claim> claims, const std::vector<
     if (!claims[n].alone) together.push_back(n);
   }
   place_.threads = static_cast<int>(std::max<Index>(1, arguments_.threads / jobs));
-  kernel::parallel_for(static_cast<Index>(together.size()), static_cast<int>(jobs),
-                       [&](Index item, int) { run(together[static_cast<std::size_t>(item)]); });
+  parallel_for(static_cast<Index>(together.size()), static_cast<int>(jobs),
+               [&](Index item, int) { run(together[static_cast<std::size_t>(item)]); });
   place_.threads = arguments_.threads;
   for (const std::size_t n : which) {
     if (claims[n].alone) run(n);

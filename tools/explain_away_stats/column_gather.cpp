@@ -227,7 +227,7 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   const HeadNeeds needs = column_needs(task, checkpoint != nullptr, arguments.ranks);
   const MemoryPlan plan =
       plan_memory(task.input, sizeof(T), needs, arguments.threads, arguments.memory);
-  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
+  const Ranks::Use rows(Ranks::current(), needs.ranks.cut);
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
     in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);

@@ -45,10 +45,10 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   std::int64_t rescaled = 0;  // of the scores at another scale
   // The kept data are exponentials; each rank has a part of them.
   const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks);
-  std::optional<kernel::ItemParts> parts;
+  std::optional<ItemParts> parts;
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
-    const kernel::ItemParts of_scheme =
+    const ItemParts of_scheme =
         attend_parts(scheme.value_or(Scheme::hnas), false, input.queries, input.keys, element_size);
     if (!parts || of_scheme.fewest < parts->fewest) parts = of_scheme;
     if (!scheme) continue;
@@ -65,7 +65,7 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
             ? HeadScores<double>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes())
             : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
-  needs.parts = parts.value_or(kernel::ItemParts());
+  needs.parts = parts.value_or(ItemParts());
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = rescaled;

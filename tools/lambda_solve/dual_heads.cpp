@@ -12,8 +12,8 @@
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/radius.hpp"
 #include "kernel/gemm.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
+#include "parallel/parallel_for.hpp"
 
 namespace attn::tools {
 namespace {
@@ -213,13 +213,12 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
   const Index width = head.v().cols;
   // By pieces, so that parts of the queries have the same bits.
   const auto mean_of_values = [&](const Buffer<double>& p, double* out) {
-    kernel::parallel_for((queries + dual_part_step - 1) / dual_part_step, threads,
-                         [&](Index n, int) {
-                           const Index first = n * dual_part_step;
-                           const Index count = std::min(dual_part_step, queries - first);
-                           kernel::multiply({p.data() + first * keys, count, keys}, head.v(),
-                                            {out + first * width, count, width});
-                         });
+    parallel_for((queries + dual_part_step - 1) / dual_part_step, threads, [&](Index n, int) {
+      const Index first = n * dual_part_step;
+      const Index count = std::min(dual_part_step, queries - first);
+      kernel::multiply({p.data() + first * keys, count, keys}, head.v(),
+                       {out + first * width, count, width});
+    });
   };
   result.out = Buffer<double>(queries * width);
   mean_of_values(result.p, result.out.data());

@@ -13,7 +13,7 @@
 #include "cli/values.hpp"
 #include "collapse/closed_form.hpp"
 #include "common/frame/bundles.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
@@ -151,7 +151,7 @@ class Curve {
     const Index pieces = (count + piece - 1) / piece;
     std::vector<Findings> found(static_cast<std::size_t>(pieces));
     report_.compute([&] {
-      kernel::parallel_for(pieces, arguments_.threads, [&](Index item, int) {
+      parallel_for(pieces, arguments_.threads, [&](Index item, int) {
         const Index end = std::min(count, (item + 1) * piece);
         for (Index n = item * piece; n < end; ++n) {
           const collapse::Distances d = collapse::distances(values[n], a_[row]);

@@ -8,9 +8,9 @@
 
 #include "cli/report.hpp"
 #include "common/runs/checkpoint.hpp"
-#include "kernel/parallel.hpp"
-#include "kernel/stop_flag.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/stop_flag.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
@@ -44,7 +44,7 @@ void report_points_cost(const std::string& what, const PointPlan& plan, double r
 /// Runs `run` on every set to compute, as planned, and passes the results to `keep` in order, on
 /// the calling thread. `worker` in [0, plan.at_once()) identifies the thread. With a checkpoint,
 /// which needs a function archive(Archive&, Result&), the sets in the checkpoint are taken from
-/// there. Throws kernel::Stopped if the thread's StopFlag is set.
+/// there. Throws Stopped if the thread's StopFlag is set.
 template <class Result>
 void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& report,
                   const std::function<Result(Index set, int worker)>& run,
@@ -52,7 +52,7 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
                   Checkpoint* checkpoint = nullptr) {
   Index first = 0;
   for (; checkpoint != nullptr && checkpoint->has_unit() && first < sets.own_sets(); ++first) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     Result found;
     checkpoint->take_unit([&](LoadingArchive& from) { archive(from, found); });
     keep(sets.own_set(first), found);
@@ -62,7 +62,7 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
     const Index count = std::min<Index>(plan.at_once(), sets.own_sets() - first);
     std::vector<Result> found(static_cast<std::size_t>(count));
     report.compute([&] {
-      kernel::parallel_for(count, plan.at_once(), [&](Index n, int worker) {
+      parallel_for(count, plan.at_once(), [&](Index n, int worker) {
         found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n), worker);
       });
     });
@@ -99,7 +99,7 @@ void with_states(Checkpoint* checkpoint, State& state,
       keep();
       checkpoint->write_if_due();
     });
-  } catch (const kernel::Stopped&) {
+  } catch (const Stopped&) {
     keep();
     throw;
   }

@@ -19,7 +19,7 @@
 #include "common/outputs/block_output.hpp"
 #include "common/outputs/position_boxes.hpp"
 #include "head/operand.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "reports/bulk_report.hpp"
 #include "sinkhorn/plan_chain.hpp"
 #include "sinkhorn/small_problems.hpp"
@@ -174,7 +174,7 @@ class BulkRun {
     const Index depth = task_.together();
     const Index size = task_.rows;
     chain_.resize(static_cast<std::size_t>(count));
-    kernel::parallel_for(count / depth, arguments_.threads, [&](Index token, int) {
+    parallel_for(count / depth, arguments_.threads, [&](Index token, int) {
       chain_gains(plan_.data() + token * depth * size * size, depth, size,
                   chain_.data() + token * depth);
     });

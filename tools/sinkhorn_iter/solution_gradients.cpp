@@ -72,7 +72,7 @@ class PairGradientWriter final : public GradientSink<T> {
       : pairs_(std::move(pairs)), factor_(factor) {}
 
   void start(Index /*lanes*/) override {}
-  void merge(Index /*lane*/, kernel::SumPart /*part*/) override {}
+  void merge(Index /*lane*/, SumPart /*part*/) override {}
 
   void add(const TileRange& range, MatrixView<const T> gradient, Index /*lane*/) override {
     Buffer<T> storage(range.rows * range.cols);

@@ -293,7 +293,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
   const AttentionInput& input = task.input;
   const HeadNeeds needs = transport_needs(task, sizeof(T), arguments.ranks);
   const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
-  const kernel::Ranks::Use rows(kernel::Ranks::current(), needs.ranks.cut);
+  const Ranks::Use rows(Ranks::current(), needs.ranks.cut);
   if (!task.settings_left.empty()) warn_of_settings_left(task.settings_left, report);
   create_results(outputs, task);
   TransportResults results;

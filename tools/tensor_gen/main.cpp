@@ -11,7 +11,7 @@
 #include "cli/progress.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/options/cluster_options.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 #include "tensor_gen/listing.hpp"
@@ -127,7 +127,7 @@ class Writer {
     for_each_piece(planned.shape, limit, [&](const Piece& piece) {
       const Index chunks = (piece.size + chunk - 1) / chunk;
       report_.compute([&] {
-        kernel::parallel_for(chunks, arguments_.threads, [&](Index item, int) {
+        parallel_for(chunks, arguments_.threads, [&](Index item, int) {
           const Index from = item * chunk;
           const Index count = std::min(chunk, piece.size - from);
           make(piece.offset + from, count, buffer.data() + from);

@@ -12,7 +12,7 @@
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor_gen/listing.hpp"
 #include "tensor_gen/scene_maker.hpp"
 
@@ -104,8 +104,8 @@ void write_scenes(const cli::Arguments& arguments, cli::Report& report, const Sc
   for (Index first = 0; first < scenes; first += at_once) {
     const Index count = std::min(at_once, scenes - first);
     report.compute([&] {
-      kernel::parallel_for(count, arguments.threads,
-                           [&](Index n, int) { maker.make(first + n, block, n); });
+      parallel_for(count, arguments.threads,
+                   [&](Index n, int) { maker.make(first + n, block, n); });
     });
     for (std::size_t n = 0; n < plan.size(); ++n) {
       Shape start(plan[n].shape.size(), 0);

@@ -24,7 +24,7 @@ constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 std::int64_t input_bytes(const AttentionInput& input, std::size_t element_size,
                          const HeadNeeds& needs, std::int64_t dense_limit) {
   std::optional<Index> matrix_rows;
-  if (needs.ranks.cut == kernel::Ranks::Rows::neighbouring) {
+  if (needs.ranks.cut == Ranks::Rows::neighbouring) {
     matrix_rows =
         most_neighbouring_rows(input.queries, input.keys, element_size, needs.ranks.count);
   }
@@ -34,7 +34,7 @@ std::int64_t input_bytes(const AttentionInput& input, std::size_t element_size,
 // Kept for all heads together.
 std::int64_t kept_bytes(const AttentionInput& input, std::size_t element_size,
                         const HeadNeeds& needs) {
-  if (needs.ranks.cut != kernel::Ranks::Rows::neighbouring) return needs.kept_bytes;
+  if (needs.ranks.cut != Ranks::Rows::neighbouring) return needs.kept_bytes;
   return needs.kept_bytes +
          column_exchange_bytes(input.queries, input.keys, element_size, needs.ranks.count);
 }
@@ -45,7 +45,7 @@ RankRows rank_rows(const AttentionInput& input, Index ranks) {
   RankRows rows{ranks};
   for (const auto* operand : {&input.scores, &input.mask, &input.bias, &input.preference}) {
     const bool by_query = *operand && (*operand)->rows > 1;
-    if (ranks > 1 && by_query) rows.cut = kernel::Ranks::Rows::neighbouring;
+    if (ranks > 1 && by_query) rows.cut = Ranks::Rows::neighbouring;
   }
   return rows;
 }

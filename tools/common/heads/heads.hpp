@@ -13,9 +13,9 @@
 #include "common/runs/checkpoint.hpp"
 #include "common/runs/head_state.hpp"
 #include "head/head_reader.hpp"
-#include "kernel/busy_threads.hpp"
-#include "kernel/parallel.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/busy_threads.hpp"
+#include "parallel/parallel_for.hpp"
+#include "parallel/stop_flag.hpp"
 #include "pass/rank_rows.hpp"
 #include "scheme/scheme.hpp"
 
@@ -40,7 +40,7 @@ struct HeadNeeds {
   /// The bytes that a checkpoint keeps of the head in progress.
   std::int64_t state_bytes = 0;
   /// The parts into which threads can cut a head.
-  kernel::ItemParts parts = {};
+  ItemParts parts = {};
   /// How ranks share the rows of passes. Ranks with neighbouring rows hold only their own rows of a
   /// mask, bias or ready-made scores.
   RankRows ranks = {};
@@ -54,12 +54,12 @@ struct MemoryPlan {
   std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
   std::int64_t bytes = 0;         ///< the expected use of memory
   std::optional<Index> queries;   ///< HeadNeeds::queries
-  kernel::ItemParts parts;        ///< HeadNeeds::parts
+  ItemParts parts;                ///< HeadNeeds::parts
 
   /// Whether each thread takes one of `count` heads; else they share one head after the other, as
   /// ranks do.
   bool takes_heads_each(Index count) const {
-    return kernel::Ranks::current() == nullptr && kernel::take_items_each(count, parts, threads);
+    return Ranks::current() == nullptr && take_items_each(count, parts, threads);
   }
 
   /// The most heads that are computed at the same time.
@@ -114,7 +114,7 @@ double share_of_head(const AttentionInput& input, const HeadPart& part);
 /// Reads the heads to compute, or parts of them, shows the least bias of each to `look`, computes a
 /// Result from each, and hands the results to `keep` in order, on the calling thread; returns the
 /// seconds spent computing. With a checkpoint, which needs a function archive(Archive&, Result&),
-/// the heads that it holds are not read and computed again. Throws kernel::Stopped if the thread's
+/// the heads that it holds are not read and computed again. Throws Stopped if the thread's
 /// StopFlag is set; the heads done by then are in the checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
@@ -134,7 +134,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   const auto part = [&](Index n) -> const HeadPart& { return parts[static_cast<std::size_t>(n)]; };
   Index first = 0;
   for (; checkpoint != nullptr && checkpoint->has_unit() && first < std::ssize(parts); ++first) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     Found found;
     checkpoint->take_unit([&](LoadingArchive& from) {
       archive(from, found.result);
@@ -170,14 +170,14 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       checkpoint->write_if_due();
     };
     try {
-      if (kernel::Ranks::current() != nullptr) {
+      if (Ranks::current() != nullptr) {
         // Ranks divide each head.
         for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
       } else {
-        kernel::parallel_for(count, apart ? plan.threads : 1,
-                             [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
+        parallel_for(count, apart ? plan.threads : 1,
+                     [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
       }
-    } catch (const kernel::Stopped&) {
+    } catch (const Stopped&) {
       for (std::size_t n = 0; !in_turn && n < found.size() && found[n].done; ++n) store(found[n]);
       throw;
     }

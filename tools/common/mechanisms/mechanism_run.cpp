@@ -15,8 +15,8 @@
 #include "common/outputs/position_boxes.hpp"
 #include "common/runs/restart.hpp"
 #include "head/operand.hpp"
-#include "kernel/stop_flag.hpp"
 #include "mechanisms/batch.hpp"
+#include "parallel/stop_flag.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -203,7 +203,7 @@ class MechanismRun {
   Index take(Index most, Index left) {
     Index taken = 0;
     while (checkpoint_ != nullptr && checkpoint_->has_unit() && taken < most) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       checkpoint_->take_unit(
           [&](LoadingArchive& from) { archive_sequence(from, taken, taken + 1 == left); });
       ++taken;

@@ -83,7 +83,7 @@ void require_checkpoint_name(const cli::Arguments& arguments) {
 }
 
 Checkpoint::Checkpoint(const cli::Arguments& arguments, cli::Report& report)
-    : ranks_(kernel::Ranks::current()),
+    : ranks_(Ranks::current()),
       file_(checkpoint_file(arguments)),
       run_(run_with_shard(arguments)),
       every_(*arguments.number("checkpoint-every")) {
@@ -108,7 +108,7 @@ void Checkpoint::begin_writing(const cli::Arguments& arguments, cli::Report& rep
 
 // Called by all ranks when rank 0 has read the file. It writes only after all of them have.
 void Checkpoint::follow_rank_0(const cli::Arguments& arguments, cli::Report& report) {
-  kernel::gathered(*ranks_, 0);
+  gathered(*ranks_, 0);
   std::error_code failed;
   if (!writes() && std::filesystem::exists(file_, failed)) open_existing(arguments, report);
   struct Seen {
@@ -117,7 +117,7 @@ void Checkpoint::follow_rank_0(const cli::Arguments& arguments, cli::Report& rep
   };
   Seen own{units_done(), {}};
   checksums_.copy(own.checksums.data(), own.checksums.size());
-  const std::vector<Seen> all = kernel::gathered(*ranks_, own);
+  const std::vector<Seen> all = gathered(*ranks_, own);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].units == all[0].units && all[rank].checksums == all[0].checksums) continue;
     throw Error(Failure::input, fmt::format("rank {} does not see {} as rank 0 does", rank, file_),

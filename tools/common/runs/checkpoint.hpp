@@ -16,7 +16,7 @@
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "io/target/sole_writer.hpp"
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 namespace attn::tools {
 
@@ -105,7 +105,7 @@ class Checkpoint {
   void begin_after_write();
   void copy_units(io::OutputDataset& to);
 
-  kernel::Ranks* const ranks_;  // those of the thread; null: one process
+  Ranks* const ranks_;  // those of the thread; null: one process
   std::string file_;
   std::string run_;
   double every_ = 0;

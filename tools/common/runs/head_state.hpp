@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "common/runs/checkpoint.hpp"
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 
 namespace attn::tools {
 
 /// The iterations of the head in progress, as the state of a checkpoint. If a head has several
 /// sequences of iterations, the state belongs to one of them, and those before are computed again.
-class HeadState final : public kernel::StateKeeper {
+class HeadState final : public StateKeeper {
  public:
   /// `checkpoint` must take states, and outlive the object.
   explicit HeadState(Checkpoint& checkpoint);

@@ -184,7 +184,7 @@ cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report
     own.progress = cli::Arguments::Progress::never;
     if (own.table_file) own.table_file = "/dev/null";
   }
-  const kernel::Ranks::Use use(ranks_);
+  const Ranks::Use use(ranks_);
   cli::Outcome outcome = run(own);
   finish(report);
   return outcome;
@@ -219,7 +219,7 @@ int RankedRun::agree(const cli::Arguments& arguments, const cli::Libraries& libr
   };
   const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries()),
                      arguments.threads};
-  const std::vector<Settings> all = kernel::gathered(*ranks_, own);
+  const std::vector<Settings> all = gathered(*ranks_, own);
   int threads = arguments.threads;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const char* const differs = all[rank].command != all[0].command ? "another command or version"
@@ -237,7 +237,7 @@ int RankedRun::agree(const cli::Arguments& arguments, const cli::Libraries& libr
 
 void RankedRun::finish(cli::Report& report) {
   using Costs = cli::Report::RankCosts;
-  report.ran_on_ranks(kernel::gathered(*ranks_, Costs{ranks_->sent_bytes(), peak_rss_bytes()}));
+  report.ran_on_ranks(gathered(*ranks_, Costs{ranks_->sent_bytes(), peak_rss_bytes()}));
   ranks_->finish();
   ranks_ = nullptr;
   if (!silent()) return;

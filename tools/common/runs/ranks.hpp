@@ -30,7 +30,7 @@ struct RankWords {
 void declare_ranks(cli::Declaration& declaration, const RankWords& words = {});
 
 /// The part of this process in a run that mpirun or srun has started several times. All processes
-/// read the same inputs, divide the loops of the library (kernel/ranks.hpp), and have the same
+/// read the same inputs, divide the loops of the library (parallel/ranks.hpp), and have the same
 /// results. Rank 0 writes them; the others are silent and write nothing. At most one per process.
 class RankedRun {
  public:

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
-#include "kernel/ranks.hpp"
-#include "kernel/stop_flag.hpp"
+#include "parallel/ranks.hpp"
+#include "parallel/stop_flag.hpp"
 
 namespace attn::tools {
 namespace {
@@ -22,7 +22,7 @@ struct Restart {
       : requests(catch_stops(arguments, !is_first_rank())), checkpoint(arguments, report) {}
 
   static bool is_first_rank() {
-    const kernel::Ranks* const ranks = kernel::Ranks::current();
+    const Ranks* const ranks = Ranks::current();
     return ranks == nullptr || ranks->own() == 0;
   }
 
@@ -32,14 +32,14 @@ struct Restart {
 
 // Runs `body`, and returns whether it was stopped by a signal: to this process, or to any rank.
 bool is_stopped(const std::function<void()>& body) {
-  kernel::Ranks* const ranks = kernel::Ranks::current();
+  Ranks* const ranks = Ranks::current();
   std::atomic<bool>& asked = StopRequests::asked();
-  const kernel::StopFlag::Use obey(&asked);
+  const StopFlag::Use obey(&asked);
   if (ranks != nullptr) ranks->begin_stoppable(asked);
   bool stopped = false;
   try {
     body();
-  } catch (const kernel::Stopped&) {
+  } catch (const Stopped&) {
     stopped = true;
   }
   return ranks != nullptr ? ranks->end_stoppable(stopped) : stopped;

@@ -44,7 +44,7 @@ void require_no_checkpoint(const cli::Arguments& arguments, const std::string& r
 
 /// Calls run(checkpoint), with null unless --checkpoint is given. Messages count units of work as
 /// "3 heads" for the `unit` "head". With --checkpoint, SIGTERM, SIGUSR1,
-/// SIGUSR2 and SIGXCPU stop the run: long loops throw kernel::Stopped, the checkpoint is written,
+/// SIGUSR2 and SIGXCPU stop the run: long loops throw Stopped, the checkpoint is written,
 /// and the outcome has the status of --requeue-status; ranks stop together. Before
 /// StopRequests::work_begins() the process ends at once with that status. A run that finishes
 /// removes its checkpoint after its commit.

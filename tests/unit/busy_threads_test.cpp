@@ -1,12 +1,10 @@
-#include "kernel/busy_threads.hpp"
+#include "parallel/busy_threads.hpp"
 
 #include <doctest/doctest.h>
 
 #include "pass/partition.hpp"
 
 using namespace attn;
-using kernel::busy_part;
-using kernel::take_items_each;
 
 TEST_CASE("part of the time in which threads work on equal items") {
   CHECK(busy_part(0, 4) == 1);
@@ -43,7 +41,7 @@ TEST_CASE("a problem has parts, and none is cut more than the most") {
       CAPTURE(rows);
       CAPTURE(cols);
       for (const Order order : {Order::row_panels, Order::column_panels}) {
-        const kernel::ItemParts parts = parts_of_problem(order, false, rows, cols, sizeof(double));
+        const ItemParts parts = parts_of_problem(order, false, rows, cols, sizeof(double));
         const auto of_gradients = parts_of_problem(order, true, rows, cols, sizeof(double));
         CHECK(parts.fewest >= of_gradients.fewest);
         CHECK(parts.most == of_gradients.most);

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace attn::kernel {
+namespace attn {
 
 /// Processes that compute one problem together. All run the same program on the same input; long
 /// loops are divided among them (rank_share.hpp), and each does everything else. All ranks must
@@ -78,4 +78,4 @@ std::vector<T> gathered(Ranks& ranks, const T& own) {
   return all;
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace attn::kernel {
+namespace attn {
 
 /// Must be called before a parallel region of `threads` OpenMP threads, outside of any other.
 /// Throws Error(memory), with a hint, if that many threads cannot be started; OpenMP itself would
@@ -13,4 +13,4 @@ int largest_team() noexcept;
 /// Whether the process has a limit on its memory (ulimit -v, -d).
 bool memory_is_limited() noexcept;
 
-}  // namespace attn::kernel
+}  // namespace attn

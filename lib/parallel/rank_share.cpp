@@ -1,4 +1,4 @@
-#include "kernel/rank_share.hpp"
+#include "parallel/rank_share.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 int RankShare::rank_of(Index item) const {
   const Index count = ranks_->count();
@@ -106,4 +106,4 @@ void RankShare::take_totals(const Memory& totals) const {
   exchange([&](Index, const Visit& visit) { totals(visit); }, items_ - 1, items_);
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

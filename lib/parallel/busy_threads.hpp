@@ -2,7 +2,7 @@
 
 #include "tensor/shape.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// The number of parts into which the steps of an item are cut for threads that share the item.
 struct ItemParts {
@@ -32,4 +32,4 @@ inline bool take_items_each(Index count, const ItemParts& parts, int threads) {
                                                worth_sharing * busy_part(parts.fewest, threads));
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,8 +1,8 @@
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 
 #include <utility>
 
-namespace attn::kernel {
+namespace attn {
 namespace {
 
 thread_local Ranks* ranks_of_thread = nullptr;
@@ -23,4 +23,4 @@ Ranks::Use::~Use() {
   rows_of_thread = rows_before_;
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <thread>
 
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 #include "tensor/pooled_vector.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// Lets the threads that hold items 0, 1, … pass one at a time, in that order.
 class Turns {
@@ -99,4 +99,4 @@ void add_in_order(Index count, int threads, Index parts, const Make& make, const
   });
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,11 +1,11 @@
-#include "kernel/kept_state.hpp"
+#include "parallel/kept_state.hpp"
 
 #include <cstring>
 #include <utility>
 
 #include "attnkit/error.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 KeptState::KeptState(StateKeeper* keeper, Memory memory)
     : keeper_(keeper), memory_(std::move(memory)) {}
@@ -38,4 +38,4 @@ void KeptState::keep() {
   if (!latest_.empty()) keeper_->keep(latest_);
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,4 +1,4 @@
-#include "kernel/team.hpp"
+#include "parallel/team.hpp"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 
 #include "attnkit/error.hpp"
 
-namespace attn::kernel {
+namespace attn {
 namespace {
 
 std::atomic<int> largest{1};
@@ -99,4 +99,4 @@ bool memory_is_limited() noexcept {
   return limited;
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

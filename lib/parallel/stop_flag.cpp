@@ -1,8 +1,8 @@
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
 #include <utility>
 
-namespace attn::kernel {
+namespace attn {
 namespace {
 
 thread_local const std::atomic<bool>* flag_of_thread = nullptr;
@@ -16,4 +16,4 @@ StopFlag::Use::Use(const std::atomic<bool>* flag) noexcept
 
 StopFlag::Use::~Use() { flag_of_thread = before_; }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,6 +1,6 @@
 // Long computations that are asked to stop.
 
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,16 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "kernel/in_order.hpp"
-#include "kernel/parallel.hpp"
+#include "parallel/in_order.hpp"
+#include "parallel/parallel_for.hpp"
 #include "random_problem.hpp"
 #include "scheme/scheme.hpp"
 #include "scheme/scheme_description.hpp"
 
 using namespace attn;
 using namespace attn::testing;
-using kernel::StopFlag;
-using kernel::Stopped;
 
 namespace {
 
@@ -41,14 +39,14 @@ class StopAtOnce final : public Observer<double> {
 
 TEST_CASE("a set flag stops loops of its scope, and no others") {
   std::atomic<bool> flag{true};
-  kernel::stop_if_asked();
+  stop_if_asked();
   {
     const StopFlag::Use use(&flag);
-    CHECK_THROWS_AS(kernel::stop_if_asked(), Stopped);
+    CHECK_THROWS_AS(stop_if_asked(), Stopped);
     const StopFlag::Use none(nullptr);
-    kernel::stop_if_asked();
+    stop_if_asked();
   }
-  kernel::stop_if_asked();
+  stop_if_asked();
 }
 
 TEST_CASE("no item begins after the request, with any number of threads") {
@@ -57,18 +55,18 @@ TEST_CASE("no item begins after the request, with any number of threads") {
     std::atomic<bool> flag{false};
     std::atomic<int> begun{0};
     const StopFlag::Use use(&flag);
-    CHECK_THROWS_AS(kernel::parallel_for(1000, threads,
-                                         [&](Index, int) {
-                                           ++begun;
-                                           flag = true;
-                                         }),
+    CHECK_THROWS_AS(parallel_for(1000, threads,
+                                 [&](Index, int) {
+                                   ++begun;
+                                   flag = true;
+                                 }),
                     Stopped);
     CHECK(begun <= threads);
     flag = false;
     begun = 0;
-    CHECK_THROWS_AS(kernel::add_in_order(
+    CHECK_THROWS_AS(add_in_order(
                         1000, threads, 3, [&](Index, Index) { ++begun; },
-                        [&](Index, Index, kernel::SumPart) { flag = true; }),
+                        [&](Index, Index, SumPart) { flag = true; }),
                     Stopped);
     CHECK(begun <= 2 * threads);
   }
@@ -78,21 +76,21 @@ TEST_CASE("a loop within a loop stops, too, and an error comes first") {
   std::atomic<bool> flag{false};
   const StopFlag::Use use(&flag);
   std::atomic<int> inner{0};
-  CHECK_THROWS_AS(kernel::parallel_for(2, 2,
-                                       [&](Index, int) {
-                                         kernel::parallel_for(1000, 2, [&](Index, int) {
-                                           ++inner;
-                                           flag = true;
-                                         });
-                                       }),
+  CHECK_THROWS_AS(parallel_for(2, 2,
+                               [&](Index, int) {
+                                 parallel_for(1000, 2, [&](Index, int) {
+                                   ++inner;
+                                   flag = true;
+                                 });
+                               }),
                   Stopped);
   CHECK(inner <= 2);
   flag = false;
-  CHECK_THROWS_AS(kernel::parallel_for(5, 1,
-                                       [&](Index, int) {
-                                         flag = true;
-                                         throw std::runtime_error("first");
-                                       }),
+  CHECK_THROWS_AS(parallel_for(5, 1,
+                               [&](Index, int) {
+                                 flag = true;
+                                 throw std::runtime_error("first");
+                               }),
                   std::runtime_error);
 }
 

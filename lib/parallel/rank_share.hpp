@@ -4,11 +4,11 @@
 #include <functional>
 #include <span>
 
-#include "kernel/ranks.hpp"
+#include "parallel/ranks.hpp"
 #include "tensor/shape.hpp"
 #include "tensor/view.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// The first of `items` items that a rank has if each rank has neighbouring items; `items` for the
 /// rank after the last.
@@ -99,4 +99,4 @@ class RankShare {
   bool neighbouring_;
 };
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -7,17 +7,17 @@
 #include <exception>
 #include <limits>
 
-#include "kernel/ranks.hpp"
-#include "kernel/stop_flag.hpp"
-#include "kernel/team.hpp"
+#include "parallel/ranks.hpp"
+#include "parallel/stop_flag.hpp"
+#include "parallel/team.hpp"
 #include "tensor/memory_pool.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// The next item of a worker's share, on its own cache line.
-struct alignas(64) Share {
+struct alignas(64) ItemShare {
   std::atomic<Index> next;
 };
 
@@ -44,7 +44,7 @@ void parallel_for(Index count, int threads, const Body& body) {
   require_team(team);
   std::exception_ptr failure;
   std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
-  PooledVector<Share> shares(static_cast<std::size_t>(team));
+  PooledVector<ItemShare> shares(static_cast<std::size_t>(team));
   for (int n = 0; n < team; ++n) shares[static_cast<std::size_t>(n)].next = n * count / team;
   MemoryPool* const pool = MemoryPool::current();
   const std::atomic<bool>* const stop = StopFlag::current();
@@ -73,4 +73,4 @@ void parallel_for(Index count, int threads, const Body& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

@@ -1,4 +1,4 @@
-#include "kernel/parallel.hpp"
+#include "parallel/parallel_for.hpp"
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -12,7 +12,6 @@
 #include <vector>
 
 using namespace attn;
-using kernel::parallel_for;
 
 namespace {
 

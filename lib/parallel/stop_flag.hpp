@@ -4,10 +4,9 @@
 
 #include "attnkit/context.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// Results so far are lost, except the states of iterations (kept_state.hpp).
-using attn::Stopped;
 
 /// A request to give up a long computation: a flag that a signal handler or another thread sets,
 /// and that loops look at often.
@@ -37,4 +36,4 @@ inline void stop_if_asked() {
   if (flag != nullptr && flag->load(std::memory_order_relaxed)) throw Stopped();
 }
 
-}  // namespace attn::kernel
+}  // namespace attn

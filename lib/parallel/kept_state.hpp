@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "kernel/stop_flag.hpp"
+#include "parallel/stop_flag.hpp"
 
-namespace attn::kernel {
+namespace attn {
 
 /// Keeps where a long iteration stands, so that another process can go on from there, to the same
 /// bits.
@@ -65,4 +65,4 @@ class KeptState {
   std::vector<std::byte> latest_;  // as the latest step began
 };
 
-}  // namespace attn::kernel
+}  // namespace attn
