@@ -179,7 +179,8 @@ class ScoreResults(ToolTest):
         self.compute("ready.h5", "-q", "--only", "--from=scores", "--emit=scores", "--scale=2")
         # Beyond the range of float32, for a pair that is forbidden as well.
         huge = {"q": np.full((2, 2), 3e20, np.float32), "k": np.full((3, 2), 3e20, np.float32),
-                "mask": np.zeros((2, 3), bool)}
+                "mask": np.array([[0, 0, 0], [0, 0, 1]], bool)}
+        huge["k"][2] = 0
         self.write("huge.h5", **huge)
         self.refused("attn-compute", "huge.h5", "--emit=energies", "--precision=f32", status=4,
                      says=["the energy of query 0 and key 0 is beyond the range of float32"],

@@ -7,7 +7,7 @@
 #include "attn_compute/joined_writer.hpp"
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
-#include "common/heads/leak_warning.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "common/outputs/weights_writer.hpp"
 #include "head/attend_head.hpp"
 #include "scheme/scheme_description.hpp"
@@ -53,11 +53,12 @@ void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.log_likelihood);
 }
 
-void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
-                       cli::Report& report) {
+void warn_of_surprises(const ComputeTask& task, cli::Report& report) {
+  const ComputeOptions& options = task.options;
+  const AttentionInput& input = task.input;
   if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
   const Scheme scheme = options.scheme.scheme;
-  warn_of_leak({scheme}, input, report);
+  warn_of_input({scheme}, task.bundle, input, report);
   if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
     report.warn("with one query " + options.name + " is uniform over the keys it may attend to");
   }
@@ -225,7 +226,7 @@ ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask
                               io::OutputBundle output, Checkpoint* checkpoint,
                               cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
-  warn_of_surprises(task.options, task.input, report);
+  warn_of_surprises(task, report);
   const auto run = task.f64 ? compute<double> : compute<float>;
   ComputeTotals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);

@@ -13,7 +13,7 @@
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/frame/section_tool.hpp"
-#include "common/heads/leak_warning.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "common/outputs/head_outputs.hpp"
 #include "common/process/numeric_libraries.hpp"
 #include "common/runs/ranks.hpp"
@@ -227,7 +227,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
           if (writer) writer->write(scheme, head, queries, columns);
         },
         checkpoint(), *progress_, report());
-    warn_of_leak(options.scored_schemes(), task.input, report());
+    warn_of_input(options.scored_schemes(), task.bundle, task.input, report());
     if (!swept_) {
       read_key_names(task.bundle, statistics.front(), report());
       summarise(task, statistics.front());

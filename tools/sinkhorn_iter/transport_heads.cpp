@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/frame/bundles.hpp"
-#include "common/heads/leak_warning.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "common/heads/own_rows.hpp"
 #include "common/outputs/head_outputs.hpp"
 #include "common/outputs/weights_writer.hpp"
@@ -343,7 +343,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
   TransportResults results = run(arguments, task, outputs, checkpoint, progress, report);
   record(task, results, output);
   if (!results.worst().infeasible()) {
-    warn_of_leak({Scheme::sinkhorn}, task.input, report);
+    warn_of_input({Scheme::sinkhorn}, task.bundle, task.input, report);
   }
   for (const TransportResult& result : results.problems) warn_of_rescaled(task, result, report);
   return results;

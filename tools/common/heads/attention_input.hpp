@@ -70,6 +70,7 @@ struct AttentionInput : AttentionSources {
   void take_projections_of(const io::InputBundle& bundle, bool with_values);
   void take_ready_made_of(const io::InputBundle& bundle, bool with_values);
   void take_terms(const io::InputBundle& bundle);
+  void take_mask_of(const ArraySource& source);
   void take_parts(const io::InputBundle& bundle);
   void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
   void set_recipes();

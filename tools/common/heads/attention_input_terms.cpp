@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/heads/attention_input.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "common/outputs/written_scores.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -71,7 +72,7 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
 }
 
 void AttentionInput::take_terms(const io::InputBundle& bundle) {
-  if (bundle.has("mask")) take_mask(bundle.dataset("mask"));
+  if (bundle.has("mask")) take_mask_of(bundle.dataset("mask"));
   if (scores) {
     require_added_once(bundle, *scores, "bias");
     if (with_preference) require_added_once(bundle, *scores, "preference");
@@ -85,6 +86,16 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
                                 source.shape() == join(leading, {keys}));
   }
   if (options.relative == RelativePositions::t5) take_relative_bias(bundle.dataset("rel_bias"));
+}
+
+void AttentionInput::take_mask_of(const ArraySource& source) {
+  try {
+    take_mask(source);
+  } catch (const Error& error) {
+    const std::string advice = error.hint().empty() ? advice_on_mask(source.shape(), *this) : "";
+    if (advice.empty()) throw;
+    throw Error(error.failure(), error.what(), advice);
+  }
 }
 
 void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {

@@ -1,0 +1,88 @@
+"""Inputs that can be computed but are rarely meant: the other order of axes, masks turned round."""
+
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+BATCH, HEADS, LENGTH, DEPTH = 2, 3, 12, 4
+LAYOUT = "--layout blhd"
+MEANING = "a query may attend to a key where the mask is true"
+
+
+def vectors(*shape):
+    q, k, v = np.random.default_rng(5).normal(size=(3, *shape))
+    return {"q": q, "k": k, "v": v}
+
+
+class InputWarnings(ToolTest):
+
+    def said_of(self, tool="attn-compute", options=(), **datasets):
+        (self.folder / "in.h5").unlink(missing_ok=True)
+        self.write("in.h5", **datasets)
+        more = ["--only", "-o", "/dev/null"] if tool == "attn-compute" else []
+        return self.run_tool(tool, "in.h5", *options, *more).stderr
+
+    def test_layout(self):
+        inside = vectors(1, 40, HEADS, DEPTH)
+        for tool in ("attn-compute", "explain-away-stats"):
+            said = self.said_of(tool, **inside)
+            self.assertIn("in.h5:/k has shape (1, 40, 3, 4), more heads (40) than keys (3): ", said)
+            self.assertIn(LAYOUT, said)
+        self.assertNotIn(LAYOUT, self.said_of(options=["--layout", "blhd"], **inside))
+        # Three axes may be a batch of single heads: only tokens tell.
+        inside = vectors(40, HEADS, DEPTH)
+        self.assertNotIn(LAYOUT, self.said_of(**inside))
+        said = self.said_of(tokens=np.arange(40), **inside)
+        self.assertIn("in.h5:/k has 40 heads and 3 keys, but there are 40 tokens: ", said)
+
+    def test_layout_not_doubted(self):
+        # One query for many keys, few keys in a large model whose tokens agree.
+        decoding = vectors(1, 16, 20, DEPTH)
+        decoding["q"] = decoding["q"][:, :, :1]
+        self.assertNotIn(LAYOUT, self.said_of(**decoding))
+        self.assertNotIn(LAYOUT, self.said_of(tokens=np.arange(5), **vectors(1, 16, 5, DEPTH)))
+        self.assertNotIn(LAYOUT, self.said_of(**vectors(1, 12, 5, DEPTH)))
+
+    def test_masks_turned_round(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        causal = np.tril(np.ones((LENGTH, LENGTH), bool))
+        padding = np.arange(LENGTH) < np.array([[LENGTH], [7]])
+        padding = padding[:, None, None, :]
+        for mask in (causal, padding, np.ones((LENGTH, LENGTH), bool)):
+            self.assertNotIn(MEANING, self.said_of(mask=mask, **given))
+        for tool in ("attn-compute", "explain-away-stats"):
+            self.assertIn(f"in.h5:/mask lets no query attend to the key at its own place: {MEANING}",
+                          self.said_of(tool, mask=~causal, **given))
+            # The sequence without padding may attend to nothing.
+            self.assertIn(f"in.h5:/mask allows no pair in 3 of 6 heads: {MEANING}",
+                          self.said_of(tool, mask=~padding, **given))
+            self.assertIn("in.h5:/mask allows no pair in 6 of 6 heads",
+                          self.said_of(tool, mask=np.zeros((LENGTH, LENGTH), bool), **given))
+
+    def test_masks_of_own_parts(self):
+        # Padding of the mask itself says nothing.
+        given = vectors(1, 1, LENGTH, DEPTH)
+        mask = np.zeros((LENGTH, LENGTH), bool)
+        mask[:5, :5] = True
+        lengths = {"query_length": np.array([5]), "key_length": np.array([5])}
+        self.assertNotIn(MEANING, self.said_of(mask=mask, **lengths, **given))
+        # Attention to others: no self-attention, no verdict.
+        given["q"] = given["q"][:, :, :4]
+        self.assertNotIn(MEANING, self.said_of(mask=~np.eye(4, LENGTH, dtype=bool), **given))
+
+    def test_masks_that_do_not_fit(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        for shape, advice in [((BATCH, LENGTH), "mask[:, None, None, :]; or name the number of keys of each sequence "
+                               "key_length"),
+                              ((BATCH, LENGTH, LENGTH), "mask[:, None, :, :]")]:
+            self.write("bad.h5", mask=np.ones(shape, bool), **given)
+            self.assertIn(advice, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).stderr)
+            (self.folder / "bad.h5").unlink()
+        self.write("bad.h5", mask=np.ones((40, 40), bool), **vectors(1, 40, HEADS, DEPTH))
+        self.assertIn(LAYOUT, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,191 @@
+#include "common/heads/input_warnings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+#include "common/options/score_options.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* layout_hint =
+    "if the axes are (batch, length, heads, depth), use --layout blhd";
+
+// Few sequences are shorter, while the first tokens of one meet more heads than keys.
+constexpr Index least_length = 16;
+
+// The axis of heads of vectors (…, heads, length, depth).
+Index axis_of_heads(const Shape& shape) { return shape.size() < 3 ? 1 : shape[shape.size() - 3]; }
+
+// Some rows of a mask's block, spread over all of them.
+constexpr Index sampled_rows = 16;
+// Blocks looked at, spread over all of them.
+constexpr Index sampled_blocks = 64;
+
+// The numbers of one mask that one problem uses, without padding.
+class MaskBlock {
+ public:
+  MaskBlock(const AttentionInput& input, Index problem)
+      : mask_(*input.mask), block_(mask_.block(problem)), own_(input.part(problem).range) {
+    rows_ = mask_.rows > 1 ? own_.rows : std::min<Index>(own_.rows, 1);
+    const bool by_key = mask_.cols > 1;
+    cols_ = by_key ? own_.cols : std::min<Index>(own_.cols, 1);
+    row0_ = mask_.rows > 1 ? own_.row0 : 0;
+    col0_ = by_key ? own_.col0 : 0;
+    values_.resize(static_cast<std::size_t>(cols_));
+  }
+
+  bool is_empty() const { return rows_ == 0 || cols_ == 0; }
+
+  // Whether no row allows a key. All rows are read only if a sample of them allows none.
+  bool allows_nothing() {
+    return every_row(step_of_sample(), [&](Index row) { return !allows_any(row); }) &&
+           every_row(1, [&](Index row) { return !allows_any(row); });
+  }
+
+  // Whether no query may attend to the key at its own place.
+  bool excludes_own_place() {
+    if (rows_ < 2 || rows_ != cols_) return false;
+    const auto excludes = [&](Index row) { return !allows(row, row); };
+    return every_row(step_of_sample(), excludes) && every_row(1, excludes);
+  }
+
+ private:
+  Index step_of_sample() const { return std::max<Index>(1, rows_ / sampled_rows); }
+
+  template <class Condition>
+  bool every_row(Index step, const Condition& condition) {
+    for (Index row = 0; row < rows_; row += step) {
+      if (!condition(row)) return false;
+    }
+    return true;
+  }
+
+  void read(Index row, Index col, Index count) {
+    const BlockAxes axes(mask_, block_, row0_ + row, 1, col0_ + col, count);
+    mask_.dataset.read(axes.start, axes.count, values_.data());
+  }
+  bool allows(Index row, Index col) {
+    read(row, col, 1);
+    return values_[0] != 0;
+  }
+  bool allows_any(Index row) {
+    read(row, 0, cols_);
+    return std::any_of(values_.begin(), values_.end(), [](std::uint8_t x) { return x != 0; });
+  }
+
+  const Operand& mask_;
+  Index block_;
+  TileRange own_;
+  Index rows_, cols_, row0_, col0_;
+  std::vector<std::uint8_t> values_;
+};
+
+}  // namespace
+
+void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bundle,
+                   const AttentionInput& input, cli::Report& report) {
+  warn_of_layout(bundle, input, report);
+  warn_of_mask(input, report);
+  warn_of_leak(schemes, input, report);
+}
+
+void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& input,
+                  cli::Report& report) {
+  const bool by_window = input.options.window.right == Index{0};
+  if (input.causal == Causal::none && !by_window) return;
+  std::vector<std::string> leaking;
+  for (const Scheme scheme : schemes) {
+    const std::string name = scheme_name(scheme);
+    const bool listed = std::find(leaking.begin(), leaking.end(), name) != leaking.end();
+    if (!is_softmax(scheme) && !listed) leaking.push_back(name);
+  }
+  if (leaking.empty()) return;
+  report.warn(fmt::format(
+      "under {} each query depends on later ones through the column normalisation, even with a "
+      "causal mask: fine for analysis, but a leak in an autoregressive model",
+      fmt::join(leaking, ", ")));
+}
+
+void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
+                    cli::Report& report) {
+  if (input.options.source != ScoreOptions::Source::vectors) return;
+  if (input.options.layout != ScoreOptions::Layout::heads_first) return;
+  const ArraySource& k = input.k->input.dataset;
+  const Index heads = axis_of_heads(k.shape());
+  if (heads == input.keys) return;
+  const Index tokens = bundle.has("tokens") && !bundle.dataset("tokens").shape().empty()
+                           ? bundle.dataset("tokens").shape().back()
+                           : 0;
+  if (tokens == input.keys) return;
+  if (tokens == heads) {
+    report.warn(fmt::format("{} has {} and {}, but there are {} tokens: {}", k.address(),
+                            cli::counted(heads, "head"), cli::counted(input.keys, "key"), tokens,
+                            layout_hint));
+  } else if (k.shape().size() >= 4 && heads > input.keys && heads >= least_length) {
+    report.warn(fmt::format("{} has shape {}, more heads ({}) than keys ({}): {}", k.address(),
+                            to_string(k.shape()), heads, input.keys, layout_hint));
+  }
+}
+
+void warn_of_mask(const AttentionInput& input, cli::Report& report) {
+  if (!input.mask) return;
+  const Index count = input.own_problems();
+  const Index step = std::max<Index>(1, count / sampled_blocks);
+  Index closed = 0;
+  Index looked_at = 0;
+  bool excludes_own = true;
+  std::map<std::array<Index, 5>, bool> known;  // by block and own part: whether it is closed
+  for (Index n = 0; n < count; n += step) {
+    const Index problem = input.own_problem(n);
+    MaskBlock block(input, problem);
+    if (block.is_empty()) continue;
+    ++looked_at;
+    const TileRange& own = input.part(problem).range;
+    const auto [found, is_new] = known.try_emplace(
+        {input.mask->block(problem), own.row0, own.rows, own.col0, own.cols}, false);
+    if (is_new) {
+      found->second = block.allows_nothing();
+      excludes_own = excludes_own && block.excludes_own_place();
+    }
+    if (found->second) ++closed;
+  }
+  if (looked_at == 0) return;
+  const std::string name = input.mask->dataset.address();
+  constexpr const char* meaning =
+      "a query may attend to a key where the mask is true (not 0); if yours is true where a key is "
+      "hidden, as key_padding_mask and attn_mask of torch.nn.MultiheadAttention are, invert it";
+  if (closed > 0) {
+    report.warn(fmt::format("{} allows no pair in {} of {}: {}", name, closed,
+                            cli::counted(looked_at, "head"), meaning));
+  } else if (excludes_own && input.queries == input.keys) {
+    report.warn(
+        fmt::format("{} lets no query attend to the key at its own place: {}", name, meaning));
+  }
+}
+
+std::string advice_on_mask(const Shape& mask, const AttentionInput& input) {
+  const Index heads = input.k ? axis_of_heads(input.k->input.dataset.shape()) : 1;
+  if (heads > 1 && !mask.empty() && mask.back() == heads && mask.back() != input.keys) {
+    return layout_hint;
+  }
+  const bool by_sequence = input.leading.size() >= 2 && mask.size() >= 2 &&
+                           mask.front() == input.leading.front() && mask.back() == input.keys;
+  if (by_sequence && mask.size() == 2) {
+    return "a padding mask (batch, keys) is mask[:, None, None, :]; or name the number of keys of "
+           "each sequence key_length";
+  }
+  if (by_sequence && mask.size() == 3 && mask[1] == input.queries) {
+    return "a mask (batch, queries, keys) for all heads is mask[:, None, :, :]";
+  }
+  return "";
+}
+
+}  // namespace attn::tools
