@@ -14,7 +14,7 @@ EnoughQueries keys_with_enough(std::span<const double> sums, std::span<const Ind
   const std::size_t keys = min_queries.empty() ? 0 : sums.size() / min_queries.size();
   for (std::size_t j = 0; j < sums.size(); ++j) {
     if (queries_of_key[j] < min_queries[j / keys]) continue;
-    ++found.keys;
+    found.least = found.keys++ == 0 ? sums[j] : std::min(found.least, sums[j]);
     for (ExplainedAway& e : found.explained_away) {
       if (sums[j] < e.epsilon) ++e.count;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@ namespace attn {
 struct EnoughQueries {
   Index keys = 0;                             ///< number of keys with at least min_queries queries
   std::vector<ExplainedAway> explained_away;  ///< among these keys
+  double least = std::numeric_limits<double>::quiet_NaN();  ///< the least c_j of these; NaN of none
   /// The key among these with the greatest c_j/n_j, the mean weight from its n_j queries, in [0, 1]
   /// for rows that sum to 1; the first of equal keys. Absent without keys.
   std::optional<KeySum> greatest;

@@ -16,14 +16,23 @@ bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
   return !masked.empty() && masked[key] != 0;
 }
 
-/// The `count` keys whose sums come first by `before`; equal sums are ordered by position. Reads
-/// the sums once, without a second list of all keys.
+/// The `count` keys whose sums come first by `before`, or their sums per query, if `queries` has
+/// numbers. Equal ones are ordered by sum and position. Reads the sums once, without a second list
+/// of all keys.
 template <class Before>
-std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
-                               Index count, const Before& before) {
+std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const Index> queries,
+                               std::span<const std::uint8_t> masked, Index count,
+                               const Before& before) {
+  const auto rank = [&](const KeySum& key) {
+    if (queries.empty()) return key.value;
+    return key.value / static_cast<double>(queries[static_cast<std::size_t>(key.position)]);
+  };
   const auto order = [&](const KeySum& a, const KeySum& b) {
-    if (before(a.value, b.value)) return true;
-    return !before(b.value, a.value) && a.position < b.position;
+    const double x = rank(a);
+    const double y = rank(b);
+    if (x != y) return before(x, y);
+    if (a.value != b.value) return before(a.value, b.value);
+    return a.position < b.position;
   };
   std::vector<KeySum> chosen;  // a heap with the last of them in front
   for (std::size_t j = 0; count > 0 && j < sums.size(); ++j) {
@@ -55,12 +64,22 @@ double quantile(std::span<const double> sorted, double probability) {
 
 std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                 Index count) {
-  return first_keys(sums, masked, count, std::less<>());
+  return first_keys(sums, {}, masked, count, std::less<>());
 }
 
 std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                  Index count) {
-  return first_keys(sums, masked, count, std::greater<>());
+  return first_keys(sums, {}, masked, count, std::greater<>());
+}
+
+std::vector<KeySum> lowest_per_query(std::span<const double> sums, std::span<const Index> queries,
+                                     std::span<const std::uint8_t> left_out, Index count) {
+  return first_keys(sums, queries, left_out, count, std::less<>());
+}
+
+std::vector<KeySum> highest_per_query(std::span<const double> sums, std::span<const Index> queries,
+                                      std::span<const std::uint8_t> left_out, Index count) {
+  return first_keys(sums, queries, left_out, count, std::greater<>());
 }
 
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,

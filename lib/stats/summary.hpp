@@ -23,6 +23,13 @@ std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const st
 std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                  Index count);
 
+/// The same by c_j/n_j, where `queries` (n) has the number n_j > 0 of queries of each key; ties by
+/// c_j. The values are c_j.
+std::vector<KeySum> lowest_per_query(std::span<const double> sums, std::span<const Index> queries,
+                                     std::span<const std::uint8_t> left_out, Index count);
+std::vector<KeySum> highest_per_query(std::span<const double> sums, std::span<const Index> queries,
+                                      std::span<const std::uint8_t> left_out, Index count);
+
 /// `sums` (n) are finite and >= 0; `masked` (n, or empty: none) is non-zero for keys that are left
 /// out. Needs no memory besides `sums`, which are sorted in place; pass large vectors by std::move.
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,

@@ -10,6 +10,7 @@ from words import short
 # (name with unit, factor). c is a column sum, in units of what a query gives away.
 _MEANINGS = {
     "min_c": ("least column sum c (attention of one query = 1)", 1),
+    "enough_min_c": ("least column sum c of keys with enough queries (attention of one query = 1)", 1),
     "median_c": ("median column sum c (attention of one query = 1)", 1),
     "mean_c": ("mean column sum c (attention of one query = 1)", 1),
     "max_c": ("largest column sum c (attention of one query = 1)", 1),
@@ -54,18 +55,28 @@ def available(rows):
             any(row.get(name) is not None and not isinstance(row[name], str) for row in rows)]
 
 
+def has_tails(rows):
+    """Whether some keys have too few queries to say much, as the last ones under a causal mask."""
+    return any((row.get("enough_keys") or 0) < row["keys"] for row in rows
+               if row.get("enough_keys") is not None and row.get("keys") is not None)
+
+
 def explained_away(rows, name):
-    """The column with the share of explained-away keys, the first if there are several."""
+    """The column with the share of explained-away keys, the first if there are several: the share among
+    keys with enough queries, if some have fewer."""
     found = [column for column in available(rows) if _EXPLAINED.match(column)]
+    beginning = "enough_" if has_tails(rows) else "share_"
+    found = [column for column in found if column.startswith(beginning)] or found
     return found[0] if found else chosen(rows, name, "share_below_1e-08")
 
 
 def usual(tables):
-    """The column that is drawn unless one is named: explained_away, or min_c if no key of these
-    tables, (name, rows) each, is explained away. A map of zeros would say nothing."""
+    """The column that is drawn unless one is named: explained_away, or the least column sum if no key of
+    these tables, (name, rows) each, is explained away. A map of zeros would say nothing."""
     columns = [explained_away(rows, name) for name, rows in tables]
     none = not any(row.get(column) for (_, rows), column in zip(tables, columns) for row in rows)
-    return "min_c" if none and all("min_c" in available(rows) for _, rows in tables) else columns[0]
+    least = "enough_min_c" if any(has_tails(rows) for _, rows in tables) else "min_c"
+    return least if none and all(least in available(rows) for _, rows in tables) else columns[0]
 
 
 def chosen(rows, name, wanted):
@@ -85,7 +96,7 @@ def pooled(rows, column):
     if not values:
         return None
     numbers = np.array([value for value, _ in values], dtype=float)
-    if column in ("min_c", "margin"):
+    if column in ("min_c", "enough_min_c", "margin"):
         return float(numbers.min())
     if column in ("max_c", "max_c_per_query"):
         return float(numbers.max())

@@ -40,15 +40,21 @@ class Tails(ToolTest):
             self.assertEqual(of["enough_keys"], c[:, self.n >= 6].size)
             per_query = np.where(self.n >= 6, c / self.n, 0)
             self.assertAlmostEqual(of["most_per_query"]["value"], per_query.max(), delta=1e-12)
+            self.assertEqual(of["enough"]["min"], c[:, self.n >= 6].min())
+            ranks = np.where(self.n >= 6, c / self.n, np.nan).ravel()
+            for name, order in (("lowest", np.argsort(ranks)), ("highest", np.argsort(-ranks))):
+                expected = [int(at) % 30 for at in order[:10]]
+                self.assertEqual([key["index"] for key in of["enough"][name]], expected)
+            self.assertEqual(sum(of["enough"]["histogram"]["counts"]), of["enough_keys"])
         self.assertEqual(found["explained_away"][0]["count"], 4)
         for key in found["lowest"]:
             self.assertEqual(key["queries"], self.n[key["index"]])
             self.assertEqual(key["value_per_query"], key["value"] / key["queries"])
-        self.assertIn("4 of the 4 keys that unas explains away (c < 1e-8) do not have at least 6 "
-                      "queries", done.err)
+        self.assertIn("4 of the 4 keys with c < 1e-8 under unas do not have at least 6 queries: lists and "
+                      "histogram leave out such keys", done.err)
         text = done.out.decode()
-        self.assertIn("unas explains away 4 of 60 keys (c < 1e-8).\n"
-                      "Of the 50 keys with at least 6 queries: unas none.\n", text)
+        self.assertIn("Among the 50 keys with at least 6 queries, unas explains away none (c < 1e-8).\n"
+                      "Among all 60 keys: unas 4.\n", text)
         self.assertIn("enough: the same share among the 50 of 60 keys to which at least 6 queries "
                       "may attend", text)
         # Where the threshold is 1, no key lacks queries, and nothing is said.

@@ -131,7 +131,7 @@ class Statistics(Dump):
         self.assertEqual(list(rows[0]),
                          ["file", "group", "batch", "head", "scheme", "keys", "masked_keys",
                           "empty_queries", "padded_keys", "padded_queries", "min_queries",
-                          "enough_keys", "min_c", "median_c", "mean_c", "max_c", "share_below_1e-08", "share_below_0.75",
+                          "enough_keys", "enough_min_c", "min_c", "median_c", "mean_c", "max_c", "share_below_1e-08", "share_below_0.75",
                           "enough_share_below_1e-08", "enough_share_below_0.75", "entropy",
                           "first_key_share", "top_1_share", "top_10_share", "sink_share",
                           "max_c_per_query", "max_c_per_query_key", "bound", "margin", "holds"])
@@ -154,7 +154,7 @@ class Statistics(Dump):
                         expected[name] = e["share"] if some else None
                         expected[f"enough_{name}"] = e["enough"]["share"] if some else None
                     expected |= {"empty_queries": found["empty_rows"],
-                                 "enough_keys": found["enough_keys"],
+                                 "enough_keys": found["enough_keys"], "enough_min_c": found["enough"]["min"],
                                  "min_queries": found["explained_away"][0]["enough"]["min_queries"],
                                  "first_key_share": found["first_key_share"]}
                     expected |= {f"top_{t['keys']}_share": t["share"]

@@ -1,5 +1,4 @@
 #include "reports/column_groups.hpp"
-#include "cli/words.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -244,16 +243,19 @@ std::vector<ListedKey> merged(const std::vector<GroupColumns>& groups,
     }
   }
   std::stable_sort(keys.begin(), keys.end(), [&](const ListedKey& a, const ListedKey& b) {
-    const double x = a.sums.sums.front();
-    const double y = b.sums.sums.front();
-    return ascending ? x < y : x > y;
+    const auto rank = [](const ListedKey& key) {
+      const double sum = key.sums.sums.front();
+      return std::pair(sum / static_cast<double>(key.sums.queries), sum);
+    };
+    return ascending ? rank(a) < rank(b) : rank(a) > rank(b);
   });
   if (keys.size() > static_cast<std::size_t>(count)) keys.resize(static_cast<std::size_t>(count));
   return keys;
 }
 
 std::string pooled_histograms(
-    const std::vector<std::pair<std::string, PooledHistogram>>& histograms) {
+    const std::vector<std::pair<std::string, PooledHistogram>>& histograms,
+    const std::string& of_keys) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
   for (const auto& [scheme, histogram] : histograms) {
@@ -267,7 +269,7 @@ std::string pooled_histograms(
     schemes.push_back(scheme);
     shown.push_back(histogram.between(low, high));
   }
-  return histograms_text(schemes, shown);
+  return histograms_text(schemes, shown, of_keys);
 }
 
 }  // namespace
@@ -302,12 +304,14 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
     text += tables_of(scheme, grid, options);
     explained.push_back(grid.explained());
   }
-  text += pooled_histograms(histograms);
+  const ExplainedKeys& first = explained.front();
+  const std::string of_keys = first.enough_keys < first.keys ? enough_words(groups) : "";
+  text += pooled_histograms(histograms, of_keys);
   const std::vector<std::string>& schemes = groups.front().schemes;
-  text +=
-      keys_text("least", schemes, merged(groups, &ColumnSummaries::lowest, true, options.sums.top));
+  text += keys_text("least", schemes,
+                    merged(groups, &ColumnSummaries::lowest, true, options.sums.top), of_keys);
   text += keys_text("most", schemes,
-                    merged(groups, &ColumnSummaries::highest, false, options.sums.top));
+                    merged(groups, &ColumnSummaries::highest, false, options.sums.top), of_keys);
   return text + "\n" +
          conclusion_text(explained, options.sums.epsilons.front(), enough_words(groups));
 }

@@ -35,6 +35,13 @@ Json keys_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summar
   return list;
 }
 
+Json histogram_json(const Histogram& histogram) {
+  return {{"of", "log10"},
+          {"edges", histogram.edges},
+          {"counts", histogram.counts},
+          {"zeros", histogram.zeros}};
+}
+
 Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary,
                   const ColumnSummaryOptions& options) {
   const ColumnSumSummary& sums = summary.sums;
@@ -76,12 +83,13 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
     json["most_per_query"] = key_json(statistics, summary, greatest->position);
     json["most_per_query"]["value"] = greatest->value;
   }
-  json["histogram"] = {{"of", "log10"},
-                       {"edges", summary.histogram.edges},
-                       {"counts", summary.histogram.counts},
-                       {"zeros", summary.histogram.zeros}};
+  json["histogram"] = histogram_json(summary.histogram);
   json["lowest"] = keys_json(statistics, summary, sums.lowest);
   json["highest"] = keys_json(statistics, summary, sums.highest);
+  json["enough"] = {{"min", summary.enough.least},
+                    {"histogram", histogram_json(summary.enough_histogram)},
+                    {"lowest", keys_json(statistics, summary, summary.enough_lowest)},
+                    {"highest", keys_json(statistics, summary, summary.enough_highest)}};
   json["keys"] = sums.keys;
   json["enough_keys"] = summary.enough.keys;
   json["masked_keys"] = sums.masked_keys;

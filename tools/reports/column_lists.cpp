@@ -38,6 +38,8 @@ std::string bar_line(const std::string& label, const std::vector<Histogram>& his
   return trimmed(std::move(line));
 }
 
+std::string count_text(Index count) { return count == 0 ? "none" : std::to_string(count); }
+
 std::string count_text(Index count, Index keys) {
   return count == 0 ? "none" : fmt::format("{} of {}", count, cli::counted(keys, "key"));
 }
@@ -54,7 +56,7 @@ std::string proven_text(const std::string& scheme, double bound, bool holds, dou
 }
 
 std::string histograms_text(const std::vector<std::string>& schemes,
-                            const std::vector<Histogram>& histograms) {
+                            const std::vector<Histogram>& histograms, const std::string& of_keys) {
   const std::vector<double>& edges = histograms.front().edges;
   Index largest = 0;
   std::size_t low = edges.size();
@@ -74,7 +76,8 @@ std::string histograms_text(const std::vector<std::string>& schemes,
   if (largest == 0) return "";
   std::string title = padded("log10 c", bin_width);
   for (const std::string& scheme : schemes) title += padded(scheme, bar_width + 10);
-  std::string text = "\n" + trimmed(std::move(title));
+  std::string text = "\n" + (of_keys.empty() ? "" : "keys with " + of_keys + "\n");
+  text += trimmed(std::move(title));
   if (zeros) {
     text += bar_line("c = 0", histograms, largest, [](const Histogram& h) { return h.zeros; });
   }
@@ -86,7 +89,7 @@ std::string histograms_text(const std::vector<std::string>& schemes,
 }
 
 std::string keys_text(const std::string& which, const std::vector<std::string>& schemes,
-                      const std::vector<ListedKey>& keys) {
+                      const std::vector<ListedKey>& keys, const std::string& of_keys) {
   if (keys.empty()) return "";
   const auto any = [&](const auto& property) {
     return std::any_of(keys.begin(), keys.end(), property);
@@ -96,7 +99,11 @@ std::string keys_text(const std::string& which, const std::vector<std::string>& 
   std::size_t width = 6;
   for (const ListedKey& key : keys) width = std::max(width, characters(key.group));
   width = std::min(width, group_width) + 2;
-  std::string text = fmt::format("\nkeys with the {} attention under {}\n", which, schemes.front());
+  std::string text =
+      of_keys.empty()
+          ? fmt::format("\nkeys with the {} attention under {}\n", which, schemes.front())
+          : fmt::format("\nkeys with the {} attention per query under {}, of keys with {}\n", which,
+                        schemes.front(), of_keys);
   if (grouped) text += padded("group", width);
   text += padded("head", 8) + fmt::format("{:>8}  ", "index");
   if (named) text += padded("key", key_name_width + 2);
@@ -128,22 +135,25 @@ void ExplainedKeys::add(const ExplainedKeys& more) {
 
 std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsilon,
                             const std::string& enough) {
+  const ExplainedKeys& first = found.front();
+  const bool of_enough = first.enough_keys > 0 && first.enough_keys < first.keys;
   std::string text;
-  for (const ExplainedKeys& of : found) {
-    const std::string share = count_text(of.count, of.keys);
-    text += text.empty()
-                ? fmt::format("{} explains away {} (c < {})", of.scheme, share, compact(epsilon))
-                : fmt::format(", {} {}", of.scheme, share);
+  if (of_enough) {
+    text += fmt::format("Among the {} with {}, ", cli::counted(first.enough_keys, "key"), enough);
+  }
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const ExplainedKeys& of = found[n];
+    const std::string share =
+        of_enough ? count_text(of.enough_count) : count_text(of.count, of.keys);
+    text += n == 0 ? fmt::format("{} explains away {} (c < {})", of.scheme, share, compact(epsilon))
+                   : fmt::format(", {} {}", of.scheme, share);
   }
   text += ".\n";
-  const ExplainedKeys& first = found.front();
-  if (first.enough_keys == first.keys) return text;
-  if (first.enough_keys == 0) return text + fmt::format("No key has {}.\n", enough);
-  text += fmt::format("Of the {} with {}:", cli::counted(first.enough_keys, "key"), enough);
+  if (first.enough_keys == 0 && first.keys > 0) text += fmt::format("No key has {}.\n", enough);
+  if (!of_enough) return text;
+  text += fmt::format("Among all {}:", cli::counted(first.keys, "key"));
   for (std::size_t n = 0; n < found.size(); ++n) {
-    const Index count = found[n].enough_count;
-    text += fmt::format("{} {} {}", n == 0 ? "" : ",", found[n].scheme,
-                        count == 0 ? "none" : std::to_string(count));
+    text += fmt::format("{} {} {}", n == 0 ? "" : ",", found[n].scheme, count_text(found[n].count));
   }
   return text + ".\n";
 }
@@ -152,9 +162,8 @@ std::string tail_note(const ExplainedKeys& found, double epsilon, const std::str
   const Index in_tail = found.count - found.enough_count;
   if (2 * in_tail <= found.count) return "";
   return fmt::format(
-      "{} of the {} that {} explains away (c < {}) {} not have {}, as the last keys under a "
-      "causal mask: their small c says little",
-      in_tail, cli::counted(found.count, "key"), found.scheme, compact(epsilon),
+      "{} of the {} with c < {} under {} {} not have {}: lists and histogram leave out such keys",
+      in_tail, cli::counted(found.count, "key"), compact(epsilon), found.scheme,
       in_tail == 1 ? "does" : "do", enough);
 }
 

@@ -9,9 +9,10 @@
 namespace attn::tools {
 
 /// Histograms of the schemes side by side, one line for each bin, without empty bins at the ends;
-/// preceded by an empty line. Empty without counts. All have the same edges.
+/// preceded by an empty line. Empty without counts. All have the same edges. `of_keys`: "at least 6
+/// queries", what the counted keys have, or "" if all keys are counted.
 std::string histograms_text(const std::vector<std::string>& schemes,
-                            const std::vector<Histogram>& histograms);
+                            const std::vector<Histogram>& histograms, const std::string& of_keys);
 
 /// "12.5%".
 std::string percent(double share);
@@ -28,8 +29,9 @@ struct ListedKey {
 
 /// "keys with the least attention under unas": the keys with their column sums under all schemes,
 /// and these divided by the number of queries; preceded by an empty line. Empty without keys.
+/// `of_keys` as above.
 std::string keys_text(const std::string& which, const std::vector<std::string>& schemes,
-                      const std::vector<ListedKey>& keys);
+                      const std::vector<ListedKey>& keys, const std::string& of_keys);
 
 /// The numbers of keys that a scheme explains away, of all keys and of keys with enough queries.
 struct ExplainedKeys {
@@ -42,8 +44,9 @@ struct ExplainedKeys {
   void add(const ExplainedKeys& more);
 };
 
-/// "unas explains away 5 of 1024 keys (c < 1e-8), dnas none." If some keys have few queries, also
-/// "Of the 900 keys with ENOUGH: unas 2, dnas none."
+/// "unas explains away 5 of 1024 keys (c < 1e-8), dnas none." If some keys have few queries: "Among
+/// the 900 keys with ENOUGH, unas explains away 2 (c < 1e-8), dnas none. Among all 1024 keys: unas
+/// 5, dnas none."
 std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsilon,
                             const std::string& enough);
 

@@ -24,7 +24,7 @@ class Writer {
       : statistics_(statistics), options_(options), summaries_(summaries) {
     for (const auto& scheme : summaries.schemes) {
       all_.push_back(scheme.all);
-      histograms_.push_back(scheme.all.histogram);
+      histograms_.push_back(scheme.all.enough_histogram);
     }
     for (const SchemeColumns& scheme : statistics.schemes) names_.push_back(scheme.name);
     has_tail_ = all_.front().enough.keys < all_.front().sums.keys;
@@ -34,10 +34,11 @@ class Writer {
     table();
     bounds();
     shares();
-    text_ += histograms_text(names_, histograms_);
+    const std::string of_keys = has_tail_ ? enough_words(summaries_.min_queries()) : "";
+    text_ += histograms_text(names_, histograms_, of_keys);
     // "lowest" refers to the first scheme, by default softmax.
-    text_ += keys_text("least", names_, listed(summaries_.lowest));
-    text_ += keys_text("most", names_, listed(summaries_.highest));
+    text_ += keys_text("least", names_, listed(summaries_.lowest), of_keys);
+    text_ += keys_text("most", names_, listed(summaries_.highest), of_keys);
     conclusion();
     return text_;
   }

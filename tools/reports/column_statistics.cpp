@@ -48,6 +48,16 @@ std::vector<Index> enough_queries(const ColumnStatistics& statistics, Index firs
   return enough;
 }
 
+// Marks the keys, masked ones too, that have fewer queries than enough.
+void mark_few(ColumnStatistics& statistics, const ColumnSummaryOptions& options) {
+  const std::vector<Index> enough = enough_queries(statistics, 0, statistics.heads(), options);
+  statistics.few.reserve(statistics.masked.size());
+  for (std::size_t j = 0; j < statistics.masked.size(); ++j) {
+    const Index wanted = enough[j / static_cast<std::size_t>(statistics.keys)];
+    statistics.few.push_back(statistics.queries_of_key[j] < wanted ? 1 : 0);
+  }
+}
+
 // The common value of numbers, if they are equal.
 std::optional<Index> common(const std::vector<Index>& numbers) {
   if (numbers.empty()) return std::nullopt;
@@ -86,9 +96,12 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   const auto sums = of_heads(statistics, scheme.sums, first, last);
   const std::vector<Index> enough = enough_queries(statistics, first, last, options);
   summary.min_queries = common(enough);
-  summary.enough =
-      keys_with_enough(sums, of_heads(statistics, statistics.queries_of_key, first, last), enough,
-                       options.sums.epsilons);
+  const auto queries = of_heads(statistics, statistics.queries_of_key, first, last);
+  const auto few = of_heads(statistics, statistics.few, first, last);
+  summary.enough = keys_with_enough(sums, queries, enough, options.sums.epsilons);
+  summary.enough_lowest = lowest_per_query(sums, queries, few, options.sums.top);
+  summary.enough_highest = highest_per_query(sums, queries, few, options.sums.top);
+  summary.enough_histogram = histogram(sums, few, made.edges);
   summary.histogram =
       histogram(sums, of_heads(statistics, statistics.masked, first, last), made.edges);
   return summary;
@@ -122,6 +135,7 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
     const auto at = static_cast<std::size_t>(head);
     append(statistics.queries_of_key, part.queries_of_key, head);
     append(statistics.masked, part.masked, head);
+    append(statistics.few, part.few, head);
     append(scheme.sums, part.schemes.front().sums, head);
     part.empty_queries.push_back(statistics.empty_queries[at]);
     part.schemes.front().mean_entropies.push_back(scheme.mean_entropies[at]);
@@ -172,16 +186,17 @@ ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSumm
                                   std::vector<PooledHistogram>& pooled) {
   ColumnSummaries summaries;
   summaries.edges = common_edges(statistics, options.sums.bins);
-  const std::vector<double>& first = statistics.schemes.front().sums;
-  const Index top = options.sums.top;
-  summaries.lowest = under_all_schemes(statistics, lowest_keys(first, statistics.masked, top));
-  summaries.highest = under_all_schemes(statistics, highest_keys(first, statistics.masked, top));
+  mark_few(statistics, options);
   const Index heads = statistics.heads();
   pooled.resize(statistics.schemes.size());
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
     SchemeColumns& scheme = statistics.schemes[n];
     ColumnSummaries::OfScheme made;
     made.all = summarise_heads(statistics, scheme, 0, heads, summaries, options);
+    if (n == 0) {
+      summaries.lowest = under_all_schemes(statistics, made.all.enough_lowest);
+      summaries.highest = under_all_schemes(statistics, made.all.enough_highest);
+    }
     for (Index head = 0; head < heads; ++head) {
       made.heads.push_back(summarise_heads(statistics, scheme, head, head + 1, summaries, options));
       const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
@@ -192,7 +207,7 @@ ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSumm
       ++made.all.concentrated;
     }
     made.pooled = pool_batch(statistics, scheme, summaries, options);
-    pooled[n].add(scheme.sums, statistics.masked);
+    pooled[n].add(scheme.sums, statistics.few);
     add_sums(std::move(scheme.sums), statistics.masked, options, made.all);
     summaries.schemes.push_back(std::move(made));
   }

@@ -38,6 +38,7 @@ struct ColumnStatistics {
   Index keys = 0;
   std::vector<Index> queries_of_key;  ///< (heads, Lk): the queries that may attend to the key
   std::vector<std::uint8_t> masked;   ///< (heads, Lk): whether no query may attend to the key
+  std::vector<std::uint8_t> few;      ///< (heads, Lk): whether too few may, by summarise_columns
   std::vector<Index> empty_queries;   ///< per head, without padding
   std::vector<Index> padded_queries;  ///< per head
   std::vector<Index> padded_keys;     ///< per head; these are masked, too
@@ -65,7 +66,10 @@ struct ColumnSummaryOptions {
 /// The summary of one scheme, for one head or pooled over several consecutive heads.
 struct SchemeSummaryOf {
   ColumnSumSummary sums;
-  EnoughQueries enough;              ///< positions as in sums.lowest
+  EnoughQueries enough;  ///< positions as in sums.lowest
+  /// Keys with enough queries, by their sum per query, and their histogram.
+  std::vector<KeySum> enough_lowest, enough_highest;
+  Histogram enough_histogram;
   std::optional<Index> min_queries;  ///< the number that is enough; absent if heads differ
   AttentionShares shares;
   Histogram histogram;
@@ -101,8 +105,9 @@ struct ColumnSummaries {
   };
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
   std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
-  std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
-  std::vector<KeySums> highest;
+  /// Of all heads under the first scheme, with the sums of the others: keys with enough queries,
+  /// by their sum per query.
+  std::vector<KeySums> lowest, highest;
 
   /// The number of queries that is enough for all heads; absent if heads differ.
   std::optional<Index> min_queries() const { return schemes.front().all.min_queries; }
@@ -129,7 +134,7 @@ class PooledHistogram {
 };
 
 /// Consumes the column sums, which are large for many heads. `pooled` gets the histogram of each
-/// scheme.
+/// scheme, of keys with enough queries.
 ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSummaryOptions& options,
                                   std::vector<PooledHistogram>& pooled);
 

@@ -18,6 +18,7 @@ std::vector<Cell> cells_of(const SchemeSummaryOf& summary) {
                              summary.padded_queries,
                              summary.min_queries ? Cell(*summary.min_queries) : Cell(),
                              summary.enough.keys,
+                             summary.enough.keys > 0 ? Cell(summary.enough.least) : Cell(),
                              sums.min,
                              sums.median,
                              sums.mean,
@@ -52,7 +53,7 @@ std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& option
   }
   columns.push_back({"scheme"});
   for (const char* const name : {"keys", "masked_keys", "empty_queries", "padded_keys",
-                                 "padded_queries", "min_queries", "enough_keys"}) {
+                                 "padded_queries", "min_queries", "enough_keys", "enough_min_c"}) {
     columns.push_back({name, false});
   }
   columns.push_back({"min_c"});
@@ -111,9 +112,9 @@ std::vector<std::pair<std::string, std::string>> column_table_meanings() {
       {"empty_queries", "the number of queries without an allowed key"},
       {"padded_keys, padded_queries",
        "the numbers of keys and queries in padding, which no other column counts"},
-      {"min_queries, enough_keys",
-       "--min-queries, or a tenth of the sequence's queries, and the number of keys with at "
-       "least that many"},
+      {"min_queries, enough_keys, enough_min_c",
+       "--min-queries, or a tenth of the sequence's queries; the number of keys with at least "
+       "that many, and the least c of these"},
       {"min_c, median_c, mean_c, max_c",
        "least, median, mean and largest column sum c of the keys"},
       {"share_below_E", "the share of the keys with c < E, for each --epsilon"},
