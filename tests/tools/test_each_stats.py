@@ -88,7 +88,7 @@ class Statistics(Dump):
                 random = np.random.default_rng(0)
                 file[f"model/{layer}/q"] = random.normal(size=(5, 6, 4, 2))
                 file[f"model/{layer}/k"] = random.normal(size=(5, 6, 4, 2))
-        text = self.run_tool("explain-away-stats", "--each=model/*", "wide.h5").out.decode()
+        text = self.run_tool("explain-away-stats", "--each=model/*", "wide.h5", "--full").out.decode()
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         self.assertIn("~" + "é" * 27 + " ", text)
         self.assertIn("every cell pools the batch\n", text)

@@ -22,7 +22,7 @@ class InputWarnings(ToolTest):
         (self.folder / "in.h5").unlink(missing_ok=True)
         self.write("in.h5", **datasets)
         more = ["--only", "-o", "/dev/null"] if tool == "attn-compute" else []
-        return self.run_tool(tool, "in.h5", *options, *more).stderr
+        return self.run_tool(tool, "in.h5", *options, *more).err
 
     def test_layout(self):
         inside = vectors(1, 40, HEADS, DEPTH)
@@ -78,10 +78,10 @@ class InputWarnings(ToolTest):
                                "key_length"),
                               ((BATCH, LENGTH, LENGTH), "mask[:, None, :, :]")]:
             self.write("bad.h5", mask=np.ones(shape, bool), **given)
-            self.assertIn(advice, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).stderr)
+            self.assertIn(advice, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).err)
             (self.folder / "bad.h5").unlink()
         self.write("bad.h5", mask=np.ones((40, 40), bool), **vectors(1, 40, HEADS, DEPTH))
-        self.assertIn(LAYOUT, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).stderr)
+        self.assertIn(LAYOUT, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).err)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "stats/attention_shares.hpp"
 #include "stats/enough_queries.hpp"
+#include "stats/summary.hpp"
 
 using namespace attn;
 
@@ -26,6 +28,7 @@ TEST_CASE("explained-away keys among those with enough queries") {
   CHECK(found.explained_away[0].share == 1.0 / 3);
   CHECK(found.explained_away[1].count == 2);
   CHECK(found.explained_away[2].count == 0);  // c < epsilon, not equal
+  CHECK(found.least == 1e-9);
   REQUIRE(found.greatest);
   CHECK(found.greatest->position == 3);
   CHECK(found.greatest->value == 0.5);
@@ -34,6 +37,28 @@ TEST_CASE("explained-away keys among those with enough queries") {
   CHECK(none.keys == 0);
   CHECK(std::isnan(none.explained_away[0].share));
   CHECK(!none.greatest);
+  CHECK(std::isnan(none.least));
+}
+
+TEST_CASE("keys in the order of their sums per query") {
+  const std::vector<double> sums = {0.5, 4, 0, 1, 0.5, 2};
+  const std::vector<Index> queries = {1, 8, 0, 2, 5, 4};  // c/n: 0.5, 0.5, none, 0.5, 0.1, 0.5
+  const std::vector<std::uint8_t> few = {0, 0, 1, 0, 0, 0};
+  const auto positions = [](const std::vector<KeySum>& keys) {
+    std::vector<Index> all;
+    for (const KeySum& key : keys) all.push_back(key.position);
+    return all;
+  };
+  // Equal quotients are in the order of the sums.
+  CHECK(positions(lowest_per_query(sums, queries, few, 9)) == std::vector<Index>{4, 0, 3, 5, 1});
+  CHECK(positions(highest_per_query(sums, queries, few, 3)) == std::vector<Index>{1, 5, 3});
+  CHECK(lowest_per_query(sums, queries, few, 1).front().value == 0.5);
+  // With as many queries for each key this is the order of the sums, ties by position.
+  const std::vector<Index> same(sums.size(), 3);
+  const auto by_sum = lowest_keys(sums, {}, 6);
+  CHECK(positions(lowest_per_query(sums, same, {}, 6)) == positions(by_sum));
+  CHECK(positions(highest_per_query(sums, same, {}, 6)) == positions(highest_keys(sums, {}, 6)));
+  CHECK(lowest_per_query({}, {}, {}, 3).empty());
 }
 
 TEST_CASE("each head has its own number of queries that is enough") {

@@ -76,6 +76,11 @@ cli::Declaration declare() {
            "Names the heads in which a key with enough queries gets more than X of their weight, "
            "on average.",
            {0, 1}, 0.3);
+  d.flag(
+      "full",
+      "Prints the tables by head and the lists of keys for any number of heads. Without it, more "
+      "than 24 heads make one page: the finding, the heads that stand out, and a line for each "
+      "group.");
   declare_table_options(d, "group, head and scheme", {.own_top = true});
   d.section("Scores");
   declare_score_options(d, true);
@@ -102,6 +107,7 @@ ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
   options.min_queries = arguments.integer("min-queries");
   options.most = arguments.integers("top-shares");
   options.concentration = arguments.number("concentration").value();
+  options.full = arguments.flag("full");
   return options;
 }
 

@@ -279,7 +279,7 @@ std::string enough_words(const std::optional<Index>& min_queries) {
                      : std::string("at least a tenth of the sequence's queries");
 }
 
-std::string enough_words(const std::vector<GroupColumns>& groups) {
+std::string enough_words(std::span<const GroupColumns> groups) {
   const std::optional<Index> first = groups.front().summaries.min_queries();
   const bool same = std::all_of(groups.begin(), groups.end(), [&](const GroupColumns& group) {
     return group.summaries.min_queries() == first;

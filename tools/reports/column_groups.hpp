@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,6 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
 /// min_queries in a sentence: "at least 25 queries"; if absent, because heads or groups differ, "at
 /// least a tenth of the sequence's queries".
 std::string enough_words(const std::optional<Index>& min_queries);
-std::string enough_words(const std::vector<GroupColumns>& groups);
+std::string enough_words(std::span<const GroupColumns> groups);
 
 }  // namespace attn::tools

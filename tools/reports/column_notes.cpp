@@ -23,7 +23,8 @@ Json json_of(const ColumnSummaryOptions& wanted) {
           {"bins", or_null(wanted.sums.bins)},
           {"min_queries", or_null(wanted.min_queries)},
           {"most", wanted.most},
-          {"concentration", wanted.concentration}};
+          {"concentration", wanted.concentration},
+          {"full", wanted.full}};
 }
 
 ColumnSummaryOptions wanted_of(const CheckedJson& json) {
@@ -40,6 +41,7 @@ ColumnSummaryOptions wanted_of(const CheckedJson& json) {
   wanted.min_queries = count_or_none(json.at("min_queries"));
   for (const CheckedJson& one : json.at("most").list()) wanted.most.push_back(one.count());
   wanted.concentration = json.at("concentration").number();
+  wanted.full = json.at("full").flag();
   return wanted;
 }
 

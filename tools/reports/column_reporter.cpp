@@ -6,6 +6,7 @@
 
 #include "cli/words.hpp"
 #include "common/tables/convergence_words.hpp"
+#include "reports/column_page.hpp"
 #include "reports/column_report.hpp"
 
 namespace attn::tools {
@@ -39,16 +40,23 @@ const ColumnSummaries& ColumnReporter::add(const SectionName& section, const std
   ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
   // For thousands of heads the JSON is larger than the statistics themselves.
   if (options_.json) report.result() = column_json(statistics, wanted_, summaries);
-  if (options_.each) {
-    report.print(cli::one_line(heading) + "\n\n" + column_report(statistics, wanted_, summaries) +
-                 (options_.several ? "\n" : ""));
-  }
   verdict_.add(statistics, summaries, section.label, report);
   const std::vector<std::string> schemes = schemes_in(statistics);
   count_explained(schemes, summaries);
   if (options_.several) pool(schemes, histograms);
   groups_.push_back({section, statistics.leading, schemes, std::move(summaries)});
+  if (options_.each) print_one(heading, statistics, report);
   return groups_.back().summaries;
+}
+
+// The report on the latest section.
+void ColumnReporter::print_one(const std::string& heading, const ColumnStatistics& statistics,
+                               cli::Report& report) const {
+  const std::span<const GroupColumns> latest(&groups_.back(), 1);
+  const std::string text = makes_page(latest, wanted_)
+                               ? column_page(latest, wanted_)
+                               : column_report(statistics, wanted_, latest.front().summaries);
+  report.print(cli::one_line(heading) + "\n\n" + text + (options_.several ? "\n" : ""));
 }
 
 // Keys that the schemes explain away, over all sections.
@@ -78,7 +86,10 @@ void ColumnReporter::pool(const std::vector<std::string>& schemes,
 
 void ColumnReporter::conclude(const std::string& name, cli::Report& report) {
   if (options_.all && options_.several) {
-    report.print(cli::one_line(name) + ": " + groups_report(groups_, wanted_, histograms_));
+    const std::string text = makes_page(groups_, wanted_)
+                                 ? column_page(groups_, wanted_)
+                                 : groups_report(groups_, wanted_, histograms_);
+    report.print(cli::one_line(name) + ": " + text);
   }
   for (const ExplainedKeys& of : explained_) {
     const std::string note = tail_note(of, wanted_.sums.epsilons.front(), enough_words(groups_));

@@ -48,6 +48,8 @@ class ColumnReporter {
   ColumnVerdict& verdict() { return verdict_; }
 
  private:
+  void print_one(const std::string& heading, const ColumnStatistics& statistics,
+                 cli::Report& report) const;
   void pool(const std::vector<std::string>& schemes,
             const std::vector<PooledHistogram>& histograms);
   void count_explained(const std::vector<std::string>& schemes, const ColumnSummaries& summaries);

@@ -61,6 +61,7 @@ struct ColumnSummaryOptions {
   std::optional<Index> min_queries;
   std::vector<Index> most;   ///< numbers of keys whose share of the attention is reported
   double concentration = 0;  ///< a head is concentrated if a key gets a larger mean weight
+  bool full = false;         ///< the tables by head, for any number of heads
 };
 
 /// The summary of one scheme, for one head or pooled over several consecutive heads.
