@@ -55,6 +55,9 @@ class Declaration {
   /// A comma-separated list of such words, each at most once, kept in the order given.
   Declaration& choices(std::string name, std::vector<std::string> values, std::string help,
                        std::optional<std::string> fallback = {});
+  /// A word that others use for one of the `values` of the option declared last: it is refused with
+  /// a hint at that value.
+  Declaration& synonym(const std::string& word, const std::string& value);
   struct Range {
     double low;
     double high;

@@ -253,6 +253,12 @@ Declaration& Declaration::for_verbs(std::vector<std::string> verbs) {
   return *this;
 }
 
+Declaration& Declaration::synonym(const std::string& word, const std::string& value) {
+  if (impl_->options.empty()) throw std::logic_error("synonym() before any option");
+  impl_->options.back().synonyms[word] = value;
+  return *this;
+}
+
 Declaration& Declaration::or_none() {
   if (impl_->options.empty()) throw std::logic_error("or_none() before any option");
   impl_->options.back().or_none = true;

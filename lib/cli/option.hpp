@@ -39,9 +39,10 @@ struct Option {
   Kind kind = Kind::flag;
   std::string placeholder = {};
   std::string help = {};
-  std::vector<std::string> values = {};  ///< choice, choices, optional_choice
-  Declaration::Range range = {0, 0};     ///< number, numbers
-  Index low = 0;                         ///< integer, integers
+  std::vector<std::string> values = {};              ///< choice, choices, optional_choice
+  std::map<std::string, std::string> synonyms = {};  ///< other words for some of these, for hints
+  Declaration::Range range = {0, 0};                 ///< number, numbers
+  Index low = 0;                                     ///< integer, integers
   Index high = 0;
   bool or_none = false;                      ///< accepts "none", too
   std::optional<std::string> fallback = {};  ///< as typed on a command line

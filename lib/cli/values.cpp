@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 
 namespace attn::cli {
 namespace {
@@ -24,11 +25,12 @@ std::optional<T> whole(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const Option& option, std::string_view verb, std::string_view text,
-                         std::string_view expected) {
+                         std::string_view expected, const std::string& hint = "") {
   const std::string found = !text.empty()     ? fmt::format("{} {}", verb, text)
                             : verb == "lists" ? std::string("has an empty item")
                                               : std::string("is empty");
-  throw Error(Failure::usage, fmt::format("--{} {}, expected {}", option.name, found, expected));
+  throw Error(Failure::usage, fmt::format("--{} {}, expected {}", option.name, found, expected),
+              hint);
 }
 
 bool within(double value, const Declaration::Range& range) {
@@ -80,9 +82,18 @@ Index integer(const Option& option, const std::string& text, std::string_view ve
   return *value;
 }
 
+std::string hint_on_word(const Option& option, const std::string& text) {
+  const auto synonym = option.synonyms.find(text);
+  if (synonym != option.synonyms.end()) {
+    return fmt::format("{} is called {} here", text, synonym->second);
+  }
+  const std::string near = nearest(text, option.values);
+  return near.empty() ? "" : fmt::format("did you mean {}?", near);
+}
+
 std::string word(const Option& option, const std::string& text, std::string_view verb) {
   if (std::find(option.values.begin(), option.values.end(), text) == option.values.end()) {
-    refuse(option, verb, text, expectation(option));
+    refuse(option, verb, text, expectation(option), hint_on_word(option, text));
   }
   return text;
 }

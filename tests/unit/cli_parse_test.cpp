@@ -211,6 +211,7 @@ TEST_CASE("command lines that are refused") {
       {{"--json", "--json=b"}, "--json is given twice", ""},
       {{"--hybrid", "1.5"}, "--hybrid is 1.5, expected a number in [0, 1]", ""},
       {{"--scheme", "foo"}, "--scheme is foo, expected one of unas, dnas", ""},
+      {{"--scheme", "unsa"}, "--scheme is unsa, expected one of unas, dnas", "did you mean unas?"},
       {{"--scheme", ""}, "--scheme is empty, expected one of unas, dnas", ""},
       {{"--memory", "1GB"}, "--memory is 1GB, expected a size such as 512M, 1.5G or 65536", ""},
       {{"--threads", "0"}, "--threads is 0, expected an integer in [1, 65536]", ""},

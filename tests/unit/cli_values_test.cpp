@@ -123,6 +123,19 @@ TEST_CASE("words come from a list") {
   CHECK(refusal(one, "foo") == "--scheme is foo, expected one of unas, dnas");
   CHECK(refusal(one, "una") == "--scheme is una, expected one of unas, dnas");
   CHECK(refusal(one, "") == "--scheme is empty, expected one of unas, dnas");
+  const auto hint = [](const Option& option, const std::string& text) {
+    try {
+      parse_value(option, text);
+    } catch (const Error& error) {
+      return error.hint();
+    }
+    return std::string("accepted");
+  };
+  CHECK(hint(one, "una") == "did you mean unas?");
+  CHECK(hint(one, "foo").empty());
+  Option known = one;
+  known.synonyms["softmax"] = "unas";
+  CHECK(hint(known, "softmax") == "softmax is called unas here");
 
   const Option many{.name = "emit", .kind = Option::Kind::choices, .values = {"out", "weights"}};
   CHECK(std::get<std::vector<std::string>>(parse_value(many, "weights,out")) ==

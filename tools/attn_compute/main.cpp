@@ -28,7 +28,7 @@ void declare_scheme(cli::Declaration& d) {
     help += fmt::format(" {}: {}", scheme.name, scheme.help);
     names.emplace_back(scheme.name);
   }
-  d.choice("scheme", names, help, "unas");
+  d.choice("scheme", names, help, "unas").synonym("softmax", "unas");
 }
 
 cli::Declaration declare() {

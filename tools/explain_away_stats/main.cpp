@@ -51,6 +51,7 @@ cli::Declaration declare() {
   d.choices("scheme", choices,
             "Normalisations to compare. stored: the weights in the bundle, or the weights that its "
             "potentials define.");
+  d.synonym("softmax", "unas");
   d.default_words("unas,dnas, or stored if there are weights but nothing to compute scores from");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});

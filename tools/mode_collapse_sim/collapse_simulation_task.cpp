@@ -146,7 +146,8 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
 void declare_simulation(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
   d.section("simulate");
-  d.choices("scheme", schemes_of_points(), "Normalisations of the weights.", "unas,dnas");
+  d.choices("scheme", schemes_of_points(), "Normalisations of the weights.", "unas,dnas")
+      .synonym("softmax", "unas");
   d.only_with(simulate_verb);
   d.choice("energy", {"dot", "gaussian"},
            "Energy of two points x, y: dot <x,y>, gaussian -|x-y|^2/2.", "dot");

@@ -19,7 +19,7 @@ void declare_scheme(cli::Declaration& d) {
     names.emplace_back(scheme->name());
     help += fmt::format(" {}: {}", scheme->name(), scheme->help());
   }
-  d.choice("scheme", names, help, "unas");
+  d.choice("scheme", names, help, "unas").synonym("softmax", "unas");
   d.number("scale", "X", "Factor of the scores.", cli::Declaration::Range::any(), 1.0);
   d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
       .default_words("the dataset hybrid, a scalar");
