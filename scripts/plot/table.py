@@ -61,6 +61,8 @@ def _statistics(report):
         found[f"share_below_{part['epsilon']:g}"] = part["share"]
         if "enough" in part:
             found[f"enough_share_below_{part['epsilon']:g}"] = part["enough"]["share"]
+    if "enough" in report:
+        found["enough_min_c"] = report["enough"].get("min")
     found["entropy"] = (report.get("row_entropy") or {}).get("mean")
     for part in report.get("top_shares", []):
         found[f"top_{part['keys']}_share"] = part["share"]

@@ -55,6 +55,20 @@ class Heatmap(TableTest):
         self.assertIn("keys explained away, c < 1e-8 (%)", self.words(
             "heatmap", "t.tsv", "--statistic", "share_below_1e-08"))
 
+    def test_keys_with_few_queries_left_out(self):
+        header = [*HEADER[:5], "enough_keys", "enough_min_c", *HEADER[5:7], "enough_share_below_1e-08", "entropy"]
+        rows = [[*row[:5], 90, 0.77, *row[5:7], 0.37, row[7]] for row in self.ROWS]
+        words = self.words("heatmap", self.put("t.tsv", rows, header))
+        self.assertIn("keys explained away, c < 1e-8 (% of those with enough queries)", words)
+        self.assertIn("37", words)
+        rows = [[*row[:9], 0, row[10]] for row in rows]
+        words = self.words("heatmap", self.put("t.tsv", rows, header))
+        self.assertIn("least column sum c of keys with enough queries (attention of one query = 1)", words)
+        self.assertIn("0.77", words)
+        # All keys have enough queries.
+        rows = [[*row[:5], 100, *row[6:]] for row in rows]
+        self.assertIn("keys explained away, c < 1e-8 (%)", self.words("heatmap", self.put("t.tsv", rows, header)))
+
     REPORT = {"groups": [{"group": "layer0", "unas": {"heads": [{
         "index": [1, 2], "keys": 4, "holds": None, "bound": None,
         "col_sum": {"min": 0.25, "median": 1, "mean": 1, "max": 2, "quantiles": {}},

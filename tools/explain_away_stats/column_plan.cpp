@@ -37,9 +37,9 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   HeadNeeds needs;
   needs.ranks = column_ranks(task, ranks);
   needs.result_bytes = (points * schemes + 1) * (input.queries + input.keys) * number;
-  // The column sums and the numbers of queries are kept for the report, with a byte per key that
-  // marks masked keys.
-  needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 1);
+  // The column sums and the numbers of queries are kept for the report, with two bytes per key that
+  // mark masked keys and keys with few queries.
+  needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 2);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
