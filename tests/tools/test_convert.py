@@ -293,7 +293,7 @@ class Writing(Arrays):
     def test_words_are_counted(self):
         self.write("a.h5", x=np.arange(3.0), tokens=["a", "b"])
         done = self.convert("a.h5", "-o", "b.h5", "--json")
-        self.assertIn("2 datasets, h5 -> b.h5", done.err)
+        self.assertIn("2 datasets -> b.h5 (h5)", done.err)
         self.assertEqual(done.json()["result"]["datasets"], 2)
         self.assertEqual(sorted(o["name"] for o in done.json()["outputs"]), ["tokens", "x"])
         self.assertIn("tokens  2  string", self.convert("a.h5", "--dry-run").out.decode())

@@ -1,5 +1,6 @@
 """Inputs that can be computed but are rarely meant: the other order of axes, masks turned round."""
 
+import resource
 import unittest
 
 import numpy as np
@@ -82,6 +83,18 @@ class InputWarnings(ToolTest):
             (self.folder / "bad.h5").unlink()
         self.write("bad.h5", mask=np.ones((40, 40), bool), **vectors(1, 40, HEADS, DEPTH))
         self.assertIn(LAYOUT, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).err)
+
+    def test_results_by_pair_beyond_memory(self):
+        q = np.zeros((1, 24000, 1), np.float32)
+        said = "weights takes 2.3 GB of the output: 24000 x 24000 for each of 1 head; --queries writes"
+        self.write("long.h5", q=q, k=q)
+        options = ["--only", "--scheme=unas", "long.h5"]
+        limit = (1 << 24, 1 << 24)  # of the file, so that nothing much is written
+        done = self.run_tool("attn-compute", "--emit=weights", *options, "-o", "all.h5", status=5,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        self.assertIn(said, done.err)
+        done = self.run_tool("attn-compute", "--emit=weights", "--queries=0", *options, "-o", "few.h5")
+        self.assertEqual(done.err, "")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 #include "attn_compute/compute_steps.hpp"
 
+#include <algorithm>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
+#include "cli/words.hpp"
+#include "common/frame/bundles.hpp"
 #include "common/heads/input_warnings.hpp"
 #include "common/outputs/weights_writer.hpp"
 #include "head/attend_head.hpp"
@@ -61,6 +66,25 @@ void warn_of_surprises(const ComputeTask& task, cli::Report& report) {
   warn_of_input({scheme}, task.bundle, input, report);
   if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
     report.warn("with one query " + options.name + " is uniform over the keys it may attend to");
+  }
+}
+
+// Results by pair grow with the square of the length: says so before hours of writing.
+void warn_of_large_results(const cli::Arguments& arguments, const ComputeTask& task,
+                           cli::Report& report) {
+  constexpr double usual = 2.0 * (std::int64_t{1} << 30);
+  const double most = std::max(usual, static_cast<double>(arguments.memory));
+  for (const ResultKind& kind : result_kinds()) {
+    if (!kind.by_pair() || !task.options.emits(kind.name)) continue;
+    const Shape own = own_shape(kind, task.options, task.input);
+    const double bytes = static_cast<double>(task.input.own_problems()) *
+                         static_cast<double>(own[0]) * static_cast<double>(own[1]) *
+                         static_cast<double>(task.f64 ? sizeof(double) : sizeof(float));
+    if (bytes <= most) continue;
+    report.warn(fmt::format(
+        "{} takes {:.3g} GB of the output: {} for each of {}{}", kind.name, bytes / 1e9, times(own),
+        cli::counted(task.input.own_problems(), "head"),
+        task.options.queries ? "" : "; --queries writes the rows of some queries only"));
   }
 }
 
@@ -227,6 +251,7 @@ ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask
                               cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   warn_of_surprises(task, report);
+  warn_of_large_results(arguments, task, report);
   const auto run = task.f64 ? compute<double> : compute<float>;
   ComputeTotals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);

@@ -103,9 +103,9 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   cli::Outcome outcome;
   outcome.commit = conversion.write();
   const Index groups = conversion.groups();
-  outcome.summary = fmt::format("{}{}, {} -> {}", cli::counted(count, "dataset"),
-                                groups > 0 ? " and " + cli::counted(groups, "group") : "",
-                                conversion.format(), target);
+  outcome.summary = fmt::format("{}{} -> {} ({})", cli::counted(count, "dataset"),
+                                groups > 0 ? " and " + cli::counted(groups, "group") : "", target,
+                                conversion.format());
   return outcome;
 }
 
