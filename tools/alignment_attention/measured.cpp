@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -25,42 +26,47 @@ std::string moved_words(const WordShift& shift) {
   return axis_of(shift).empty() ? "none" : fmt::format("{} {:+}", axis_of(shift), places_of(shift));
 }
 
-std::vector<Cell> measure_cells(const AlignmentCounts& counts) {
-  return {counts.links,    counts.error_rate(), counts.precision(),
-          counts.recall(), counts.match(),      counts.mass()};
-}
+// The measures of a head with the words moved by one of the shifts.
+struct Shifted {
+  const MeasuredHead& head;
+  std::size_t shift;
+};
 
-const std::vector<std::string> measure_names = {"links",  "aer",   "precision",
-                                                "recall", "match", "mass"};
+// The agreement belongs to unmoved words.
+const Figures<Shifted>& measures() {
+  const auto counted = [](auto value) {
+    return [value](const Shifted& of) {
+      return of.head.counts.empty() ? Cell() : Cell(value(of.head.counts[of.shift]));
+    };
+  };
+  using Of = const AlignmentCounts&;
+  static const Figures<Shifted> all = {{"sure", counted([](Of of) { return of.sure; }), false},
+                                       {"links", counted([](Of of) { return of.links; })},
+                                       {"aer", counted([](Of of) { return of.error_rate(); })},
+                                       {"precision", counted([](Of of) { return of.precision(); })},
+                                       {"recall", counted([](Of of) { return of.recall(); })},
+                                       {"match", counted([](Of of) { return of.match(); })},
+                                       {"mass", counted([](Of of) { return of.mass(); })},
+                                       {"agreement", [](const Shifted& of) {
+                                          return of.shift == 0 ? cell(of.head.agreement) : Cell();
+                                        }}};
+  return all;
+}
 
 // The shifts of a head to show.
 std::size_t rows_of(const MeasuredHead& head) {
   return std::max<std::size_t>(1, head.counts.size());
 }
 
-// Links, measures and agreement; the agreement belongs to unmoved words.
-void append_figures(const MeasuredHead& head, std::size_t shift, std::vector<Cell>& row) {
-  if (head.counts.empty()) {
-    row.resize(row.size() + measure_names.size());
-  } else {
-    for (Cell& cell : measure_cells(head.counts[shift])) row.push_back(std::move(cell));
-  }
-  row.push_back(shift == 0 ? cell(head.agreement) : Cell());
-}
-
 std::string table_text(const Measured& measured) {
   const bool one = measured.heads.size() == 1;
-  std::vector<TableColumn> columns = {{"head"}, {"moved"}};
-  for (const std::string& name : measure_names) columns.push_back({name});
-  columns.push_back({"agreement"});
-  Table table(columns);
+  Table table(columns_of(measures(), {{"head"}, {"moved"}}));
   for (const MeasuredHead& head : measured.heads) {
     for (std::size_t n = 0; n < (one ? rows_of(head) : 1); ++n) {
       std::vector<Cell> row(2);
       if (!one) row[0] = fmt::format("{}", fmt::join(head.index, ","));
       if (one && rows_of(head) > 1) row[1] = moved_words(measured.shifts[n]);
-      append_figures(head, n, row);
-      table.add(std::move(row));
+      table.add(cells_of(measures(), Shifted{head, n}, std::move(row)));
     }
   }
   return table.text();
@@ -93,11 +99,8 @@ std::string measured_text(const Measured& measured) {
 
 std::vector<TableColumn> measured_columns() {
   std::vector<TableColumn> columns = place_columns();
-  for (const char* const name : {"axis", "shift"}) columns.push_back({name});
-  for (const char* const name : {"pairs", "words", "sure"}) columns.push_back({name, false});
-  for (const std::string& name : measure_names) columns.push_back({name});
-  columns.push_back({"agreement"});
-  return columns;
+  columns.insert(columns.end(), {{"axis"}, {"shift"}, {"pairs", false}, {"words", false}});
+  return columns_of(measures(), std::move(columns));
 }
 
 std::vector<std::vector<Cell>> measured_rows(const Measured& measured, const SectionName& section) {
@@ -106,13 +109,9 @@ std::vector<std::vector<Cell>> measured_rows(const Measured& measured, const Sec
     for (std::size_t n = 0; n < rows_of(head); ++n) {
       const WordShift& shift = measured.shifts[n];
       std::vector<Cell> row = place_cells(section.file, section.group, head.index);
-      row.emplace_back(axis_of(shift));
-      row.emplace_back(places_of(shift));
-      row.emplace_back(measured.pairs);
-      row.push_back(cell(measured.words));
-      row.push_back(head.counts.empty() ? Cell() : Cell(head.counts[n].sure));
-      append_figures(head, n, row);
-      rows.push_back(std::move(row));
+      row.insert(row.end(),
+                 {axis_of(shift), places_of(shift), measured.pairs, cell(measured.words)});
+      rows.push_back(cells_of(measures(), Shifted{head, n}, std::move(row)));
     }
   }
   return rows;
@@ -129,17 +128,13 @@ Json measured_json(const Measured& measured) {
     for (std::size_t n = 0; n < head.counts.size(); ++n) {
       const WordShift& shift = measured.shifts[n];
       const AlignmentCounts& counts = head.counts[n];
-      entry["shifts"].push_back({{"source", shift.source},
-                                 {"target", shift.target},
-                                 {"links", counts.links},
-                                 {"sure", counts.sure},
-                                 {"links_sure", counts.links_sure},
-                                 {"links_possible", counts.links_possible},
-                                 {"aer", counts.error_rate()},
-                                 {"precision", counts.precision()},
-                                 {"recall", counts.recall()},
-                                 {"match", counts.match()},
-                                 {"mass", counts.mass()}});
+      const Shifted row{head, n};
+      Json moved = {{"source", shift.source}, {"target", shift.target}};
+      add_members(measures(), row, {"links", "sure"}, moved);
+      moved["links_sure"] = counts.links_sure;
+      moved["links_possible"] = counts.links_possible;
+      add_members(measures(), row, {"aer", "precision", "recall", "match", "mass"}, moved);
+      entry["shifts"].push_back(std::move(moved));
     }
     result["heads"].push_back(std::move(entry));
   }

@@ -22,10 +22,6 @@ std::optional<double> number_of(const std::optional<RecordedClaim>& claim, Numbe
   return claim ? (*claim).*number : std::nullopt;
 }
 
-std::string text_of(std::optional<double> value, int count = 6) {
-  return value ? digits(*value, count) : "-";
-}
-
 std::string verdict_of(const std::optional<RecordedClaim>& claim) {
   return claim ? claim->verdict : "";
 }
@@ -98,16 +94,15 @@ std::vector<ClaimDrift> drifts(const ClaimRecord& before, const ClaimRecord& aft
 
 std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
                        std::span<const ClaimDrift> all) {
-  std::vector<std::vector<std::string>> rows = {
-      {"id", "before", "after", "moved", "of tolerance", "headroom", "verdict"}};
+  std::vector<std::vector<std::string>> rows = {headings_of(drift_figures())};
+  rows.front().insert(rows.front().end(), {"headroom", "verdict"});
   for (const ClaimDrift& drift : all) {
     if (!drift.differs()) continue;
-    rows.push_back({drift.id, text_of(number_of(drift.before, &RecordedClaim::measured)),
-                    text_of(number_of(drift.after, &RecordedClaim::measured)),
-                    text_of(drift.moved(), 2), text_of(drift.of_tolerance(), 2),
-                    text_of(number_of(drift.before, &RecordedClaim::headroom), 2) + " -> " +
-                        text_of(number_of(drift.after, &RecordedClaim::headroom), 2),
-                    change_of(drift)});
+    rows.push_back(texts_of(drift_figures(), drift));
+    rows.back().insert(rows.back().end(),
+                       {digits(number_of(drift.before, &RecordedClaim::headroom), 2) + " -> " +
+                            digits(number_of(drift.after, &RecordedClaim::headroom), 2),
+                        change_of(drift)});
   }
   const std::size_t differing = rows.size() - 1;
   return fmt::format("before: {}\nafter:  {}\n\n", name_of(before.stamp), name_of(after.stamp)) +
@@ -115,23 +110,27 @@ std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
          fmt::format("{}: {} differ\n", cli::counted(all.size(), "claim"), differing);
 }
 
-std::vector<TableColumn> drift_columns() {
-  return {{"id"},           {"before"},          {"after"},          {"moved"},
-          {"of_tolerance"}, {"headroom_before"}, {"headroom_after"}, {"verdict_before"},
-          {"verdict_after"}};
-}
-
-std::vector<std::vector<Cell>> drift_rows(std::span<const ClaimDrift> all) {
-  std::vector<std::vector<Cell>> rows;
-  for (const ClaimDrift& drift : all) {
-    rows.push_back({drift.id, cell(number_of(drift.before, &RecordedClaim::measured)),
-                    cell(number_of(drift.after, &RecordedClaim::measured)), cell(drift.moved()),
-                    cell(drift.of_tolerance()),
-                    cell(number_of(drift.before, &RecordedClaim::headroom)),
-                    cell(number_of(drift.after, &RecordedClaim::headroom)),
-                    verdict_of(drift.before), verdict_of(drift.after)});
-  }
-  return rows;
+const Figures<ClaimDrift>& drift_figures() {
+  using Of = const ClaimDrift&;
+  const auto before = [](Of of) { return number_of(of.before, &RecordedClaim::measured); };
+  const auto after = [](Of of) { return number_of(of.after, &RecordedClaim::measured); };
+  const auto id = [](Of of) { return of.id; };
+  static const Figures<ClaimDrift> all = {
+      {"id", id, true, id},
+      {"before", [=](Of of) { return cell(before(of)); }, true,
+       [=](Of of) { return digits(before(of)); }},
+      {"after", [=](Of of) { return cell(after(of)); }, true,
+       [=](Of of) { return digits(after(of)); }},
+      {"moved", [](Of of) { return cell(of.moved()); }, true,
+       [](Of of) { return digits(of.moved(), 2); }},
+      {"of_tolerance", [](Of of) { return cell(of.of_tolerance()); }, true,
+       [](Of of) { return digits(of.of_tolerance(), 2); }},
+      {"headroom_before",
+       [](Of of) { return cell(number_of(of.before, &RecordedClaim::headroom)); }},
+      {"headroom_after", [](Of of) { return cell(number_of(of.after, &RecordedClaim::headroom)); }},
+      {"verdict_before", [](Of of) { return verdict_of(of.before); }},
+      {"verdict_after", [](Of of) { return verdict_of(of.after); }}};
+  return all;
 }
 
 nlohmann::ordered_json drift_json(const ClaimRecord& before, const ClaimRecord& after,
@@ -139,13 +138,12 @@ nlohmann::ordered_json drift_json(const ClaimRecord& before, const ClaimRecord& 
   Json list = Json::array();
   for (const ClaimDrift& drift : all) {
     if (!drift.differs()) continue;
-    list.push_back({{"id", drift.id},
-                    {"before", json_number(number_of(drift.before, &RecordedClaim::measured))},
-                    {"after", json_number(number_of(drift.after, &RecordedClaim::measured))},
-                    {"moved", json_number(drift.moved())},
-                    {"of_tolerance", json_number(drift.of_tolerance())},
-                    {"verdict_before", verdict_of(drift.before)},
-                    {"verdict_after", verdict_of(drift.after)}});
+    Json entry;
+    add_members(
+        drift_figures(), drift,
+        {"id", "before", "after", "moved", "of_tolerance", "verdict_before", "verdict_after"},
+        entry);
+    list.push_back(std::move(entry));
   }
   return {{"claims", all.size()},
           {"before", json_of(before.stamp)},
@@ -164,7 +162,7 @@ std::string history_text(std::span<const ClaimRecord> records) {
       const auto [at, is_new] = row_of.emplace(claim.id, rows.size());
       if (is_new) rows.push_back({claim.id});
       rows[at->second].resize(n + 1, "-");
-      const std::string room = text_of(claim.headroom, 2);
+      const std::string room = digits(claim.headroom, 2);
       rows[at->second].push_back(claim.verdict == "error" ? "error" : room);
     }
   }
@@ -173,21 +171,20 @@ std::string history_text(std::span<const ClaimRecord> records) {
                      cli::counted(records.size(), "record"));
 }
 
-std::vector<TableColumn> history_columns() {
-  return {{"date"},     {"commit"},   {"version"}, {"cpu"},      {"id"},
-          {"measured"}, {"expected"}, {"unit"},    {"headroom"}, {"verdict"}};
-}
-
-std::vector<std::vector<Cell>> history_rows(std::span<const ClaimRecord> records) {
-  std::vector<std::vector<Cell>> rows;
-  for (const ClaimRecord& record : records) {
-    for (const RecordedClaim& claim : record.claims) {
-      rows.push_back({record.stamp.date, record.stamp.commit, record.stamp.version,
-                      record.stamp.cpu, claim.id, cell(claim.measured), cell(claim.expected),
-                      cell(claim.unit), cell(claim.headroom), claim.verdict});
-    }
-  }
-  return rows;
+const Figures<HistoryRow>& history_figures() {
+  using Of = const HistoryRow&;
+  static const Figures<HistoryRow> all = {
+      {"date", [](Of of) { return of.stamp.date; }},
+      {"commit", [](Of of) { return of.stamp.commit; }},
+      {"version", [](Of of) { return of.stamp.version; }},
+      {"cpu", [](Of of) { return of.stamp.cpu; }},
+      {"id", [](Of of) { return of.claim.id; }},
+      {"measured", [](Of of) { return cell(of.claim.measured); }},
+      {"expected", [](Of of) { return cell(of.claim.expected); }},
+      {"unit", [](Of of) { return cell(of.claim.unit); }},
+      {"headroom", [](Of of) { return cell(of.claim.headroom); }},
+      {"verdict", [](Of of) { return of.claim.verdict; }}};
+  return all;
 }
 
 nlohmann::ordered_json history_json(std::span<const ClaimRecord> records) {

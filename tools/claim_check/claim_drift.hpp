@@ -32,16 +32,18 @@ std::vector<ClaimDrift> drifts(const ClaimRecord& before, const ClaimRecord& aft
 /// The table of `diff`: claims that differ, and the number of those that do not.
 std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
                        std::span<const ClaimDrift> all);
-std::vector<TableColumn> drift_columns();
-std::vector<std::vector<Cell>> drift_rows(std::span<const ClaimDrift> all);
+const Figures<ClaimDrift>& drift_figures();
 nlohmann::ordered_json drift_json(const ClaimRecord& before, const ClaimRecord& after,
                                   std::span<const ClaimDrift> all);
 
 /// The table of `history`: the headroom of each claim in each of the last few records.
 std::string history_text(std::span<const ClaimRecord> records);
-/// A row for each claim of each record.
-std::vector<TableColumn> history_columns();
-std::vector<std::vector<Cell>> history_rows(std::span<const ClaimRecord> records);
+/// The figures of a claim of a record, a row of --tsv.
+struct HistoryRow {
+  const RunStamp& stamp;
+  const RecordedClaim& claim;
+};
+const Figures<HistoryRow>& history_figures();
 nlohmann::ordered_json history_json(std::span<const ClaimRecord> records);
 
 }  // namespace attn::tools

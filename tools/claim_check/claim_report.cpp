@@ -25,28 +25,6 @@ std::string verdict_text(const Claim& claim, const ClaimResult& result) {
   return holds ? "HOLDS, expected refuted" : "REFUTED";
 }
 
-std::string headroom_text(const Claim& claim, const ClaimResult& result) {
-  const auto room = headroom(claim, result);
-  return room ? digits(*room, 2) : "-";
-}
-
-std::vector<std::string> cells(const Claim& claim, const ClaimResult& result) {
-  return {claim.id,
-          claim.source,
-          expected_text(claim, result),
-          result.ran() ? digits(result.verdict.measured) : "-",
-          result.ran() ? digits(result.verdict.margin, 3) : "-",
-          headroom_text(claim, result),
-          verdict_text(claim, result),
-          fmt::format("{:.2f}", result.seconds)};
-}
-
-const std::vector<std::string>& headings() {
-  static const std::vector<std::string> all = {"id",     "source",   "expected", "measured",
-                                               "margin", "headroom", "verdict",  "seconds"};
-  return all;
-}
-
 std::string last_lines(const std::string& log) {
   std::vector<std::string> lines;
   std::istringstream stream(log);
@@ -165,6 +143,14 @@ std::string digits(double value, int count) {
   return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
 }
 
+std::string digits(std::optional<double> value, int count) {
+  return value ? digits(*value, count) : "-";
+}
+
+std::optional<double> measured(const ClaimResult& result) {
+  return result.ran() ? std::optional(result.verdict.measured) : std::nullopt;
+}
+
 std::string expected_text(const Claim& claim, const ClaimResult& result) {
   const Criterion& criterion = claim.criterion;
   const std::string relation = name(criterion.relation);
@@ -210,11 +196,11 @@ ClaimResults::Counts ClaimResults::counts() const {
 }
 
 std::string claims_table(const ClaimResults& all) {
-  std::vector<std::vector<std::string>> rows = {headings()};
+  std::vector<std::vector<std::string>> rows = {headings_of(claim_figures())};
   std::string tests;
   std::string wrong;
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
-    rows.push_back(cells(claim, result));
+    rows.push_back(texts_of(claim_figures(), {claim, result}));
     if (result.test) tests += claim.id + ": " + test_text(*claim.test, *result.test) + "\n";
     if (!as_expected(claim, result)) wrong += failure_text(claim, result, all.tools);
   });
@@ -222,29 +208,42 @@ std::string claims_table(const ClaimResults& all) {
   return text + wrong + (wrong.empty() ? "" : "\n") + summary(all);
 }
 
-std::vector<TableColumn> claim_columns() {
-  return {{"file", false}, {"id"},       {"source"},  {"expected"},           {"measured"},
-          {"margin"},      {"headroom"}, {"verdict"}, {"as_expected", false}, {"seconds"}};
-}
-
-std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all) {
-  std::vector<std::vector<Cell>> rows;
-  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
-    const bool ran = result.ran();
-    rows.push_back({claim.file, claim.id, claim.source, expected_text(claim, result),
-                    ran ? Cell(result.verdict.measured) : Cell(),
-                    ran ? Cell(result.verdict.margin) : Cell(), cell(headroom(claim, result)),
-                    verdict_word(result), as_expected(claim, result), result.seconds});
-  });
-  return rows;
+const Figures<ClaimRow>& claim_figures() {
+  using Of = const ClaimRow&;
+  const auto id = [](Of of) { return of.claim.id; };
+  const auto source = [](Of of) { return of.claim.source; };
+  const auto expected = [](Of of) { return expected_text(of.claim, of.result); };
+  const auto margin = [](Of of) {
+    return of.result.ran() ? std::optional(of.result.verdict.margin) : std::nullopt;
+  };
+  const auto room = [](Of of) { return headroom(of.claim, of.result); };
+  static const Figures<ClaimRow> all = {
+      {"file", [](Of of) { return of.claim.file; }, false},
+      {"id", id, true, id},
+      {"source", source, true, source},
+      {"expected", expected, true, expected},
+      {"measured", [](Of of) { return cell(measured(of.result)); }, true,
+       [](Of of) { return digits(measured(of.result)); }},
+      {"margin", [=](Of of) { return cell(margin(of)); }, true,
+       [=](Of of) { return digits(margin(of), 3); }},
+      {"headroom", [=](Of of) { return cell(room(of)); }, true,
+       [=](Of of) { return digits(room(of), 2); }},
+      {"verdict", [](Of of) { return verdict_word(of.result); }, true,
+       [](Of of) { return verdict_text(of.claim, of.result); }},
+      {"as_expected", [](Of of) { return as_expected(of.claim, of.result); }, false},
+      {"seconds", [](Of of) { return of.result.seconds; }, true,
+       [](Of of) { return fmt::format("{:.2f}", of.result.seconds); }}};
+  return all;
 }
 
 std::string claims_markdown(const ClaimResults& all) {
-  std::string text =
-      "| claim | source | expected | measured | margin | headroom | verdict | seconds |\n"
-      "|---|---|---|---|---|---|---|---|\n";
+  std::vector<std::string> headings = headings_of(claim_figures());
+  headings.front() = "claim";
+  std::string text = fmt::format("| {} |\n|", fmt::join(headings, " | "));
+  for (std::size_t n = 0; n < headings.size(); ++n) text += "---|";
+  text += "\n";
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
-    std::vector<std::string> row = cells(claim, result);
+    std::vector<std::string> row = texts_of(claim_figures(), {claim, result});
     for (std::string& cell : row) cell = markdown_cell(cell);
     // Ids have letters, digits and -_. only.
     row.front() = fmt::format("`{}`: {}", claim.id, markdown_cell(claim.statement));
@@ -296,8 +295,8 @@ nlohmann::ordered_json claims_json(const ClaimResults& all) {
                {"list", Json::array()}};
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     Json entry;
-    entry["id"] = claim.id;
-    entry["source"] = claim.source;
+    const ClaimRow row{claim, result};
+    add_members(claim_figures(), row, {"id", "source"}, entry);
     entry["statement"] = claim.statement;
     entry["tags"] = claim.tags;
     entry["relation"] = name(claim.criterion.relation);
@@ -306,20 +305,16 @@ nlohmann::ordered_json claims_json(const ClaimResults& all) {
     entry["why"] = claim.why;
     entry["expect"] = claim.refuted ? "refuted" : "holds";
     if (claim.refuted) entry["right"] = claim.right;
-    entry["verdict"] = verdict_word(result);
-    entry["as_expected"] = as_expected(claim, result);
-    entry["measured"] = result.ran() ? Json(result.verdict.measured) : Json();
+    add_members(claim_figures(), row, {"verdict", "as_expected", "measured"}, entry);
     entry["expected"] = result.ran() ? Json(result.verdict.expected) : Json();
-    entry["margin"] = result.ran() ? Json(result.verdict.margin) : Json();
-    const auto room = headroom(claim, result);
-    entry["headroom"] = json_number(room);
+    add_members(claim_figures(), row, {"margin", "headroom"}, entry);
     if (!result.ran()) entry["error"] = result.error;
     if (result.test) entry["test"] = json_of(*claim.test, *result.test);
     if (!as_expected(claim, result)) {
       entry["files"] = result.files;
       entry["again"] = again_text(claim, all.tools);
     }
-    entry["seconds"] = result.seconds;
+    add_members(claim_figures(), row, {"seconds"}, entry);
     entry["cached"] = result.cached;
     if (!result.not_kept.empty()) entry["not_kept"] = result.not_kept;
     json["list"].push_back(std::move(entry));

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -26,8 +26,12 @@ struct ClaimResults {
   Counts counts() const;
 };
 
-/// A number with six digits; the sign of a NaN has no meaning.
+/// A number with six digits; the sign of a NaN has no meaning. A dash in place of no number.
 std::string digits(double value, int count = 6);
+std::string digits(std::optional<double> value, int count = 6);
+
+/// What a claim's command measured; absent if it did not run.
+std::optional<double> measured(const ClaimResult& result);
 
 /// "holds", "refuted" or "error".
 std::string verdict_word(const ClaimResult& result);
@@ -46,9 +50,12 @@ bool is_near_its_bound(const Claim& claim, const ClaimResult& result, double lea
 /// for each failure, the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);
 
-/// The columns of --tsv, and a row for each claim.
-std::vector<TableColumn> claim_columns();
-std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all);
+/// The figures of a claim, a row of --tsv.
+struct ClaimRow {
+  const Claim& claim;
+  const ClaimResult& result;
+};
+const Figures<ClaimRow>& claim_figures();
 
 /// The same table in Markdown, with statements beside the ids.
 std::string claims_markdown(const ClaimResults& all);

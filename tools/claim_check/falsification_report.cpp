@@ -9,11 +9,7 @@
 namespace attn::tools {
 namespace {
 
-const char* kind_of(const Claim& claim) { return claim.printed ? "printed" : "computed"; }
-
-std::string measured_text(const ClaimResult& result) {
-  return result.ran() ? digits(result.verdict.measured) : "-";
-}
+std::string kind_of(const Claim& claim) { return claim.printed ? "printed" : "computed"; }
 
 double share_of(const FalsificationCounts& numbers) {
   if (numbers.computed == 0) return 1;
@@ -23,16 +19,14 @@ double share_of(const FalsificationCounts& numbers) {
 }  // namespace
 
 std::string falsification_text(const ClaimResults& all, std::span<const Falsification> found) {
-  std::vector<std::vector<std::string>> rows = {
-      {"id", "kind", "expected", "measured", "perturbed", "verdict"}};
+  std::vector<std::vector<std::string>> rows = {headings_of(falsification_figures())};
+  rows.front().emplace_back("verdict");
   std::string reasons;
   for (std::size_t n = 0; n < found.size(); ++n) {
     const Claim& claim = all.claims[n];
     const Falsification& one = found[n];
-    rows.push_back({claim.id, kind_of(claim), expected_text(claim, all.results[n]),
-                    measured_text(all.results[n]),
-                    one.perturbed ? measured_text(*one.perturbed) : "-",
-                    one.can_fail ? "can fail" : "CANNOT FAIL"});
+    rows.push_back(texts_of(falsification_figures(), {claim, all.results[n], one}));
+    rows.back().emplace_back(one.can_fail ? "can fail" : "CANNOT FAIL");
     if (one.can_fail) continue;
     reasons += fmt::format("{} ({}:{}): {}\n", claim.id, cli::one_line(claim.file), claim.line,
                            cli::one_line(one.reason));
@@ -46,25 +40,26 @@ std::string falsification_text(const ClaimResults& all, std::span<const Falsific
                      numbers.printed_can_fail);
 }
 
-std::vector<TableColumn> falsification_columns() {
-  return {{"file", false}, {"id"},        {"kind"},     {"expected"},
-          {"measured"},    {"perturbed"}, {"can_fail"}, {"reason", false}};
-}
-
-std::vector<std::vector<Cell>> falsification_rows(const ClaimResults& all,
-                                                  std::span<const Falsification> found) {
-  const auto number = [](const ClaimResult& result) {
-    return result.ran() ? Cell(result.verdict.measured) : Cell();
+const Figures<FalsificationRow>& falsification_figures() {
+  using Of = const FalsificationRow&;
+  const auto id = [](Of of) { return of.claim.id; };
+  const auto kind = [](Of of) { return kind_of(of.claim); };
+  const auto expected = [](Of of) { return expected_text(of.claim, of.result); };
+  const auto moved = [](Of of) {
+    return of.found.perturbed ? measured(*of.found.perturbed) : std::nullopt;
   };
-  std::vector<std::vector<Cell>> rows;
-  for (std::size_t n = 0; n < found.size(); ++n) {
-    const Claim& claim = all.claims[n];
-    const Falsification& one = found[n];
-    rows.push_back({claim.file, claim.id, std::string(kind_of(claim)),
-                    expected_text(claim, all.results[n]), number(all.results[n]),
-                    one.perturbed ? number(*one.perturbed) : Cell(), one.can_fail, one.reason});
-  }
-  return rows;
+  static const Figures<FalsificationRow> all = {
+      {"file", [](Of of) { return of.claim.file; }, false},
+      {"id", id, true, id},
+      {"kind", kind, true, kind},
+      {"expected", expected, true, expected},
+      {"measured", [](Of of) { return cell(measured(of.result)); }, true,
+       [](Of of) { return digits(measured(of.result)); }},
+      {"perturbed", [=](Of of) { return cell(moved(of)); }, true,
+       [=](Of of) { return digits(moved(of)); }},
+      {"can_fail", [](Of of) { return of.found.can_fail; }},
+      {"reason", [](Of of) { return of.found.reason; }, false}};
+  return all;
 }
 
 nlohmann::ordered_json falsification_json(const ClaimResults& all,
@@ -72,12 +67,14 @@ nlohmann::ordered_json falsification_json(const ClaimResults& all,
   const FalsificationCounts numbers = counts(all.claims, found);
   Json list = Json::array();
   for (std::size_t n = 0; n < found.size(); ++n) {
-    Json entry = {{"id", all.claims[n].id},
-                  {"kind", kind_of(all.claims[n])},
-                  {"can_fail", found[n].can_fail}};
-    if (!found[n].can_fail) entry["reason"] = found[n].reason;
+    const FalsificationRow row{all.claims[n], all.results[n], found[n]};
+    Json entry;
+    add_members(falsification_figures(), row, {"id", "kind", "can_fail"}, entry);
+    if (!found[n].can_fail) add_members(falsification_figures(), row, {"reason"}, entry);
     const auto& perturbed = found[n].perturbed;
-    if (perturbed && perturbed->ran()) entry["perturbed"] = perturbed->verdict.measured;
+    if (perturbed && perturbed->ran()) {
+      add_members(falsification_figures(), row, {"perturbed"}, entry);
+    }
     list.push_back(std::move(entry));
   }
   return {{"computed", numbers.computed},

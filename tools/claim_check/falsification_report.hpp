@@ -2,7 +2,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -17,10 +16,13 @@ namespace attn::tools {
 /// both kinds.
 std::string falsification_text(const ClaimResults& all, std::span<const Falsification> found);
 
-/// The columns of --tsv with --falsify, and a row for each claim.
-std::vector<TableColumn> falsification_columns();
-std::vector<std::vector<Cell>> falsification_rows(const ClaimResults& all,
-                                                  std::span<const Falsification> found);
+/// The figures of a claim with --falsify, a row of --tsv.
+struct FalsificationRow {
+  const Claim& claim;
+  const ClaimResult& result;
+  const Falsification& found;
+};
+const Figures<FalsificationRow>& falsification_figures();
 
 /// {"computed", "computed_can_fail", "excused", "printed", "printed_can_fail", "share", "list":
 /// [{"id", "kind", "can_fail", "reason", "perturbed"}]}; share is over the computed claims.

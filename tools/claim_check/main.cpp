@@ -137,7 +137,8 @@ void write_files(const cli::Arguments& arguments, const ClaimResults& all) {
 cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   require_outputs(arguments);
   const bool falsify = arguments.flag("falsify");
-  TableOutput table(arguments, falsify ? falsification_columns() : claim_columns(),
+  TableOutput table(arguments,
+                    falsify ? columns_of(falsification_figures()) : columns_of(claim_figures()),
                     {.writes_bundle = false});
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
   if (arguments.flag("list")) {
@@ -159,8 +160,11 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   const ClaimResults all{claims, results, tool_folder()};
   if (arguments.given("record")) write_record(arguments, all, checks.work_folder());
   if (!checks.remove_temporaries()) report.warn(checks.scratch() + " cannot be removed");
-  auto rows = falsify ? falsification_rows(all, falsifications) : claim_rows(all);
-  for (std::vector<Cell>& row : rows) table.add(std::move(row));
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    table.add(falsify
+                  ? cells_of(falsification_figures(), {claims[n], results[n], falsifications[n]})
+                  : cells_of(claim_figures(), {claims[n], results[n]}));
+  }
   table.print(report);
   report.result() = claims_json(all);
   bool passed = all.counts().as_expected == static_cast<Index>(claims.size());
@@ -182,11 +186,11 @@ cli::Outcome show_diff(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.words().size() != 2) {
     throw Error(Failure::usage, "diff takes two records or folders of records");
   }
-  TableOutput table(arguments, drift_columns(), {.writes_bundle = false});
+  TableOutput table(arguments, columns_of(drift_figures()), {.writes_bundle = false});
   const ClaimRecord before = read_record(arguments.words()[0]);
   const ClaimRecord after = read_record(arguments.words()[1]);
   const std::vector<ClaimDrift> all = drifts(before, after);
-  for (std::vector<Cell>& row : drift_rows(all)) table.add(std::move(row));
+  for (const ClaimDrift& drift : all) table.add(cells_of(drift_figures(), drift));
   table.print(report);
   if (!table.in_place_of_text()) report.print(drift_text(before, after, all));
   report.result() = drift_json(before, after, all);
@@ -199,9 +203,13 @@ cli::Outcome show_history(const cli::Arguments& arguments, cli::Report& report) 
   if (arguments.words().size() != 1) {
     throw Error(Failure::usage, "history takes one folder of records");
   }
-  TableOutput table(arguments, history_columns(), {.writes_bundle = false});
+  TableOutput table(arguments, columns_of(history_figures()), {.writes_bundle = false});
   const std::vector<ClaimRecord> records = read_records(arguments.words().front());
-  for (std::vector<Cell>& row : history_rows(records)) table.add(std::move(row));
+  for (const ClaimRecord& record : records) {
+    for (const RecordedClaim& claim : record.claims) {
+      table.add(cells_of(history_figures(), {record.stamp, claim}));
+    }
+  }
   table.print(report);
   if (!table.in_place_of_text()) report.print(history_text(records));
   report.result() = history_json(records);

@@ -284,7 +284,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
 
   void add_rows(const Shape& leading, const std::vector<std::string>& schemes,
                 const ColumnSummaries& summaries, const SweepPoint* at) {
-    for (std::vector<Cell>& row : column_table_rows(section(), leading, schemes, summaries, at)) {
+    for (std::vector<Cell>& row :
+         column_table_rows(section(), leading, schemes, wanted_, summaries, at)) {
       table_.add(std::move(row));
     }
   }

@@ -3,6 +3,7 @@
 
 #include "common/tables/convergence_words.hpp"
 #include "reports/column_report.hpp"
+#include "reports/column_table.hpp"
 #include "reports/json_values.hpp"
 
 namespace attn::tools {
@@ -43,9 +44,12 @@ Json histogram_json(const Histogram& histogram) {
 }
 
 Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary,
-                  const ColumnSummaryOptions& options) {
+                  const ColumnSummaryOptions& options, const Figures<SchemeSummaryOf>& figures) {
   const ColumnSumSummary& sums = summary.sums;
   Json json;
+  const auto add = [&](std::initializer_list<const char*> names) {
+    add_members(figures, summary, names, json);
+  };
   Json& col_sum = json["col_sum"];
   col_sum["min"] = sums.min;
   col_sum["max"] = sums.max;
@@ -67,17 +71,15 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
                                         {"count", enough.count},
                                         {"share", enough.share}}}});
   }
-  json["bound"] = or_null(summary.bound);
-  json["margin"] = or_null(summary.margin);
-  json["holds"] = summary.bound ? Json(summary.holds) : Json(nullptr);
+  add({"bound", "margin", "holds"});
   json["row_entropy"]["mean"] = summary.mean_entropy;
-  json["first_key_share"] = summary.shares.first / summary.shares.total;
+  add({"first_key_share"});
   json["top_shares"] = Json::array();
   for (std::size_t n = 0; n < options.most.size(); ++n) {
     json["top_shares"].push_back(
         {{"keys", options.most[n]}, {"share", summary.shares.most[n] / summary.shares.total}});
   }
-  json["sink_share"] = summary.on_sink / summary.shares.total;
+  add({"sink_share"});
   json["most_per_query"] = nullptr;
   if (const auto& greatest = summary.enough.greatest) {
     json["most_per_query"] = key_json(statistics, summary, greatest->position);
@@ -90,12 +92,9 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
                     {"histogram", histogram_json(summary.enough_histogram)},
                     {"lowest", keys_json(statistics, summary, summary.enough_lowest)},
                     {"highest", keys_json(statistics, summary, summary.enough_highest)}};
-  json["keys"] = sums.keys;
-  json["enough_keys"] = summary.enough.keys;
-  json["masked_keys"] = sums.masked_keys;
+  add({"keys", "enough_keys", "masked_keys"});
   json["empty_rows"] = summary.empty_queries;
-  json["padded_keys"] = summary.padded_keys;
-  json["padded_queries"] = summary.padded_queries;
+  add({"padded_keys", "padded_queries"});
   return json;
 }
 
@@ -104,10 +103,11 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
 nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
                                    const ColumnSummaryOptions& options,
                                    const ColumnSummaries& summaries) {
+  const Figures<SchemeSummaryOf> figures = column_figures(options);
   Json result = Json::object();
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
     const ColumnSummaries::OfScheme& scheme = summaries.schemes[n];
-    Json json = summary_json(statistics, scheme.all, options);
+    Json json = summary_json(statistics, scheme.all, options, figures);
     add_convergence(statistics.schemes[n].convergence, json);
     json["concentrated_heads"] = {{"above", options.concentration},
                                   {"count", scheme.all.concentrated},
@@ -117,7 +117,7 @@ nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
       Json entry;
       entry["index"] = unravel(head, statistics.leading);
       const SchemeSummaryOf& summary = scheme.heads[static_cast<std::size_t>(head)];
-      entry.update(summary_json(statistics, summary, options));
+      entry.update(summary_json(statistics, summary, options, figures));
       json["heads"].push_back(std::move(entry));
       if (summary.concentrated > 0) {
         json["concentrated_heads"]["heads"].push_back(unravel(head, statistics.leading));

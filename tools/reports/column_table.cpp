@@ -7,83 +7,72 @@
 #include "common/tables/table_options.hpp"
 
 namespace attn::tools {
-namespace {
-
-std::vector<Cell> cells_of(const SchemeSummaryOf& summary) {
-  const ColumnSumSummary& sums = summary.sums;
-  std::vector<Cell> cells = {sums.keys,
-                             sums.masked_keys,
-                             summary.empty_queries,
-                             summary.padded_keys,
-                             summary.padded_queries,
-                             summary.min_queries ? Cell(*summary.min_queries) : Cell(),
-                             summary.enough.keys,
-                             summary.enough.keys > 0 ? Cell(summary.enough.least) : Cell(),
-                             sums.min,
-                             sums.median,
-                             sums.mean,
-                             sums.max};
-  for (const ExplainedAway& e : sums.explained_away) {
-    cells.push_back(sums.keys > 0 ? Cell(e.share) : Cell());
+Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options) {
+  using Of = const SchemeSummaryOf&;
+  Figures<SchemeSummaryOf> all = {
+      {"keys", [](Of of) { return of.sums.keys; }, false},
+      {"masked_keys", [](Of of) { return of.sums.masked_keys; }, false},
+      {"empty_queries", [](Of of) { return of.empty_queries; }, false},
+      {"padded_keys", [](Of of) { return of.padded_keys; }, false},
+      {"padded_queries", [](Of of) { return of.padded_queries; }, false},
+      {"min_queries", [](Of of) { return cell(of.min_queries); }, false},
+      {"enough_keys", [](Of of) { return of.enough.keys; }, false},
+      {"enough_min_c", [](Of of) { return of.enough.keys > 0 ? Cell(of.enough.least) : Cell(); },
+       false},
+      {"min_c", [](Of of) { return of.sums.min; }},
+      {"median_c", [](Of of) { return of.sums.median; }},
+      {"mean_c", [](Of of) { return of.sums.mean; }, false},
+      {"max_c", [](Of of) { return of.sums.max; }, false}};
+  const auto add = [&](const std::string& name, auto value, bool in_text = false) {
+    all.push_back({name, value, in_text});
+  };
+  const std::vector<double>& epsilons = options.sums.epsilons;
+  for (std::size_t n = 0; n < epsilons.size(); ++n) {
+    const auto share = [n](Of of) {
+      return of.sums.keys > 0 ? Cell(of.sums.explained_away[n].share) : Cell();
+    };
+    add(fmt::format("share_below_{}", epsilons[n]), share, true);
   }
-  for (const ExplainedAway& e : summary.enough.explained_away) {
-    cells.push_back(summary.enough.keys > 0 ? Cell(e.share) : Cell());
+  for (std::size_t n = 0; n < epsilons.size(); ++n) {
+    const auto share = [n](Of of) {
+      return of.enough.keys > 0 ? Cell(of.enough.explained_away[n].share) : Cell();
+    };
+    add(fmt::format("enough_share_below_{}", epsilons[n]), share);
   }
-  cells.emplace_back(summary.mean_entropy);
-  const double total = summary.shares.total;
-  cells.emplace_back(summary.shares.first / total);
-  for (const double most : summary.shares.most) cells.emplace_back(most / total);
-  cells.emplace_back(summary.on_sink / total);
-  const auto& greatest = summary.enough.greatest;
-  cells.push_back(greatest ? Cell(greatest->value) : Cell());
-  cells.push_back(greatest ? Cell(greatest->position) : Cell());
-  cells.push_back(cell(summary.bound));
-  cells.push_back(cell(summary.margin));
-  cells.push_back(summary.bound ? Cell(summary.holds) : Cell());
-  return cells;
+  add(
+      "entropy", [](Of of) { return of.mean_entropy; }, true);
+  add("first_key_share", [](Of of) { return of.shares.first / of.shares.total; });
+  for (std::size_t n = 0; n < options.most.size(); ++n) {
+    add(fmt::format("top_{}_share", options.most[n]),
+        [n](Of of) { return of.shares.most[n] / of.shares.total; });
+  }
+  add("sink_share", [](Of of) { return of.on_sink / of.shares.total; });
+  const auto of_greatest = [](auto KeySum::*member) {
+    return [member](Of of) {
+      return of.enough.greatest ? Cell((*of.enough.greatest).*member) : Cell();
+    };
+  };
+  add("max_c_per_query", of_greatest(&KeySum::value));
+  add("max_c_per_query_key", of_greatest(&KeySum::position));
+  add("bound", [](Of of) { return cell(of.bound); });
+  add("margin", [](Of of) { return cell(of.margin); });
+  add("holds", [](Of of) { return of.bound ? Cell(of.holds) : Cell(); });
+  return all;
 }
-
-}  // namespace
 
 std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& options, bool sweep) {
   std::vector<TableColumn> columns = place_columns();
-  if (sweep) {
-    columns.push_back({"scale"});
-    columns.push_back({"hybrid"});
-  }
+  if (sweep) columns.insert(columns.end(), {{"scale"}, {"hybrid"}});
   columns.push_back({"scheme"});
-  for (const char* const name : {"keys", "masked_keys", "empty_queries", "padded_keys",
-                                 "padded_queries", "min_queries", "enough_keys", "enough_min_c"}) {
-    columns.push_back({name, false});
-  }
-  columns.push_back({"min_c"});
-  columns.push_back({"median_c"});
-  columns.push_back({"mean_c", false});
-  columns.push_back({"max_c", false});
-  for (const double epsilon : options.sums.epsilons) {
-    columns.push_back({fmt::format("share_below_{}", epsilon)});
-  }
-  for (const double epsilon : options.sums.epsilons) {
-    columns.push_back({fmt::format("enough_share_below_{}", epsilon), false});
-  }
-  columns.push_back({"entropy"});
-  columns.push_back({"first_key_share", false});
-  for (const Index count : options.most) {
-    columns.push_back({fmt::format("top_{}_share", count), false});
-  }
-  columns.push_back({"sink_share", false});
-  columns.push_back({"max_c_per_query", false});
-  columns.push_back({"max_c_per_query_key", false});
-  columns.push_back({"bound", false});
-  columns.push_back({"margin", false});
-  columns.push_back({"holds", false});
-  return columns;
+  return columns_of(column_figures(options), std::move(columns));
 }
 
 std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const Shape& leading,
                                                  const std::vector<std::string>& schemes,
+                                                 const ColumnSummaryOptions& options,
                                                  const ColumnSummaries& summaries,
                                                  const SweepPoint* point) {
+  const Figures<SchemeSummaryOf> figures = column_figures(options);
   std::vector<std::vector<Cell>> rows;
   for (Index head = 0; head < element_count(leading); ++head) {
     for (std::size_t n = 0; n < schemes.size(); ++n) {
@@ -94,8 +83,7 @@ std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, con
       }
       row.emplace_back(schemes[n]);
       const SchemeSummaryOf& summary = summaries.schemes[n].heads[static_cast<std::size_t>(head)];
-      for (Cell& found : cells_of(summary)) row.push_back(std::move(found));
-      rows.push_back(std::move(row));
+      rows.push_back(cells_of(figures, summary, std::move(row)));
     }
   }
   return rows;

@@ -17,13 +17,17 @@ struct SweepPoint {
   std::optional<double> hybrid;
 };
 
-/// The columns of --tsv: place, with a `sweep` its scale and hybrid, scheme, then the statistics.
+/// The figures of a scheme's summary.
+Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options);
+
+/// The columns of --tsv: place, with a `sweep` its scale and hybrid, scheme, then the figures.
 std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& options, bool sweep);
 
 /// The rows of one section, or of one point of a sweep: a row for each head and scheme. `point` is
 /// null without a sweep.
 std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const Shape& leading,
                                                  const std::vector<std::string>& schemes,
+                                                 const ColumnSummaryOptions& options,
                                                  const ColumnSummaries& summaries,
                                                  const SweepPoint* point);
 

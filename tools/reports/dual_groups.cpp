@@ -1,5 +1,4 @@
 #include "reports/dual_groups.hpp"
-#include "cli/words.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -9,15 +8,15 @@
 
 #include "cli/words.hpp"
 #include "common/tables/column_text.hpp"
+#include "reports/distribution.hpp"
 #include "reports/head_grid.hpp"
 
 namespace attn::tools {
 namespace {
 
-using Figure = std::function<double(const DualHead&)>;
-
 std::string grid_of(const std::string& title, const std::vector<std::string>& labels,
-                    const std::vector<DualGroup>& groups, const Figure& figure) {
+                    const std::vector<DualGroup>& groups,
+                    const std::function<double(const DualHead&)>& figure) {
   std::vector<GridRow> rows;
   for (std::size_t n = 0; n < groups.size(); ++n) {
     GridRow row{labels[n], {}, ""};
@@ -56,16 +55,17 @@ std::string dual_groups_text(const std::string& name, const std::vector<DualGrou
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       any([](const DualGroup& group) { return group.pools; }) ? "; every cell pools the batch"
                                                               : "");
-  text += grid_of("mean relative deviation of the queries", labels, groups,
-                  [](const DualHead& head) { return mean_of(head.relative_deviation); });
+  text +=
+      grid_of("mean relative deviation of the queries", labels, groups,
+              [](const DualHead& head) { return Distribution(head.relative_deviation).mean(); });
   text += grid_of("largest relative deviation", labels, groups,
-                  [](const DualHead& head) { return quantile_of(head.relative_deviation, 1); });
+                  [](const DualHead& head) { return Distribution(head.relative_deviation).max(); });
   const auto has_outputs = [](const DualGroup& group) {
     return !group.heads.empty() && !group.heads.front().out_deviation.empty();
   };
   if (any(has_outputs)) {
     text += grid_of("mean relative deviation of the outputs", labels, groups,
-                    [](const DualHead& head) { return mean_of(head.out_deviation); });
+                    [](const DualHead& head) { return Distribution(head.out_deviation).mean(); });
   }
   if (!groups.front().averaged) return text;
   text += "\nrelative deviation, each query's mean over the heads\n";

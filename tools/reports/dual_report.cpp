@@ -1,9 +1,8 @@
 #include "reports/dual_report.hpp"
-#include "cli/words.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,8 +12,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/tables/convergence_words.hpp"
 #include "common/tables/table_options.hpp"
-#include "reports/sorted_numbers.hpp"
-#include "stats/summary.hpp"
+#include "reports/distribution.hpp"
 #include "tensor/error_fall.hpp"
 
 namespace attn::tools {
@@ -22,18 +20,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double missing = std::numeric_limits<double>::quiet_NaN();
-
-Json distribution(std::vector<double> values) {
-  sort_numbers(values);
-  Json json;
-  json["mean"] = mean_of(values);
-  json["median"] = quantile(values, 0.5);
-  json["min"] = quantile(values, 0);
-  json["max"] = quantile(values, 1);
-  Json& quantiles = json["quantiles"];
+Json distribution(const Distribution& values) {
+  Json json = {{"mean", values.mean()},
+               {"median", values.median()},
+               {"min", values.min()},
+               {"max", values.max()}};
   for (const double probability : {0.05, 0.25, 0.5, 0.75, 0.95}) {
-    quantiles[fmt::format("{}", probability)] = quantile(values, probability);
+    json["quantiles"][fmt::format("{}", probability)] = values.quantile(probability);
   }
   return json;
 }
@@ -44,58 +37,90 @@ double mean_iterations(const DualHead& head) {
              : 0;
 }
 
-Json figures(const DualHead& head) {
+// A row of --tsv: a head, or the means over the heads, which have no `head`.
+struct DualRow {
+  Index problems = 0;
+  Distribution deviation;
+  const DualHead* head = nullptr;
+};
+
+DualRow row_of(const DualHead& head) {
+  return {head.problems(), Distribution(head.relative_deviation), &head};
+}
+
+const Figures<DualRow>& dual_figures() {
+  const auto of_head = [](auto figure) {
+    return [figure](const DualRow& row) {
+      return row.head == nullptr ? Cell() : Cell(std::invoke(figure, *row.head));
+    };
+  };
+  const auto quantile = [](double probability) {
+    return [probability](const DualRow& row) { return row.deviation.quantile(probability); };
+  };
+  static const Figures<DualRow> all = {
+      {"problems", [](const DualRow& row) { return row.problems; }, false},
+      {"converged", of_head(&DualHead::converged), false},
+      {"empty", of_head(&DualHead::empty), false},
+      {"deviation_mean", [](const DualRow& row) { return row.deviation.mean(); }},
+      {"deviation_min", quantile(0), false},
+      {"deviation_q05", quantile(0.05), false},
+      {"deviation_q25", quantile(0.25), false},
+      {"deviation_median", quantile(0.5)},
+      {"deviation_q75", quantile(0.75), false},
+      {"deviation_q95", quantile(0.95)},
+      {"deviation_max", quantile(1)},
+      {"out_deviation_mean",
+       of_head([](const DualHead& head) { return Distribution(head.out_deviation).mean(); })},
+      {"max_gap", of_head(&DualHead::max_gap), false},
+      {"max_relative_gap", of_head(&DualHead::max_relative_gap), false},
+      {"max_gradient_norm", of_head(&DualHead::max_gradient_norm)},
+      {"max_iterations", of_head(&DualHead::max_iterations)},
+      {"mean_iterations", of_head(mean_iterations), false}};
+  return all;
+}
+
+Json figures_json(const DualHead& head) {
+  const DualRow row = row_of(head);
   Json json;
-  json["problems"] = head.problems();
-  json["converged"] = head.converged;
+  add_members(dual_figures(), row, {"problems", "converged"}, json);
   add_convergence(head.convergence, json);
-  json["empty"] = head.empty;
+  add_members(dual_figures(), row, {"empty"}, json);
   add_padding(head.padding, json);
-  json["max_gap"] = head.max_gap;
-  json["max_relative_gap"] = head.max_relative_gap;
-  json["max_gradient_norm"] = head.max_gradient_norm;
+  add_members(dual_figures(), row, {"max_gap", "max_relative_gap", "max_gradient_norm"}, json);
   json["max_certificate_error"] = head.max_certificate_error;
   json["iterations"] = {{"max", head.max_iterations}, {"mean", mean_iterations(head)}};
-  json["relative_deviation"] = distribution(head.relative_deviation);
-  if (!head.out_deviation.empty()) json["out_deviation"] = distribution(head.out_deviation);
-  if (!head.alpha.empty()) json["alpha"] = distribution(head.alpha);
+  json["relative_deviation"] = distribution(row.deviation);
+  if (!head.out_deviation.empty()) {
+    json["out_deviation"] = distribution(Distribution(head.out_deviation));
+  }
+  if (!head.alpha.empty()) json["alpha"] = distribution(Distribution(head.alpha));
   return json;
 }
 
 std::string line(const std::string& name, const DualHead& head) {
   std::string text = fmt::format("{:<10}", name) + quantiles_text(head.relative_deviation);
   if (!head.out_deviation.empty()) {
-    text += fmt::format(" {:>8.4f}", mean_of(head.out_deviation));
+    text += fmt::format(" {:>8.4f}", Distribution(head.out_deviation).mean());
   }
   return text + fmt::format(" {:>10.2g} {:>5}\n", head.max_gradient_norm, head.max_iterations);
 }
 
 Json average_json(const std::vector<double>& averaged) {
-  return {{"queries", averaged.size()}, {"relative_deviation", distribution(averaged)}};
+  return {{"queries", averaged.size()},
+          {"relative_deviation", distribution(Distribution(averaged))}};
 }
 
 }  // namespace
-
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? missing : sum / static_cast<double>(values.size());
-}
-
-double quantile_of(std::vector<double> values, double probability) {
-  sort_numbers(values);
-  return quantile(values, probability);
-}
 
 std::string deviation_headings() {
   return fmt::format(" {:>8} {:>8} {:>8} {:>8} {:>8}", "mean", "5%", "50%", "95%", "max");
 }
 
 std::string quantiles_text(std::vector<double> values) {
-  sort_numbers(values);
+  const Distribution all(std::move(values));
   std::string text;
-  for (const double value : {mean_of(values), quantile(values, 0.05), quantile(values, 0.5),
-                             quantile(values, 0.95), quantile(values, 1)}) {
+  for (const double value :
+       {all.mean(), all.quantile(0.05), all.median(), all.quantile(0.95), all.max()}) {
     // No query of the head has a template.
     text += std::isnan(value) ? fmt::format(" {:>8}", "-") : fmt::format(" {:>8.4f}", value);
   }
@@ -145,7 +170,7 @@ void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
   Json& result = report.result();
-  result = figures(all);
+  result = figures_json(all);
   result["queries"] = heading.queries;
   result["templates"] = heading.keys;
   result["axes"] = heading.axes;
@@ -157,7 +182,7 @@ void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
   for (std::size_t n = 0; n < heads.size(); ++n) {
     Json entry;
     entry["index"] = unravel(static_cast<Index>(n), heading.leading);
-    entry.update(figures(heads[n]));
+    entry.update(figures_json(heads[n]));
     list.push_back(std::move(entry));
   }
 }
@@ -167,10 +192,11 @@ std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& h
                       const std::string& label) {
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
-  const std::string penalty =
-      heading.radius ? fmt::format("radius {:.6g}, alpha from {:.6g} to {:.6g}", *heading.radius,
-                                   quantile_of(all.alpha, 0), quantile_of(all.alpha, 1))
-                     : fmt::format("alpha {:.6g}", heading.alpha);
+  const Distribution alpha(all.alpha);
+  const std::string penalty = heading.radius
+                                  ? fmt::format("radius {:.6g}, alpha from {:.6g} to {:.6g}",
+                                                *heading.radius, alpha.min(), alpha.max())
+                                  : fmt::format("alpha {:.6g}", heading.alpha);
   std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, {}\n",
                                  label.empty() ? "" : label + ": ", heading.template_scale,
                                  heading.evidence_scale, penalty);
@@ -188,25 +214,8 @@ std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& h
 
 std::vector<TableColumn> dual_table_columns() {
   std::vector<TableColumn> columns = place_columns();
-  columns.push_back({"alpha", false});
-  columns.push_back({"radius", false});
-  columns.push_back({"template_scale"});
-  for (const char* const name : {"problems", "converged", "empty"})
-    columns.push_back({name, false});
-  columns.push_back({"deviation_mean"});
-  for (const char* const name : {"deviation_min", "deviation_q05", "deviation_q25"}) {
-    columns.push_back({name, false});
-  }
-  columns.push_back({"deviation_median"});
-  columns.push_back({"deviation_q75", false});
-  columns.push_back({"deviation_q95"});
-  columns.push_back({"deviation_max"});
-  columns.push_back({"out_deviation_mean"});
-  for (const char* const name : {"max_gap", "max_relative_gap"}) columns.push_back({name, false});
-  columns.push_back({"max_gradient_norm"});
-  columns.push_back({"max_iterations"});
-  columns.push_back({"mean_iterations", false});
-  return columns;
+  columns.insert(columns.end(), {{"alpha", false}, {"radius", false}, {"template_scale"}});
+  return columns_of(dual_figures(), std::move(columns));
 }
 
 std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
@@ -214,41 +223,20 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
                                                const std::vector<DualHead>& heads,
                                                const std::optional<std::vector<double>>& averaged) {
   std::vector<std::vector<Cell>> rows;
-  const auto begin = [&](std::vector<Cell> place, const std::vector<Cell>& counts,
-                         std::vector<double> deviations) {
-    std::vector<Cell> row = std::move(place);
-    row.push_back(heading.radius ? Cell() : Cell(heading.alpha));
-    row.push_back(heading.radius ? Cell(*heading.radius) : Cell());
-    row.emplace_back(heading.template_scale);
-    row.insert(row.end(), counts.begin(), counts.end());
-    sort_numbers(deviations);
-    row.emplace_back(mean_of(deviations));
-    for (const double probability : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0}) {
-      row.emplace_back(quantile(deviations, probability));
-    }
-    return row;
+  const auto add = [&](std::vector<Cell> place, const DualRow& row) {
+    place.push_back(heading.radius ? Cell() : Cell(heading.alpha));
+    place.push_back(cell(heading.radius));
+    place.emplace_back(heading.template_scale);
+    rows.push_back(cells_of(dual_figures(), row, std::move(place)));
   };
   for (std::size_t n = 0; n < heads.size(); ++n) {
-    const DualHead& head = heads[n];
-    std::vector<Cell> row = begin(
-        place_cells(section.file, section.group, unravel(static_cast<Index>(n), heading.leading)),
-        {head.problems(), head.converged, head.empty}, head.relative_deviation);
-    std::vector<double> of_outputs = head.out_deviation;
-    sort_numbers(of_outputs);  // in the order of the JSON's mean
-    row.emplace_back(mean_of(of_outputs));
-    row.emplace_back(head.max_gap);
-    row.emplace_back(head.max_relative_gap);
-    row.emplace_back(head.max_gradient_norm);
-    row.emplace_back(head.max_iterations);
-    row.emplace_back(mean_iterations(head));
-    rows.push_back(std::move(row));
+    const Shape index = unravel(static_cast<Index>(n), heading.leading);
+    add(place_cells(section.file, section.group, index), row_of(heads[n]));
   }
   if (averaged) {
     std::vector<Cell> place = place_cells(section.file, section.group, {});
     place.back() = std::string("mean");
-    rows.push_back(
-        begin(std::move(place), {static_cast<Index>(averaged->size()), Cell(), Cell()}, *averaged));
-    rows.back().resize(dual_table_columns().size());
+    add(std::move(place), {static_cast<Index>(averaged->size()), Distribution(*averaged)});
   }
   return rows;
 }
@@ -279,7 +267,7 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
   if (several) {
     groups.write(report);
     // Includes the figures of each group.
-    Json total = figures(all);
+    Json total = figures_json(all);
     for (auto& [name, value] : total.items()) report.result()[name] = value;
     if (averaged) report.result()["mean_over_heads"] = average_json(*averaged);
     outcome.summary =
@@ -291,7 +279,7 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
   }
   if (all.problems() > 0) {
     outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",
-                                   all.max_gap, mean_of(all.relative_deviation));
+                                   all.max_gap, Distribution(all.relative_deviation).mean());
   }
   outcome.summary += padding_words(all.padding);
   if (all.empty > 0)

@@ -69,10 +69,6 @@ struct DualHeading {
   double evidence_scale = 1;
 };
 
-/// NaN without values.
-double mean_of(const std::vector<double>& values);
-double quantile_of(std::vector<double> values, double probability);
-
 /// Mean, 5%, 50%, 95% and the largest, " {:>8}" each, and their headings.
 std::string quantiles_text(std::vector<double> values);
 std::string deviation_headings();

@@ -9,7 +9,7 @@
 
 #include "cli/words.hpp"
 #include "reports/collapse_report.hpp"
-#include "reports/step_figures.hpp"
+#include "reports/distribution.hpp"
 
 namespace attn::tools {
 namespace {
@@ -26,15 +26,15 @@ std::string steps_of(const EmRuns& runs, Index times, nlohmann::ordered_json& js
   text += '\n';
   json = nlohmann::ordered_json::array();
   for (Index step = 0; step < times; ++step) {
-    const StepFigures likelihood(runs.log_likelihood, times, step);
-    nlohmann::ordered_json figures = {{"step", step}, {"log_likelihood", likelihood.json()}};
-    std::string line = fmt::format("{:>5} {:>15.8g}", step, likelihood.median);
+    const Distribution likelihood = numbers_of_step(runs.log_likelihood, times, step);
+    nlohmann::ordered_json figures = {{"step", step}, {"log_likelihood", range_json(likelihood)}};
+    std::string line = fmt::format("{:>5} {:>15.8g}", step, likelihood.median());
     for (const auto& [name, numbers] : variances) {
-      const StepFigures variance(*numbers, times, step);
+      const Distribution variance = numbers_of_step(*numbers, times, step);
       std::string member = name;
       std::replace(member.begin(), member.end(), ' ', '_');
-      figures[member] = variance.json();
-      line += fmt::format(" {:>{}}", figure_text(variance.median),
+      figures[member] = range_json(variance);
+      line += fmt::format(" {:>{}}", figure_text(variance.median()),
                           std::max<std::size_t>(10, name.size()));
     }
     json.push_back(std::move(figures));

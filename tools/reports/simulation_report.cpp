@@ -6,7 +6,7 @@
 #include "cli/words.hpp"
 #include "common/tables/convergence_words.hpp"
 #include "reports/collapse_report.hpp"
-#include "reports/step_figures.hpp"
+#include "reports/distribution.hpp"
 
 namespace attn::tools {
 using Json = nlohmann::ordered_json;
@@ -36,30 +36,30 @@ cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& re
     json["iterations"] = run.totals.worst.iterations;
     json["steps"] = Json::array();
     for (Index step = 0; step < times; ++step) {
-      const StepFigures distance(run.distance, times, step);
-      const StepFigures spread(run.spread, times, step);
-      const StepFigures modes(run.modes, times, step);
+      const Distribution distance = numbers_of_step(run.distance, times, step);
+      const Distribution spread = numbers_of_step(run.spread, times, step);
+      const Distribution modes = numbers_of_step(run.modes, times, step);
       const Index merged = distance.below(figures.merged);
       json["steps"].push_back({{"step", step},
-                               {"centre_distance", distance.json()},
-                               {"spread", spread.json()},
-                               {"modes", modes.json()},
+                               {"centre_distance", range_json(distance)},
+                               {"spread", range_json(spread)},
+                               {"modes", range_json(modes)},
                                {"merged", merged}});
-      const StepFigures likelihood(run.log_likelihood, times, step);
-      if (!std::isnan(likelihood.median)) {
-        json["steps"].back()["log_likelihood"] = likelihood.json();
+      const Distribution likelihood = numbers_of_step(run.log_likelihood, times, step);
+      if (!std::isnan(likelihood.median())) {
+        json["steps"].back()["log_likelihood"] = range_json(likelihood);
       }
       if (is_shown(step, times)) {
         text += fmt::format("{:<8} {:>5}", step == 0 ? figures.names[k] : "", step);
-        text += figure_text(distance.median);
-        if (many) text += figure_text(distance.min) + figure_text(distance.max);
-        text += figure_text(spread.median) + figure_text(modes.median);
+        text += figure_text(distance.median());
+        if (many) text += figure_text(distance.min()) + figure_text(distance.max());
+        text += figure_text(spread.median()) + figure_text(modes.median());
         text += many ? fmt::format(" {:>8}\n", merged) : "\n";
       }
       if (step + 1 == times) {
-        ends.push_back(std::isnan(distance.median)
+        ends.push_back(std::isnan(distance.median())
                            ? figures.names[k]
-                           : fmt::format("{} {:.4g}", figures.names[k], distance.median));
+                           : fmt::format("{} {:.4g}", figures.names[k], distance.median()));
         if (many) ends.back() += fmt::format(" ({} merged)", merged);
       }
     }

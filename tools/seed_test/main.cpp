@@ -218,7 +218,7 @@ SeedTest test_of(const cli::Arguments& arguments, bool two_groups) {
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  TableOutput table(arguments, seed_columns(), {.writes_bundle = false});
+  TableOutput table(arguments, columns_of(seed_figures()), {.writes_bundle = false});
   const bool is_printed = arguments.given("means");
   const Sides sides = is_printed ? Sides() : sides_of(arguments.words());
   const std::size_t groups = is_printed ? arguments.numbers("means").size() : sides.size();
@@ -234,7 +234,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       comparison.reference = comparison.b->sample.mean;
     }
     test(comparison);
-    table.add(seed_row(comparison));
+    table.add(cells_of(seed_figures(), comparison));
     report.result()["comparisons"].push_back(seed_json(comparison));
   }
   table.print(report);

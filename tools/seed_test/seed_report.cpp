@@ -67,28 +67,6 @@ std::string test_line(const std::string& reading, const train::TTest& test) {
                      digits(test.degrees, 4), digits(test.p, 4));
 }
 
-// NaN stands for an unknown deviation, of a printed mean or of a single run.
-Cell number_cell(double value) { return std::isnan(value) ? Cell() : Cell(value); }
-
-void add_cells(std::vector<Cell>& row, const RunGroup* group) {
-  if (group == nullptr) {
-    row.resize(row.size() + 4);
-    return;
-  }
-  row.emplace_back(group->sample.count);
-  row.emplace_back(group->sample.mean);
-  row.emplace_back(group->deviation);
-  row.push_back(number_cell(group->sample.sample_deviation));
-}
-
-void add_cells(std::vector<Cell>& row, const train::TTest* test) {
-  if (test == nullptr) {
-    row.resize(row.size() + 3);
-    return;
-  }
-  row.insert(row.end(), {Cell(test->t), Cell(test->degrees), Cell(test->p)});
-}
-
 Json json(const RunGroup& group) {
   Json entry;
   if (!group.runs.empty()) entry["runs"] = group.runs;
@@ -121,54 +99,51 @@ std::string seed_text(const SeedComparison& comparison) {
   return text + test_line("± as deviation of the sample", comparison.result->sample);
 }
 
-std::vector<TableColumn> seed_columns() {
-  return {{"metric"},
-          {"count_a"},
-          {"mean_a"},
-          {"deviation_a"},
-          {"sample_deviation_a", false},
-          {"count_b"},
-          {"mean_b"},
-          {"deviation_b"},
-          {"sample_deviation_b", false},
-          {"reference"},
-          {"difference"},
-          {"test", false},
-          {"better", false},
-          {"t_population", false},
-          {"degrees_population", false},
-          {"p_population"},
-          {"t_sample", false},
-          {"degrees_sample", false},
-          {"p_sample"}};
-}
-
-std::vector<Cell> seed_row(const SeedComparison& comparison) {
-  std::vector<Cell> row;
-  row.push_back(comparison.metric.empty() ? Cell() : Cell(comparison.metric));
-  add_cells(row, &comparison.a);
-  add_cells(row, comparison.b ? &*comparison.b : nullptr);
-  row.push_back(cell(comparison.reference));
-  row.push_back(cell(difference(comparison)));
-  const bool tested = comparison.result.has_value();
-  row.push_back(tested ? Cell(word(comparison.test)) : Cell());
-  row.push_back(tested ? Cell(word(comparison.better)) : Cell());
-  add_cells(row, tested ? &comparison.result->population : nullptr);
-  add_cells(row, tested ? &comparison.result->sample : nullptr);
-  return row;
+const Figures<SeedComparison>& seed_figures() {
+  using Of = const SeedComparison&;
+  const auto count = [](const RunGroup& group) { return Cell(group.sample.count); };
+  const auto mean = [](const RunGroup& group) { return Cell(group.sample.mean); };
+  const auto deviation = [](const RunGroup& group) { return Cell(group.deviation); };
+  // NaN stands for an unknown deviation, of a printed mean or of a single run.
+  const auto of_sample = [](const RunGroup& group) { return Cell(group.sample.sample_deviation); };
+  const auto a = [](auto value) { return [value](Of of) { return value(of.a); }; };
+  const auto b = [](auto value) { return [value](Of of) { return of.b ? value(*of.b) : Cell(); }; };
+  const auto tested = [](auto value) {
+    return [value](Of of) { return of.result ? Cell(value(of)) : Cell(); };
+  };
+  static const Figures<SeedComparison> all = {
+      {"metric", [](Of of) { return of.metric.empty() ? Cell() : Cell(of.metric); }},
+      {"count_a", a(count)},
+      {"mean_a", a(mean)},
+      {"deviation_a", a(deviation)},
+      {"sample_deviation_a", a(of_sample), false},
+      {"count_b", b(count)},
+      {"mean_b", b(mean)},
+      {"deviation_b", b(deviation)},
+      {"sample_deviation_b", b(of_sample), false},
+      {"reference", [](Of of) { return cell(of.reference); }},
+      {"difference", [](Of of) { return cell(difference(of)); }},
+      {"test", tested([](Of of) { return word(of.test); }), false},
+      {"better", tested([](Of of) { return word(of.better); }), false},
+      {"t_population", tested([](Of of) { return of.result->population.t; }), false},
+      {"degrees_population", tested([](Of of) { return of.result->population.degrees; }), false},
+      {"p_population", tested([](Of of) { return of.result->population.p; })},
+      {"t_sample", tested([](Of of) { return of.result->sample.t; }), false},
+      {"degrees_sample", tested([](Of of) { return of.result->sample.degrees; }), false},
+      {"p_sample", tested([](Of of) { return of.result->sample.p; })}};
+  return all;
 }
 
 Json seed_json(const SeedComparison& comparison) {
   Json entry;
-  entry["metric"] = comparison.metric.empty() ? Json() : Json(comparison.metric);
+  add_members(seed_figures(), comparison, {"metric"}, entry);
   entry["a"] = json(comparison.a);
   if (comparison.b) entry["b"] = json(*comparison.b);
   if (comparison.reference) entry["reference"] = *comparison.reference;
   if (const auto gap = difference(comparison)) entry["difference"] = *gap;
   if (comparison.differences) entry["differences"] = json(*comparison.differences);
   if (!comparison.result) return entry;
-  entry["test"] = word(comparison.test);
-  entry["better"] = word(comparison.better);
+  add_members(seed_figures(), comparison, {"test", "better"}, entry);
   entry["population"] = json(comparison.result->population);
   entry["sample"] = json(comparison.result->sample);
   return entry;

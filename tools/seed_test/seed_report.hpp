@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -13,9 +12,8 @@ namespace attn::tools {
 /// The report of a comparison for people.
 std::string seed_text(const SeedComparison& comparison);
 
-/// The columns of --tsv, and the row of a comparison.
-std::vector<TableColumn> seed_columns();
-std::vector<Cell> seed_row(const SeedComparison& comparison);
+/// The figures of a comparison, a row of --tsv.
+const Figures<SeedComparison>& seed_figures();
 
 /// A comparison in the JSON report.
 nlohmann::ordered_json seed_json(const SeedComparison& comparison);

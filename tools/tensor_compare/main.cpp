@@ -105,49 +105,50 @@ nlohmann::ordered_json position_json(Index at, const Shape& shape) {
   return unravel(at, shape);
 }
 
+const tools::Figures<tools::Compared>& figures() {
+  using tools::Cell;
+  using Of = const tools::Compared&;
+  const auto error = [](double Difference::*largest) {
+    return [largest](Of of) {
+      return of.comparable && !of.is_text ? Cell(of.difference.*largest) : Cell();
+    };
+  };
+  const auto note = [](Of of) { return of.reason.empty() ? of.note : of.reason; };
+  static const tools::Figures<tools::Compared> all = {
+      {"name", [](Of of) { return of.name; }},
+      {"same", [](Of of) { return of.same(); }},
+      {"shape", [](Of of) { return to_string(of.shape); }},
+      {"differing", [](Of of) { return of.comparable ? Cell(of.difference.differing) : Cell(); }},
+      {"max_abs_error", error(&Difference::largest_absolute)},
+      {"max_rel_error", error(&Difference::largest_relative)},
+      {"note", [note](Of of) { return note(of).empty() ? Cell() : Cell(note(of)); }}};
+  return all;
+}
+
 nlohmann::ordered_json json(const tools::Compared& item) {
   const Difference& d = item.difference;
-  nlohmann::ordered_json entry = {{"name", item.name}, {"same", item.same()}};
+  nlohmann::ordered_json entry;
+  add_members(figures(), item, {"name", "same"}, entry);
   entry["shape"] = item.shape;
-  if (item.comparable && !item.is_text) {
-    entry["max_abs_error"] = d.largest_absolute;
-    entry["max_rel_error"] = d.largest_relative;
-  } else {
-    entry["max_abs_error"] = nullptr;
-    entry["max_rel_error"] = nullptr;
-  }
+  add_members(figures(), item, {"max_abs_error", "max_rel_error"}, entry);
   entry["index"] = position_json(d.absolute_at, item.shape);
   entry["rel_index"] = position_json(d.relative_at, item.shape);
-  entry["differing"] = item.comparable ? nlohmann::ordered_json(d.differing) : nullptr;
-  const std::string& note = item.reason.empty() ? item.note : item.reason;
-  entry["note"] = note.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(note);
+  add_members(figures(), item, {"differing", "note"}, entry);
   return entry;
 }
 
 std::vector<tools::TableColumn> columns() {
-  return {{"a", false},  {"b", false},      {"name"},          {"same"}, {"shape"},
-          {"differing"}, {"max_abs_error"}, {"max_rel_error"}, {"note"}};
-}
-
-std::vector<tools::Cell> row_of(const std::vector<std::string>& bundles,
-                                const tools::Compared& item) {
-  std::vector<tools::Cell> row = {bundles[0], bundles[1], item.name, item.same(),
-                                  to_string(item.shape)};
-  row.resize(columns().size());
-  if (item.comparable) row[5] = item.difference.differing;
-  if (item.comparable && !item.is_text) {
-    row[6] = item.difference.largest_absolute;
-    row[7] = item.difference.largest_relative;
-  }
-  row[8] = item.reason.empty() ? item.note : item.reason;
-  return row;
+  return columns_of(figures(), {{"a", false}, {"b", false}});
 }
 
 // Includes datasets that only one of the bundles has.
 void fill(const tools::Comparison& comparison, const std::vector<std::string>& bundles,
           tools::TableOutput& rows) {
-  for (const tools::Compared& item : comparison.compared()) rows.add(row_of(bundles, item));
-  for (const tools::Compared& item : comparison.attributes()) rows.add(row_of(bundles, item));
+  for (const auto* const all : {&comparison.compared(), &comparison.attributes()}) {
+    for (const tools::Compared& item : *all) {
+      rows.add(cells_of(figures(), item, {bundles[0], bundles[1]}));
+    }
+  }
   const auto one_sided = [&](const std::vector<std::string>& names, const std::string& where) {
     for (const std::string& name : names) {
       std::vector<tools::Cell> row = {bundles[0], bundles[1], name, false};

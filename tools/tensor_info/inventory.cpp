@@ -1,8 +1,8 @@
 #include "tensor_info/inventory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/tables/column_text.hpp"
 #include "io/input.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
@@ -57,7 +58,7 @@ std::string shape_text(const io::Item& item) {
   for (const auto& attribute : item.attributes) {
     const auto* labels = std::get_if<std::vector<std::string>>(&attribute.value);
     if (attribute.name != axis_labels || labels == nullptr) continue;
-    text += cli::one_line(fmt::format("  ({})", fmt::join(*labels, ", ")));
+    text += fmt::format("  ({})", fmt::join(*labels, ", "));
   }
   return text;
 }
@@ -136,31 +137,16 @@ std::optional<std::string> Inventory::unreadable() const {
 }
 
 std::string Inventory::table() const {
-  std::vector<std::array<std::string, 4>> rows = {
+  std::vector<std::vector<std::string>> rows = {
       {"dataset", "shape", "type", with_values_ ? "values" : ""}};
   for (const Entry& entry : entries_) {
     if (!entry.item.unreadable.empty()) {
-      rows.push_back({cli::one_line(entry.item.path), "-", "-", "unreadable"});
+      rows.push_back({entry.item.path, "-", "-", "unreadable"});
     } else if (!entry.item.is_group) {
-      rows.push_back({cli::one_line(entry.item.path), shape_text(entry.item), entry.item.type,
-                      range_text(entry)});
+      rows.push_back({entry.item.path, shape_text(entry.item), entry.item.type, range_text(entry)});
     }
   }
-  if (rows.size() == 1) return "no datasets\n";
-  std::array<std::size_t, 4> widths{};
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k)
-      widths[k] = std::max(widths[k], cli::width(row[k]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t k = 0; k < row.size(); ++k) {
-      line += row[k] + std::string(widths[k] - cli::width(row[k]) + 2, ' ');
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
+  return rows.size() == 1 ? "no datasets\n" : aligned(std::move(rows));
 }
 
 }  // namespace attn::tools

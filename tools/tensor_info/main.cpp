@@ -135,6 +135,41 @@ std::string result_lines(const std::vector<Inventory::Entry>& entries) {
   return text.empty() ? "" : "results\n" + text;
 }
 
+// The group of a dataset, and its name in the group.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// A dataset of an INPUT.
+struct Listed {
+  std::string file;
+  const Inventory::Entry& entry;
+};
+
+const Figures<Listed>& figures() {
+  using Of = const Listed&;
+  const auto ranged = [](auto value) {
+    return [value](Of of) { return of.entry.range ? value(*of.entry.range) : Cell(); };
+  };
+  const auto finite = [&](double ValueRange::*end) {
+    return ranged(
+        [end](const ValueRange& range) { return range.finite() > 0 ? Cell(range.*end) : Cell(); });
+  };
+  static const Figures<Listed> all = {
+      {"file", [](Of of) { return of.file; }, false},
+      {"group", [](Of of) { return split_path(of.entry.item.path).first; }},
+      {"dataset", [](Of of) { return split_path(of.entry.item.path).second; }},
+      {"shape", [](Of of) { return to_string(of.entry.item.shape); }},
+      {"dtype", [](Of of) { return of.entry.item.type; }},
+      {"min", finite(&ValueRange::min)},
+      {"max", finite(&ValueRange::max)},
+      {"nan", ranged([](const ValueRange& range) { return Cell(range.nan); })},
+      {"infinite", ranged([](const ValueRange& range) { return Cell(range.infinite); })}};
+  return all;
+}
+
 Json item_json(const Inventory::Entry& entry) {
   Json json;
   json["path"] = entry.item.path;
@@ -142,12 +177,9 @@ Json item_json(const Inventory::Entry& entry) {
   json["dtype"] = entry.item.type;
   json["attributes"] = attributes_json(entry.item.attributes);
   if (!entry.item.unreadable.empty()) json["unreadable"] = entry.item.unreadable;
-  if (!entry.range) return json;
-  const bool any = entry.range->finite() > 0;
-  json["min"] = any ? Json(entry.range->min) : Json();
-  json["max"] = any ? Json(entry.range->max) : Json();
-  json["nan"] = entry.range->nan;
-  json["infinite"] = entry.range->infinite;
+  if (entry.range) {
+    add_members(figures(), Listed{"", entry}, {"min", "max", "nan", "infinite"}, json);
+  }
   return json;
 }
 
@@ -161,29 +193,6 @@ std::string listing(const io::InputBundle& bundle,
     if (!lines.empty()) text += cli::one_line(entry.item.path) + "\n" + lines;
   }
   return text;
-}
-
-std::vector<TableColumn> columns() {
-  return {{"file", false}, {"group"}, {"dataset"}, {"shape"},   {"dtype"},
-          {"min"},         {"max"},   {"nan"},     {"infinite"}};
-}
-
-std::vector<Cell> row_of(const std::string& file, const Inventory::Entry& entry) {
-  const std::string& path = entry.item.path;
-  const std::size_t slash = path.rfind('/');
-  const bool below = slash != std::string::npos;
-  std::vector<Cell> row = {file, below ? path.substr(0, slash) : "",
-                           below ? path.substr(slash + 1) : path, to_string(entry.item.shape),
-                           entry.item.type};
-  row.resize(columns().size());
-  if (!entry.range) return row;
-  if (entry.range->finite() > 0) {
-    row[5] = entry.range->min;
-    row[6] = entry.range->max;
-  }
-  row[7] = entry.range->nan;
-  row[8] = entry.range->infinite;
-  return row;
 }
 
 Json inventory_json(const std::vector<io::AttributeValue>& attributes, const Inventory& inventory) {
@@ -205,7 +214,7 @@ Json inventory_json(const std::vector<io::AttributeValue>& attributes, const Inv
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  TableOutput table(arguments, columns(), {.writes_bundle = false});
+  TableOutput table(arguments, columns_of(figures()), {.writes_bundle = false});
   // Without INPUT there are only datasets of -i.
   std::vector<std::optional<std::string>> names(arguments.inputs.begin(), arguments.inputs.end());
   if (names.empty()) names.emplace_back();
@@ -218,7 +227,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     const std::vector<io::AttributeValue> attributes = io::root_attributes(bundles[n]);
     const Inventory inventory(arguments, bundles[n], !arguments.flag("brief"));
     for (const Inventory::Entry& entry : inventory.entries()) {
-      if (!entry.item.is_group) table.add(row_of(names[n].value_or(""), entry));
+      if (entry.item.is_group) continue;
+      table.add(cells_of(figures(), Listed{names[n].value_or(""), entry}));
     }
     text += (n > 0 ? "\n" : "") + listing(bundles[n], attributes, inventory);
     Json json = inventory_json(attributes, inventory);

@@ -151,12 +151,14 @@ class ReportJoin {
 
   cli::Outcome report_columns() {
     std::optional<ColumnReporter> reporter;
+    ColumnSummaryOptions wanted;  // the first section's, which the report has
     std::string name;
     add_sections([&](const Parts& parts) {
       ColumnNotes section = columns_of(parts, all_heads());
       if (!reporter) {
-        table_.emplace(arguments_, column_table_columns(section.wanted, false));
-        reporter.emplace(section.wanted, options(section.several));
+        wanted = section.wanted;
+        table_.emplace(arguments_, column_table_columns(wanted, false));
+        reporter.emplace(wanted, options(section.several));
       }
       name = section.input;
       groups_.add(section.section, report_, [&] {
@@ -166,8 +168,8 @@ class ReportJoin {
         }
         const ColumnSummaries& summaries =
             reporter->add(section.section, section.heading, section.statistics, report_);
-        add_rows(column_table_rows(section.section, section.statistics.leading, schemes, summaries,
-                                   nullptr));
+        add_rows(column_table_rows(section.section, section.statistics.leading, schemes, wanted,
+                                   summaries, nullptr));
       });
     });
     table_->print(report_);

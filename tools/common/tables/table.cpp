@@ -5,9 +5,11 @@
 #include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
@@ -181,6 +183,19 @@ std::string Table::text() const {
     text += row + "\n";
   }
   return text;
+}
+
+void add_member(const std::string& name, const Cell& cell, nlohmann::ordered_json& json) {
+  nlohmann::ordered_json& member = json[name];
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+          member = nullptr;
+        } else {
+          member = value;
+        }
+      },
+      cell);
 }
 
 }  // namespace attn::tools

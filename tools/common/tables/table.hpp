@@ -1,9 +1,15 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "tensor/shape.hpp"
 
@@ -63,6 +69,73 @@ class Table {
 template <class Value>
 Cell cell(const std::optional<Value>& value) {
   return value ? Cell(*value) : Cell();
+}
+
+/// A figure of what a row describes, described once: a column of the table, and a member of the
+/// JSON report where that has the figure under the same name.
+template <class Row>
+struct Figure {
+  std::string name;  ///< lower case, without spaces; scripts rely on it
+  std::function<Cell(const Row&)> value;
+  bool in_text = true;                               ///< as in TableColumn
+  std::function<std::string(const Row&)> text = {};  ///< in a report's own table; none: not there
+};
+
+/// The figures of a row, in the order of the columns.
+template <class Row>
+using Figures = std::vector<Figure<Row>>;
+
+/// The columns of figures, after those in `columns`.
+template <class Row>
+std::vector<TableColumn> columns_of(const Figures<Row>& figures,
+                                    std::vector<TableColumn> columns = {}) {
+  for (const Figure<Row>& figure : figures) columns.push_back({figure.name, figure.in_text});
+  return columns;
+}
+
+/// The cells of a row, after those in `cells`.
+template <class Row>
+std::vector<Cell> cells_of(const Figures<Row>& figures, const Row& row,
+                           std::vector<Cell> cells = {}) {
+  for (const Figure<Row>& figure : figures) cells.push_back(figure.value(row));
+  return cells;
+}
+
+/// The headings and the texts of the figures that have one. A heading has blanks for '_'.
+template <class Row>
+std::vector<std::string> headings_of(const Figures<Row>& figures) {
+  std::vector<std::string> headings;
+  for (const Figure<Row>& figure : figures) {
+    if (!figure.text) continue;
+    headings.push_back(figure.name);
+    std::replace(headings.back().begin(), headings.back().end(), '_', ' ');
+  }
+  return headings;
+}
+
+template <class Row>
+std::vector<std::string> texts_of(const Figures<Row>& figures, const Row& row) {
+  std::vector<std::string> texts;
+  for (const Figure<Row>& figure : figures) {
+    if (figure.text) texts.push_back(figure.text(row));
+  }
+  return texts;
+}
+
+/// Null for an empty cell.
+void add_member(const std::string& name, const Cell& cell, nlohmann::ordered_json& json);
+
+/// Adds the figures of these names to a JSON object, in this order. Throws std::logic_error for an
+/// unknown name.
+template <class Row>
+void add_members(const Figures<Row>& figures, const Row& row,
+                 std::initializer_list<const char*> names, nlohmann::ordered_json& json) {
+  for (const std::string name : names) {
+    const auto found = std::find_if(figures.begin(), figures.end(),
+                                    [&](const Figure<Row>& figure) { return figure.name == name; });
+    if (found == figures.end()) throw std::logic_error("no figure is called " + name);
+    add_member(name, found->value(row), json);
+  }
 }
 
 }  // namespace attn::tools
