@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "cli/completion_table.hpp"
+#include "cli/wording.hpp"
 
 namespace attn::cli {
+namespace {
 
 using Kind = Option::Kind;
 
@@ -17,13 +19,7 @@ Candidates candidates_for(const Option& option) {
   if (option.kind == Kind::choices) return Candidates::list;
   if (option.placeholder == "FILE") return Candidates::files;
   if (option.placeholder == "DIR") return Candidates::folders;
-  return candidate_words(option).empty() ? Candidates::none : Candidates::words;
-}
-
-std::vector<std::string> candidate_words(const Option& option) {
-  std::vector<std::string> words = option.values;
-  if (option.or_none) words.emplace_back("none");
-  return words;
+  return option.values.empty() && !option.or_none ? Candidates::none : Candidates::words;
 }
 
 bool accepts_files(const Declaration::Impl& declaration) {
@@ -32,21 +28,48 @@ bool accepts_files(const Declaration::Impl& declaration) {
          declaration.words_placeholder.find("FILE") != std::string::npos;
 }
 
-std::string identifier(const std::string& tool) {
-  std::string name = tool;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+Completion completion_of(const Declaration::Impl& declaration) {
+  Completion all;
+  all.tool = declaration.tool;
+  all.identifier = declaration.tool;
+  std::replace(all.identifier.begin(), all.identifier.end(), '-', '_');
+  for (const Option& option : all_options(declaration)) {
+    std::vector<std::string> words = option.values;
+    if (option.or_none) words.emplace_back("none");
+    all.options.push_back({option, candidates_for(option), fmt::format("{}", fmt::join(words, " ")),
+                           option.verbs.empty(), without_empty(option.verbs)});
+    all.options.back().option.help = first_sentence(option.help);
+  }
+  for (const Declaration::Verb& verb : declaration.verbs) {
+    if (verb.name.empty()) continue;
+    all.verbs.push_back(verb);
+    all.verbs.back().help = first_sentence(verb.help);
+  }
+  all.verb_placeholder = declaration.verb_placeholder;
+  all.verb_is_optional = verb_is_optional(declaration);
+  all.accepts_files = accepts_files(declaration);
+  all.words_placeholder = declaration.words_placeholder;
+  return all;
 }
 
-std::string script_heading(const std::string& tool, const std::string& shell) {
+}  // namespace
+
+std::string Completion::verb_names(const std::string& separator) const {
+  std::string names;
+  for (const Declaration::Verb& verb : verbs) names += (names.empty() ? "" : separator) + verb.name;
+  return names;
+}
+
+std::string Completion::heading(const std::string& shell) const {
   return fmt::format("# Completes the options of {0} in {1}; printed by {0} --completion={1}.\n",
                      tool, shell);
 }
 
 std::string completion_script(const Declaration& declaration, const std::string& shell) {
-  if (shell == "bash") return bash_completion(declaration.impl());
-  if (shell == "zsh") return zsh_completion(declaration.impl());
-  if (shell == "fish") return fish_completion(declaration.impl());
+  const Completion completion = completion_of(declaration.impl());
+  if (shell == "bash") return bash_completion(completion);
+  if (shell == "zsh") return zsh_completion(completion);
+  if (shell == "fish") return fish_completion(completion);
   throw std::logic_error("no completion script is known for " + shell);
 }
 

@@ -72,19 +72,19 @@ std::string pattern(const Option& option) {
 }
 
 // The branches of `case $option` for the values of all options.
-std::string value_branches(const Declaration::Impl& declaration) {
+std::string value_branches(const Completion& completion) {
   std::string branches;
   std::vector<std::string> without;
-  for (const Option& option : all_options(declaration)) {
-    if (!option.takes_value()) continue;
-    const Candidates candidates = candidates_for(option);
-    if (candidates == Candidates::none) {
-      without.push_back(pattern(option));
+  for (const CompletedOption& item : completion.options) {
+    if (!item.option.takes_value()) continue;
+    if (item.candidates == Candidates::none) {
+      without.push_back(pattern(item.option));
       continue;
     }
-    branches += fmt::format("    {}) candidates={}", pattern(option), name_of(candidates));
-    if (candidates == Candidates::words || candidates == Candidates::list) {
-      branches += fmt::format(" words='{}'", fmt::join(candidate_words(option), " "));
+    branches +=
+        fmt::format("    {}) candidates={}", pattern(item.option), name_of(item.candidates));
+    if (item.candidates == Candidates::words || item.candidates == Candidates::list) {
+      branches += fmt::format(" words='{}'", item.words);
     }
     branches += " ;;\n";
   }
@@ -92,53 +92,52 @@ std::string value_branches(const Declaration::Impl& declaration) {
   return branches + fmt::format("    {}) return ;;\n", fmt::join(without, " | "));
 }
 
-std::string options_branch(const Declaration::Impl& declaration) {
+std::string options_branch(const Completion& completion) {
   std::string always;
   std::string by_verb;
-  for (const Option& option : all_options(declaration)) {
-    if (option.verbs.empty()) {
-      always += (always.empty() ? "--" : " --") + option.name;
+  for (const CompletedOption& item : completion.options) {
+    if (item.always) {
+      always += (always.empty() ? "--" : " --") + item.option.name;
     } else {
       by_verb += fmt::format(
           "        if [[ -z $verb || ' {} ' == *\" $verb \"* ]]; then words+=' --{}'; fi\n",
-          fmt::join(without_empty(option.verbs), " "), option.name);
+          fmt::join(item.verbs, " "), item.option.name);
     }
   }
   return fmt::format("        candidates=words words='{}'\n{}", always, by_verb);
 }
 
-std::string positional_branch(const Declaration::Impl& declaration) {
-  const std::string files = accepts_files(declaration) ? "candidates=files" : "return";
-  if (declaration.verbs.empty()) return "        " + files + "\n";
-  const bool or_file = verb_is_optional(declaration) && accepts_files(declaration);
+std::string positional_branch(const Completion& completion) {
+  const std::string files = completion.accepts_files ? "candidates=files" : "return";
+  if (completion.verbs.empty()) return "        " + files + "\n";
+  const bool or_file = completion.verb_is_optional && completion.accepts_files;
   return fmt::format("        if [[ -z $verb ]]; then candidates={} words='{}'; else {}; fi\n",
-                     or_file ? "verb_or_file" : "words", fmt::join(verb_names(declaration), " "),
-                     files);
+                     or_file ? "verb_or_file" : "words", completion.verb_names(" "), files);
 }
 
 // Looks for the verb among the words before the cursor.
-std::string verb_search(const Declaration::Impl& declaration) {
-  if (declaration.verbs.empty()) return "";
+std::string verb_search(const Completion& completion) {
+  if (completion.verbs.empty()) return "";
   return fmt::format(
       "  local verb='' each\n"
       "  for each in \"${{COMP_WORDS[@]:1:COMP_CWORD - 1}}\"; do\n"
       "    case $each in {}) verb=$each ;; esac\n"
       "  done\n",
-      fmt::join(verb_names(declaration), " | "));
+      completion.verb_names(" | "));
 }
 
 }  // namespace
 
-std::string bash_completion(const Declaration::Impl& declaration) {
-  const std::string function = "_" + identifier(declaration.tool);
-  std::string script = script_heading(declaration.tool, "bash") + "\n" + function;
+std::string bash_completion(const Completion& completion) {
+  const std::string function = "_" + completion.identifier;
+  std::string script = completion.heading("bash") + "\n" + function;
   script += beginning;
-  script += verb_search(declaration) + "  case $option in\n";
-  script += value_branches(declaration);
-  script += "    *)\n      if [[ $word == -* ]]; then\n" + options_branch(declaration) +
-            "      else\n" + positional_branch(declaration) + "      fi\n      ;;\n  esac\n";
+  script += verb_search(completion) + "  case $option in\n";
+  script += value_branches(completion);
+  script += "    *)\n      if [[ $word == -* ]]; then\n" + options_branch(completion) +
+            "      else\n" + positional_branch(completion) + "      fi\n      ;;\n  esac\n";
   script += end;
-  return script + fmt::format("\ncomplete -F {} {}\n", function, declaration.tool);
+  return script + fmt::format("\ncomplete -F {} {}\n", function, completion.tool);
 }
 
 }  // namespace attn::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "cli/completion_table.hpp"
-#include "cli/wording.hpp"
 
 namespace attn::cli {
 namespace {
@@ -17,12 +16,14 @@ std::string quoted(const std::string& text) {
   return "'" + safe + "'";
 }
 
-std::string list_function(const std::string& tool) { return "__" + identifier(tool) + "_list"; }
+std::string list_function(const Completion& completion) {
+  return "__" + completion.identifier + "_list";
+}
 
 // Prints each word that is not in the list yet, with the items before it, since fish completes
 // whole arguments. fish appends a blank to the only candidate: offered with and without a comma, it
 // gets none.
-std::string list_definition(const std::string& tool) {
+std::string list_definition(const Completion& completion) {
   return fmt::format(
       "function {}\n"
       "    set -l before (commandline -ct | string replace -r -- '^--[^=]*=' '' |\n"
@@ -38,21 +39,20 @@ std::string list_definition(const std::string& tool) {
       "    printf '%s\\n' \"$before\"$fitting\n"
       "    set -q fitting[2]; or printf '%s,\\n' \"$before\"$fitting\n"
       "end\n",
-      list_function(tool));
+      list_function(completion));
 }
 
 // -r: a value must follow; -x: the same, and it is no file.
-std::string value_flags(const std::string& tool, const Option& option) {
-  const std::string required = option.value_is_optional() ? "-f" : "-x";
-  switch (candidates_for(option)) {
+std::string value_flags(const Completion& completion, const CompletedOption& item) {
+  const bool is_optional = item.option.value_is_optional();
+  switch (item.candidates) {
     case Candidates::words:
-      return fmt::format(" {} -a '{}'", required, fmt::join(candidate_words(option), " "));
+      return fmt::format(" {} -a '{}'", is_optional ? "-f" : "-x", item.words);
     case Candidates::list:
-      return fmt::format(" -x -a '({} {})'", list_function(tool),
-                         fmt::join(candidate_words(option), " "));
+      return fmt::format(" -x -a '({} {})'", list_function(completion), item.words);
     case Candidates::files:
     case Candidates::address:
-      return option.value_is_optional() ? " -F" : " -r -F";
+      return is_optional ? " -F" : " -r -F";
     case Candidates::folders:
       return " -x -a '(__fish_complete_directories)'";
     case Candidates::none:
@@ -61,47 +61,47 @@ std::string value_flags(const std::string& tool, const Option& option) {
   return " -x";
 }
 
-// Holds before the verb and with the verbs of the option.
-std::string condition(const Declaration::Impl& declaration, const Option& option) {
-  if (option.verbs.empty()) return "";
-  const std::string before =
-      fmt::format("not __fish_seen_subcommand_from {}", fmt::join(verb_names(declaration), " "));
-  const std::vector<std::string> own = without_empty(option.verbs);
-  if (own.empty()) return " -n '" + before + "'";
-  return fmt::format(" -n '{}; or __fish_seen_subcommand_from {}'", before, fmt::join(own, " "));
+// Holds before the verb.
+std::string before_verb(const Completion& completion) {
+  return "not __fish_seen_subcommand_from " + completion.verb_names(" ");
 }
 
-std::string verb_lines(const Declaration::Impl& declaration) {
+// Holds before the verb and with the verbs of the option.
+std::string condition(const Completion& completion, const CompletedOption& item) {
+  if (item.always) return "";
+  if (item.verbs.empty()) return " -n '" + before_verb(completion) + "'";
+  return fmt::format(" -n '{}; or __fish_seen_subcommand_from {}'", before_verb(completion),
+                     fmt::join(item.verbs, " "));
+}
+
+std::string verb_lines(const Completion& completion) {
   // -f: no file may stand in the place of the verb.
-  const std::string no_file = verb_is_optional(declaration) ? "" : " -f";
+  const std::string no_file = completion.verb_is_optional ? "" : " -f";
   std::string lines;
-  for (const Declaration::Verb& verb : declaration.verbs) {
-    if (verb.name.empty()) continue;
-    lines += fmt::format("complete -c {}{} -n 'not __fish_seen_subcommand_from {}' -a {} -d {}\n",
-                         declaration.tool, no_file, fmt::join(verb_names(declaration), " "),
-                         verb.name, quoted(first_sentence(verb.help)));
+  for (const Declaration::Verb& verb : completion.verbs) {
+    lines += fmt::format("complete -c {}{} -n '{}' -a {} -d {}\n", completion.tool, no_file,
+                         before_verb(completion), verb.name, quoted(verb.help));
   }
   return lines;
 }
 
 }  // namespace
 
-std::string fish_completion(const Declaration::Impl& declaration) {
-  const std::string& tool = declaration.tool;
-  const std::vector<Option> options = all_options(declaration);
-  const bool has_list = std::any_of(options.begin(), options.end(), [](const Option& option) {
-    return candidates_for(option) == Candidates::list;
-  });
-  std::string script = script_heading(tool, "fish") + "\n";
-  if (has_list) script += list_definition(tool) + "\n";
-  if (!accepts_files(declaration)) script += fmt::format("complete -c {} -f\n", tool);
-  script += verb_lines(declaration);
-  for (const Option& option : options) {
-    script += fmt::format("complete -c {}{}", tool, condition(declaration, option));
-    if (option.letter != 0) script += fmt::format(" -s {}", option.letter);
-    script += " -l " + option.name;
-    if (option.takes_value()) script += value_flags(tool, option);
-    script += " -d " + quoted(first_sentence(option.help)) + "\n";
+std::string fish_completion(const Completion& completion) {
+  const std::string& tool = completion.tool;
+  const bool has_list =
+      std::any_of(completion.options.begin(), completion.options.end(),
+                  [](const auto& item) { return item.candidates == Candidates::list; });
+  std::string script = completion.heading("fish") + "\n";
+  if (has_list) script += list_definition(completion) + "\n";
+  if (!completion.accepts_files) script += fmt::format("complete -c {} -f\n", tool);
+  script += verb_lines(completion);
+  for (const CompletedOption& item : completion.options) {
+    script += fmt::format("complete -c {}{}", tool, condition(completion, item));
+    if (item.option.letter != 0) script += fmt::format(" -s {}", item.option.letter);
+    script += " -l " + item.option.name;
+    if (item.option.takes_value()) script += value_flags(completion, item);
+    script += " -d " + quoted(item.option.help) + "\n";
   }
   return script;
 }

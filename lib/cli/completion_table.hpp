@@ -5,36 +5,48 @@
 
 #include "cli/option.hpp"
 
-// The parts of a declaration that the completion scripts of all shells are made from.
+// What the completion scripts of all shells complete, and a printer for each shell.
 
 namespace attn::cli {
 
 /// The candidates for a value.
 enum class Candidates {
   none,     ///< a number or a name, which only the user knows
-  words,    ///< one of candidate_words()
-  list,     ///< some of candidate_words(), separated by commas
+  words,    ///< one of `words`
+  list,     ///< some of `words`, separated by commas
   files,    ///< a path
   folders,  ///< a path of a folder
   address,  ///< NAME=, then a path
 };
 
-Candidates candidates_for(const Option& option);
+/// An option, with the candidates for its value.
+struct CompletedOption {
+  Option option;  ///< of its help, the first sentence
+  Candidates candidates = Candidates::none;
+  std::string words;                    ///< the words that it accepts, with blanks between them
+  bool always = true;                   ///< with any verb; else without a verb and with `verbs`
+  std::vector<std::string> verbs = {};  ///< by name
+};
 
-/// The fixed words that an option accepts.
-std::vector<std::string> candidate_words(const Option& option);
+struct Completion {
+  std::string tool;
+  std::string identifier;  ///< "attn_compute": part of the names of shell functions
+  std::vector<CompletedOption> options;
+  std::vector<Declaration::Verb> verbs;  ///< those with a name; of their help, the first sentence
+  std::string verb_placeholder;
+  bool verb_is_optional = false;
+  bool accepts_files = false;  ///< as positional words
+  std::string words_placeholder;
 
-/// Whether the positional words of a tool name files.
-bool accepts_files(const Declaration::Impl& declaration);
+  /// The names of the verbs with `separator` between them.
+  std::string verb_names(const std::string& separator) const;
 
-/// "attn_compute" for attn-compute: part of the names of shell functions.
-std::string identifier(const std::string& tool);
+  /// The first comment of a script: its tool, and the command that prints it.
+  std::string heading(const std::string& shell) const;
+};
 
-/// The first comment of a script: its tool, and the command that prints it.
-std::string script_heading(const std::string& tool, const std::string& shell);
-
-std::string bash_completion(const Declaration::Impl& declaration);
-std::string zsh_completion(const Declaration::Impl& declaration);
-std::string fish_completion(const Declaration::Impl& declaration);
+std::string bash_completion(const Completion& completion);
+std::string zsh_completion(const Completion& completion);
+std::string fish_completion(const Completion& completion);
 
 }  // namespace attn::cli

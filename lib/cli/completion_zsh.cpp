@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "cli/completion_table.hpp"
-#include "cli/wording.hpp"
 
 namespace attn::cli {
 namespace {
@@ -23,12 +22,12 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string action(const Option& option) {
-  switch (candidates_for(option)) {
+std::string action(const CompletedOption& item) {
+  switch (item.candidates) {
     case Candidates::words:
-      return fmt::format("({})", fmt::join(candidate_words(option), " "));
+      return fmt::format("({})", item.words);
     case Candidates::list:
-      return fmt::format("_sequence compadd - {}", fmt::join(candidate_words(option), " "));
+      return "_sequence compadd - " + item.words;
     case Candidates::files:
       return "_files";
     case Candidates::folders:
@@ -42,8 +41,9 @@ std::string action(const Option& option) {
 }
 
 // '--scheme=[...]:WORD:(unas dnas)', '(-o --output)'{-o+,--output=}'[...]:FILE:_files'
-std::string specification(const Option& option) {
-  std::string rest = "[" + escaped(first_sentence(option.help)) + "]";
+std::string specification(const CompletedOption& item) {
+  const Option& option = item.option;
+  std::string rest = "[" + escaped(item.option.help) + "]";
   std::string mark;
   std::string letter_mark;
   if (option.takes_value()) {
@@ -51,7 +51,7 @@ std::string specification(const Option& option) {
     mark = option.value_is_optional() ? "=-" : "=";
     letter_mark = "+";
     rest += fmt::format("{}{}:{}", option.value_is_optional() ? "::" : ":",
-                        escaped(option.placeholder), action(option));
+                        escaped(option.placeholder), action(item));
   }
   const bool repeated = option.may_be_repeated();
   if (option.letter == 0) {
@@ -63,51 +63,48 @@ std::string specification(const Option& option) {
                      mark, rest);
 }
 
-std::string option_lines(const Declaration::Impl& declaration) {
+std::string option_lines(const Completion& completion) {
   std::string lines = "  specs=(\n";
   std::string by_verb;
-  for (const Option& option : all_options(declaration)) {
-    if (option.verbs.empty()) {
-      lines += "    " + specification(option) + "\n";
+  for (const CompletedOption& item : completion.options) {
+    if (item.always) {
+      lines += "    " + specification(item) + "\n";
     } else {
-      const std::vector<std::string> own = without_empty(option.verbs);
       const std::string also =
-          own.empty() ? "" : fmt::format(" || $verb == ({})", fmt::join(own, "|"));
+          item.verbs.empty() ? "" : fmt::format(" || $verb == ({})", fmt::join(item.verbs, "|"));
       by_verb +=
-          fmt::format("  if [[ -z $verb{} ]]; then specs+=({}); fi\n", also, specification(option));
+          fmt::format("  if [[ -z $verb{} ]]; then specs+=({}); fi\n", also, specification(item));
     }
   }
   return lines + "  )\n" + by_verb;
 }
 
-std::string positional_lines(const Declaration::Impl& declaration) {
+std::string positional_lines(const Completion& completion) {
   std::string lines;
-  const std::string verb = escaped(declaration.verb_placeholder);
-  const std::string names = fmt::format("{}", fmt::join(verb_names(declaration), " "));
-  if (verb_is_optional(declaration)) {
+  const std::string verb = escaped(completion.verb_placeholder);
+  if (completion.verb_is_optional) {
     lines += fmt::format(
         "  specs+=('1:{0}:{{ _alternative \"verb:{0}:({1})\" \"file:file:_files\" }}')\n", verb,
-        names);
-  } else if (!declaration.verbs.empty()) {
-    lines += fmt::format("  specs+=('1:{}:({})')\n", verb, names);
+        completion.verb_names(" "));
+  } else if (!completion.verbs.empty()) {
+    lines += fmt::format("  specs+=('1:{}:({})')\n", verb, completion.verb_names(" "));
   }
   return lines +
          fmt::format("  specs+=('*:{}:{}')\n",
-                     accepts_files(declaration) ? "file" : escaped(declaration.words_placeholder),
-                     accepts_files(declaration) ? after_equals : " ");
+                     completion.accepts_files ? "file" : escaped(completion.words_placeholder),
+                     completion.accepts_files ? after_equals : " ");
 }
 
 }  // namespace
 
-std::string zsh_completion(const Declaration::Impl& declaration) {
-  const std::string& tool = declaration.tool;
-  std::string script = fmt::format("#compdef {}\n", tool) + script_heading(tool, "zsh");
+std::string zsh_completion(const Completion& completion) {
+  const std::string& tool = completion.tool;
+  std::string script = fmt::format("#compdef {}\n", tool) + completion.heading("zsh");
   script += fmt::format("\n_{}() {{\n  local -a specs\n", tool);
-  if (!declaration.verbs.empty()) {
-    script +=
-        fmt::format("  local verb=${{words[(r)({})]}}\n", fmt::join(verb_names(declaration), "|"));
+  if (!completion.verbs.empty()) {
+    script += fmt::format("  local verb=${{words[(r)({})]}}\n", completion.verb_names("|"));
   }
-  script += option_lines(declaration) + positional_lines(declaration);
+  script += option_lines(completion) + positional_lines(completion);
   script += "  _arguments -s -S $specs\n}\n\n";
   // compinit loads the file as the body of the function; otherwise somebody sources it.
   script += fmt::format(
