@@ -3,6 +3,7 @@
 #include "common/options/dataset_words.hpp"
 #include "common/options/padding_words.hpp"
 #include "common/tables/convergence_words.hpp"
+#include "explain_away_stats/line_table.hpp"
 #include "reports/column_table.hpp"
 
 namespace attn::tools {
@@ -72,6 +73,7 @@ void declare_column_datasets(cli::Declaration& d) {
                      "array of scale, hybrid and result, which has these members");
   declare_groups_member(d);
   for (const auto& [columns, meaning] : column_table_meanings()) d.column(columns, meaning);
+  for (const auto& [columns, meaning] : line_table_meanings()) d.column(columns, meaning);
   d.reference(explain_away_reference).reference(doubly_normalized_reference);
 }
 

@@ -39,7 +39,8 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   needs.result_bytes = (points * schemes + 1) * (input.queries + input.keys) * number;
   // The column sums and the numbers of queries are kept for the report, with two bytes per key that
   // mark masked keys and keys with few queries.
-  needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 2);
+  needs.kept_bytes =
+      points * input.own_problems() * input.keys * ((schemes + 1) * number + 2) + task.table_bytes;
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale

@@ -11,6 +11,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/runs/restart.hpp"
 #include "explain_away_stats/column_plan.hpp"
+#include "explain_away_stats/line_table.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -57,6 +58,10 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
       points(points_of(arguments, bundle)),
       input(points.front().input) {
   require_layout_effect(arguments, input);
+  const RowsOf rows = rows_of(arguments);
+  const Index lines = rows == RowsOf::keys ? input.keys : input.queries;
+  table_bytes = line_table_bytes(
+      rows, input.own_problems() * lines * static_cast<Index>(options().schemes.size()));
   require_all_rows(bundle, options());
   if (!options().wants(stored)) return;
   if (points.size() > 1) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -41,7 +42,8 @@ struct ColumnTask {
 
   io::InputBundle bundle;
   std::vector<ColumnPoint> points;
-  AttentionInput input;  ///< for the first point
+  AttentionInput input;          ///< for the first point
+  std::int64_t table_bytes = 0;  ///< of the text of a table by key or query
 };
 
 /// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the

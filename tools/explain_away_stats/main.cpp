@@ -21,6 +21,7 @@
 #include "common/tables/table_options.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "explain_away_stats/line_table.hpp"
 #include "reports/column_notes.hpp"
 #include "reports/column_report.hpp"
 #include "reports/column_reporter.hpp"
@@ -83,6 +84,11 @@ cli::Declaration declare() {
       "than 24 heads make one page: the finding, the heads that stand out, and a line for each "
       "group.");
   declare_table_options(d, "group, head and scheme", {.own_top = true});
+  d.choice(
+      "rows", {"heads", "keys", "queries"},
+      "What a row of --tsv and --csv is about: a head, each of its keys (column sums), or each of "
+      "its queries (entropies).",
+      "heads");
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d, "heads");
@@ -187,8 +193,13 @@ class ColumnTool : public SectionTool<ColumnTask> {
       : SectionTool(arguments, report),
         wanted_(summary_options(arguments)),
         swept_(sweep_points(arguments).size() > 1),
-        table_(arguments, column_table_columns(wanted_, swept_), {.own_top = true}),
+        rows_(rows_of(arguments)),
+        table_(arguments,
+               rows_ == RowsOf::heads ? column_table_columns(wanted_, swept_)
+                                      : line_table_columns(rows_),
+               {.own_top = true}),
         sweep_(sweep_table(wanted_.sums.epsilons)) {
+    require_rows(arguments, swept_);
     if (!swept_ || !arguments.output) return;
     throw Error(Failure::usage,
                 "--output is " + *arguments.output + ", but a sweep makes no bundle",
@@ -227,11 +238,16 @@ class ColumnTool : public SectionTool<ColumnTask> {
     }
     std::optional<VectorWriter> writer;
     if (results) writer.emplace(*std::move(results), task, report());
+    ColumnStatistics names;
+    names.leading = task.input.leading;
+    names.keys = task.input.keys;
+    if (rows_ == RowsOf::keys) read_key_names(task.bundle, names, report());
     std::vector<ColumnStatistics> statistics = gather_columns(
         arguments(), task,
         [&](const std::string& scheme, Index head, const std::vector<Index>& queries,
             const HeadColumns& columns) {
           if (writer) writer->write(scheme, head, queries, columns);
+          if (rows_ != RowsOf::heads) add_lines(task, names, scheme, head, queries, columns);
         },
         checkpoint(), *progress_, report());
     warn_of_input(options.scored_schemes(), task.bundle, task.input, report());
@@ -282,8 +298,18 @@ class ColumnTool : public SectionTool<ColumnTask> {
     return json;
   }
 
+  void add_lines(const ColumnTask& task, const ColumnStatistics& names, const std::string& scheme,
+                 Index head, const std::vector<Index>& queries, const HeadColumns& columns) {
+    for (std::vector<Cell>& row : line_table_rows(rows_, section(), head, names, scheme, queries,
+                                                  columns, task.input.part(head))) {
+      table_.add(std::move(row));
+    }
+    table_.pack(report());
+  }
+
   void add_rows(const Shape& leading, const std::vector<std::string>& schemes,
                 const ColumnSummaries& summaries, const SweepPoint* at) {
+    if (rows_ != RowsOf::heads) return;
     for (std::vector<Cell>& row :
          column_table_rows(section(), leading, schemes, wanted_, summaries, at)) {
       table_.add(std::move(row));
@@ -308,6 +334,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
 
   const ColumnSummaryOptions wanted_;
   const bool swept_;
+  const RowsOf rows_;
   TableOutput table_;
   Table sweep_;
   std::optional<cli::Progress> progress_;

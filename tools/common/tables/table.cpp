@@ -83,14 +83,15 @@ std::string quoted(const std::string& value) {
 }
 
 std::string lines(const std::vector<TableColumn>& columns,
-                  const std::vector<std::vector<Cell>>& rows, char between, const char* end) {
+                  const std::vector<std::vector<Cell>>& rows, bool header, char between,
+                  const char* end) {
   const auto field = [&](const std::string& value) {
     return between == ',' ? quoted(escaped(value)) : escaped(value);
   };
   std::vector<std::string> fields;
   for (const TableColumn& column : columns) fields.push_back(field(column.name));
   const std::string_view separator(&between, 1);
-  std::string text = fmt::format("{}{}", fmt::join(fields, separator), end);
+  std::string text = header ? fmt::format("{}{}", fmt::join(fields, separator), end) : "";
   for (const std::vector<Cell>& row : rows) {
     fields.clear();
     for (const Cell& value : row) fields.push_back(field(plain(value)));
@@ -153,9 +154,9 @@ void Table::keep_first(Index count) {
   if (rows_.size() > kept) rows_.resize(kept);
 }
 
-std::string Table::tsv() const { return lines(columns_, rows_, '\t', "\n"); }
+std::string Table::tsv(bool header) const { return lines(columns_, rows_, header, '\t', "\n"); }
 
-std::string Table::csv() const { return lines(columns_, rows_, ',', "\r\n"); }
+std::string Table::csv(bool header) const { return lines(columns_, rows_, header, ',', "\r\n"); }
 
 std::string Table::text() const {
   std::vector<std::string> rows(rows_.size() + 1);

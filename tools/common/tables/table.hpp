@@ -46,14 +46,17 @@ class Table {
   /// Removes all rows but the first `count`.
   void keep_first(Index count);
 
+  /// Removes all rows.
+  void clear() { rows_.clear(); }
+
   /// Lines of values separated by tabs, with a header line. Numbers can be read back exactly;
   /// unknown and non-finite numbers are empty. In names, tabs, line breaks and backslashes are
   /// written as \t, \n, \r and \\, and other bytes that do not print like \x1b.
-  std::string tsv() const;
+  std::string tsv(bool header = true) const;
 
   /// The same separated by commas, as in RFC 4180: lines end in CRLF, and values with a comma or a
   /// quote are quoted.
-  std::string csv() const;
+  std::string csv(bool header = true) const;
 
   /// Aligned for people, numbers with three digits, without columns in which every cell is empty.
   std::string text() const;

@@ -105,6 +105,11 @@ TableOutput::TableOutput(const cli::Arguments& arguments, std::vector<TableColum
   require_free_stdout(arguments, "csv");
   if (arguments.given("sort")) {
     table_.require_column(arguments.text("sort"));
+    const bool shown = arguments.flag("tsv") || arguments.flag("csv") || arguments.table_file;
+    if (arguments.quiet && !shown) {
+      throw Error(Failure::usage, "--sort has no effect with --quiet, which prints no table",
+                  "--tsv prints the table in any case");
+    }
   } else if (!habits.own_top && arguments.given("top")) {
     throw Error(Failure::usage, "--top has no effect without --sort");
   }
@@ -128,14 +133,19 @@ void TableOutput::print(cli::Report& report) {
     table_.sort(arguments_.text("sort"));
     if (arguments_.given("top")) table_.keep_first(arguments_.integer("top").value());
   }
-  if (arguments_.flag("tsv")) {
-    report.print_data(table_.tsv());
-  } else if (arguments_.flag("csv")) {
-    report.print_data(table_.csv());
-  } else if (arguments_.given("sort")) {
+  if (arguments_.given("sort") && !arguments_.flag("tsv") && !arguments_.flag("csv")) {
     report.print(table_.text());
   }
-  if (file_) *content_ = table_.csv();
+  pack(report);
+}
+
+void TableOutput::pack(cli::Report& report) {
+  const bool header = !packed_;
+  if (arguments_.flag("tsv")) report.print_data(table_.tsv(header));
+  if (arguments_.flag("csv")) report.print_data(table_.csv(header));
+  if (file_) *content_ += table_.csv(header);
+  packed_ = true;
+  table_.clear();
 }
 
 std::function<void()> TableOutput::commit() const {

@@ -52,6 +52,9 @@ class TableOutput {
 
   void add(std::vector<Cell> row) { table_.add(std::move(row)); }
 
+  /// Turns the rows so far into text, which takes less memory. The table is not sorted.
+  void pack(cli::Report& report);
+
   /// Sorts and prints the table, and makes the content of the file.
   void print(cli::Report& report);
 
@@ -63,6 +66,7 @@ class TableOutput {
   Table table_;
   std::shared_ptr<io::TargetWriter> file_;
   std::shared_ptr<std::string> content_;
+  bool packed_ = false;  // whether there is a header line already
 };
 
 }  // namespace attn::tools
