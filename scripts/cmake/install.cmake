@@ -1,5 +1,5 @@
 # What `make install` installs: the tools, dump-attention, attn-plot, the library with its headers and its
-# descriptions for CMake and pkg-config, man pages and completions.
+# descriptions for CMake and pkg-config, man pages, completions, pages and examples.
 
 # `make install` builds what it installs, and no tests.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
@@ -61,3 +61,16 @@ install(CODE "
 install(DIRECTORY ${documents}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 install(DIRECTORY ${documents}/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+
+# --- Pages with their folders, so that links between them hold, and what their examples read. ---
+
+file(GLOB pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS *.md data/*.md data/claims/*.md
+     data/figures/*.png lib/*.md scripts/*.md scripts/slurm/*.md tools/*.md tools/guide/*.md)
+foreach(page IN LISTS pages)
+  get_filename_component(folder ${page} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/data/passage.h5 ${PROJECT_SOURCE_DIR}/scripts/sweep.mk
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit
+        USE_SOURCE_PERMISSIONS PATTERN *.md EXCLUDE)
