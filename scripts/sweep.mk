@@ -20,6 +20,8 @@ OUT    ?= build/sweep
 SCALES ?= 0.25 0.5 1 2
 SHARES ?= 0 0.25 0.5 1
 PYTHON ?= /usr/bin/python3
+# Of a checkout, or as installed.
+PLOT   ?= $(or $(wildcard scripts/attn-plot),$(shell command -v attn-plot))
 LAUNCH ?=
 PART   ?=
 $(if $(word 2,$(INPUT))$(word 2,$(OUT)),$(error INPUT and OUT are names without spaces))
@@ -72,7 +74,7 @@ $(OUT)/sums/%.h5: $(INPUT) $(OUT)/input | $(OUT)/sums
 	$(LAUNCH) explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
 
 $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
-	$(LAUNCH) $(PYTHON) scripts/attn-plot column-sums $< -o $(@:.pdf=)
+	$(LAUNCH) $(PYTHON) $(PLOT) column-sums $< -o $(@:.pdf=)
 
 $(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@

@@ -59,11 +59,23 @@ def rows_of(arguments):
     return rows, column
 
 
+def files_tell_apart(rows):
+    """Whether files hold different curves, not different points: two of them have the same scale and
+    share of the same scheme."""
+    where = {}
+    for row in rows:
+        point = row["scale"], row.get("scheme"), row.get("hybrid")
+        where.setdefault(point, set()).add((row["input"], row.get("file")))
+    return any(len(files) > 1 for files in where.values())
+
+
 def lines_of(rows, by):
     """[(label, scheme, rows)] in order. What all rows share is not in the labels."""
-    columns = list(dict.fromkeys(["input", "file", "scheme", "hybrid", by]))
+    columns = list(dict.fromkeys(["scheme", "hybrid", by]))
+    if files_tell_apart(rows):
+        columns = ["input", "file", *columns]
     if by == "head":
-        columns.insert(2, "group")
+        columns.insert(columns.index("scheme"), "group")
     columns = [name for name in columns if len({row.get(name) or "" for row in rows}) > 1] or [by]
     found = {}
     for row in rows:
@@ -71,11 +83,19 @@ def lines_of(rows, by):
     words = [_words(name, sorted(set(values), key=natural)) for name, values in
              zip(columns, zip(*found))]
     lines = []
-    for key in sorted(found, key=lambda key: [natural(word) for word in key]):
+    for key in sorted(found, key=lambda key: [_rank(word) for word in key]):
         label = ", ".join(filter(None, (known[word] for known, word in zip(words, key)))) or "all"
         lines.append((label, found[key][0].get("scheme") or "", found[key]))
     order = ordered(dict.fromkeys(scheme for _, scheme, _ in lines))
     return sorted(lines, key=lambda line: order.index(line[1]))
+
+
+def _rank(word):
+    """For sorting: numbers by value, before other words."""
+    try:
+        return 0, float(word), []
+    except ValueError:
+        return 1, 0, natural(word)
 
 
 def _words(column, values):

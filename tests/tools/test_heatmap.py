@@ -291,6 +291,14 @@ class Temperature(TableTest):
         words = self.words("temperature", "hybrid.tsv")
         self.assertTrue({"u = 0", "u = 0.5"} <= set(words), words)
 
+    def test_files_that_hold_the_points_of_a_sweep(self):
+        rows = [[f"{row[0]}_{share}.h5", share, *row] for share in (0.25, 0.5, 0, 1) for row in self.rows(["hnas"])]
+        self.put("cells.tsv", rows, ["file", "hybrid", "scale", *HEADER])
+        self.assertEqual(self.layout("cells.tsv"), [4, 4])
+        words = self.words("temperature", "cells.tsv")
+        self.assertEqual([word for word in words if word.startswith("u = ")],
+                         ["u = 0", "u = 0.25", "u = 0.5", "u = 1"])
+
     def test_a_line_for_each_bundle(self):
         for files in (["dec.h5:/layer4", "dec2.h5:/layer4"], ["dec.h5", "sub/dec.h5"],
                       # Longer than the legend has room for.
