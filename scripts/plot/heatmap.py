@@ -8,7 +8,8 @@ Reads tables with the columns group, head, scheme and statistics (explain-away-s
 panel for each input and scheme, with a row for each group in natural order and a column for each
 head; all panels share the colours. Rows are named by what tells the groups apart. If several rows of
 a table belong to one cell, such as those of a batch, it shows their mean (for min_c the least, for
-max_c the largest). A hatched cell has no value.
+max_c the largest). A hatched cell has no value. Dark is where keys are ignored: a large share of explained-away
+keys, or a small column sum. For other figures dark is large.
 """
 
 import table
@@ -86,13 +87,19 @@ def norm_of(values):
     return mpl.colors.Normalize(low, high if high > low else low + 1)
 
 
-def write_values(axis, panel, norm, colours, room):
-    """Prints the values into the cells, if all of them fit. `room`: points per cell."""
-    texts = [short(value, 2) if np.isfinite(value) else "" for value in panel.values.flat]
-    size = min(6.5, room[0] / (0.62 * max(map(len, texts)) + 0.6), room[1] / 1.3)
-    if size < 5:
-        return
-    for (row, column), text in zip(np.ndindex(panel.values.shape), texts):
+def texts_of(panel):
+    return [short(value, 2) if np.isfinite(value) else "" for value in panel.values.flat]
+
+
+def size_of_values(panels, across, cell):
+    """The size of the values in the cells; 0 if they do not fit into those of every panel."""
+    sizes = [min(6.5, 72 * across / len(panel.heads) / (0.62 * max(map(len, texts_of(panel))) + 0.6),
+                 72 * cell / 1.3) for panel in panels]
+    return min(sizes) if min(sizes) >= 5 else 0
+
+
+def write_values(axis, panel, norm, colours, size):
+    for (row, column), text in zip(np.ndindex(panel.values.shape), texts_of(panel)):
         red, green, blue, _ = colours(norm(panel.values[row, column])) if text else (1, 1, 1, 1)
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
         axis.text(column, row, text, ha="center", va="center", fontsize=size,
@@ -107,7 +114,9 @@ def draw(arguments):
     drawn = np.concatenate([panel.values[np.isfinite(panel.values)] for panel in panels])
     if not drawn.size:
         fail(3, f"column {column} holds no finite numbers")
-    norm, colours = norm_of(drawn), mpl.colormaps["magma_r"]
+    norm = norm_of(drawn)
+    # Dark where keys get little: large shares of explained-away keys, small column sums.
+    colours = mpl.colormaps["magma" if column.endswith(("min_c", "median_c")) else "magma_r"]
     names = [group_labels(panel.groups, MOST_LETTERS) for panel in panels]
     widest = max(len(panel.heads) for panel in panels)
     side = 1 if arguments.width < 5 or len(panels) == 1 or widest > 24 else 2
@@ -116,6 +125,7 @@ def draw(arguments):
     letters = max(len(name) for _, labels in names for name in labels)
     across = (arguments.width - 0.35 * side) / side - 0.05 * letters
     cell = min(max(across / widest, 0.08), 0.32)
+    size = size_of_values(panels, across, cell)
     height = lines * (min(max(most * cell, 0.3), 8) + 0.55) + 0.5
     figure, axes = new_figure(arguments, height, lines, side)
     for axis in axes.flat[len(panels):]:
@@ -125,7 +135,8 @@ def draw(arguments):
                             aspect="auto", interpolation="nearest")
         columns, rows = (np.arange(n + 1) - 0.5 for n in panel.values.shape[::-1])
         hatch(axis, columns, rows, ~np.isfinite(panel.values))
-        write_values(axis, panel, norm, colours, (72 * across / len(panel.heads), 72 * cell))
+        if size:
+            write_values(axis, panel, norm, colours, size)
         kind = kind or ("group" if len(labels) > 1 else "")
         axis.set(xlabel="head", ylabel=plain_ends(kind, 40), title=panel.title)
         name_ticks(axis.xaxis, range(len(panel.heads)), [head or "all" for head in panel.heads])

@@ -287,7 +287,7 @@ class Writing(Arrays):
                      hint="group", output="x.npy")
         self.refused("tensor-convert", "words.h5", status=3, says=["words.h5", "only strings"],
                      output="x.safetensors")
-        self.assertIn("0 datasets and 1 group,", self.convert("groups.h5", "-o", "x.h5").err)
+        self.assertIn("0 datasets and 1 group -> x.h5", self.convert("groups.h5", "-o", "x.h5").err)
         self.assertEqual(list(self.read("x.h5")), ["group/x"])
 
     def test_words_are_counted(self):

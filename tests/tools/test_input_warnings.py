@@ -94,7 +94,7 @@ class InputWarnings(ToolTest):
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
         self.assertIn(said, done.err)
         done = self.run_tool("attn-compute", "--emit=weights", "--queries=0", *options, "-o", "few.h5")
-        self.assertEqual(done.err, "")
+        self.assertNotIn("warning", done.err)
 
 
 if __name__ == "__main__":

@@ -64,17 +64,16 @@ class LineTable(ToolTest):
 
     def test_refusals(self):
         for options, says in [(["--rows=keys"], "--rows keys has no effect without a table"),
-                              (["--rows=keys", "--tsv", "--sort=c"], "--sort is c, expected one of"),
+                              (["--rows=keys", "--tsv", "--sort=min_c"], "--sort is min_c, expected one of file, group"),
                               (["--rows=keys", "--tsv", "--sort=share"], "--sort has no effect on --rows keys"),
                               (["--rows=queries", "--tsv", "--scale=1,2"], "--rows queries has no effect on a sweep"),
                               (["--sort=min_c", "-q"], "--sort has no effect with --quiet")]:
-            self.refused("explain-away-stats", "in.h5", *options, status=2, output=None,
-                         says=says if "expected" not in says else "--sort")
+            self.refused("explain-away-stats", "in.h5:/layer0", *options, status=2, output=None, says=says)
         # The text of the table counts as memory.
         q = np.zeros((1, 1), np.float32)
         self.write("long.h5", q=q, k=np.zeros((300000, 1), np.float32))
         done = self.run_tool("explain-away-stats", "long.h5", "--rows=keys", "--tsv", "--memory=64M", status=None)
-        self.assertEqual(done.status, 4)
+        self.assertEqual(done.status, 6, done.err)
         self.run_tool("explain-away-stats", "long.h5", "--memory=64M", "-q")
 
 
