@@ -133,7 +133,11 @@ class LambdaReports(LambdaTest):
         self.assertNotIn("bilinear", done.err)
         with h5py.File(self.folder / "capped.h5", "w") as file:
             file.update({"q": z, "k": t}), file.attrs.update({"attn_softcap": 30.0})
-        refused("capped.h5", status=3, says=["capped.h5", "softcap"])
+        refused("capped.h5", status=3, says=["capped.h5", "softcap"], hint="--softcap none")
+        self.run_tool("lambda-solve", "capped.h5", "--softcap", "none", "--only", "-o", "capped.out.h5")
+        self.write("plain.h5", q=z, k=t)
+        self.run_tool("lambda-solve", "plain.h5", "--only", "-o", "plain.out.h5")
+        np.testing.assert_array_equal(self.read("capped.out.h5")["lambda"], self.read("plain.out.h5")["lambda"])
 
     def test_values_beyond_float32(self):
         random = np.random.default_rng(14)

@@ -44,11 +44,13 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
   if (!arguments.given("from") && bundle.has("t") && bundle.has("z")) {
     options.source = Source::templates;
   }
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Failure::input, bundle.description() + ": " + what +
-                                    " makes scores that are not inner products of templates");
+  const auto refuse = [&](const std::string& what, const std::string& hint = "") {
+    throw Error(Failure::input,
+                bundle.description() + ": " + what +
+                    " makes scores that are not inner products of templates",
+                hint);
   };
-  if (options.softcap) refuse("softcap");
+  if (options.softcap) refuse("softcap", "--softcap none takes the scores before the cap");
   if (options.energy != "scaled-dot" && options.energy != "dot") {
     refuse("energy " + options.energy);
   }

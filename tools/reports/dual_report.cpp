@@ -278,8 +278,10 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
     outcome.summary = fmt::format("{}, {}", cli::counted(all.problems(), "problem"), times(shape));
   }
   if (all.problems() > 0) {
-    outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",
-                                   all.max_gap, Distribution(all.relative_deviation).mean());
+    const double deviation = Distribution(all.relative_deviation).mean();
+    outcome.summary += fmt::format(
+        ", gap at most {:.2g}, relative deviation {:.3g} on average: attention is {:.2g}% off",
+        all.max_gap, deviation, 100 * deviation);
   }
   outcome.summary += padding_words(all.padding);
   if (all.empty > 0)

@@ -204,11 +204,9 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
                "query i stands at i + N for --causal, --window and --relative-bias.",
                -most_offset, most_offset)
       .default_words(usual("the dataset query_offset if present, else 0"));
-  if (!words.softcap.empty()) {
-    declaration.number("softcap", "X", words.softcap, cli::Declaration::Range::positive())
-        .or_none()
-        .default_words(usual("none"));
-  }
+  declaration.number("softcap", "X", words.softcap, cli::Declaration::Range::positive())
+      .or_none()
+      .default_words(usual("none"));
   if (!words.alpha.empty()) {
     declaration.number("alpha", "A", words.alpha, cli::Declaration::Range::positive(), 1.0)
         .default_words(usual(""));
@@ -251,11 +249,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     }
     options.epsilon = epsilon.value_or(1.0);
   }
-  if (arguments.declared("softcap")) {
-    options.softcap = resolve_number("softcap", true, arguments, terms);
-  } else if (terms != nullptr) {
-    options.softcap = terms->number_attribute("attn_softcap");
-  }
+  options.softcap = resolve_number("softcap", true, arguments, terms);
   options.window = resolve_window(arguments, recorded);
   options.query_offset = resolve_offset(arguments, recorded);
   if (arguments.given("causal")) options.causal = arguments.text("causal");

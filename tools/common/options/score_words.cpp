@@ -59,7 +59,9 @@ ScoreWords score_words(ScoreUse use) {
       words.scale = "Multiplies the templates: with scaled-dot they are X k/sqrt(d).";
       words.relative_bias =
           "Multiplies preferences by exp(bias) of a bias that depends on the distance i-j";
-      words.softcap = "";  // capped scores are not inner products
+      words.softcap =
+          "none: leaves out a recorded soft cap. A number is refused: capped scores are not inner "
+          "products of templates.";
       words.alpha = "Weight of the evidence relative to the preferences.";
       words.sources = {"qk", "projection", "templates"};
       words.from =

@@ -15,8 +15,8 @@ struct ScoreWords {
   std::string energy_default;  ///< in words, if it is not the usual default
   std::string scale;
   std::string relative_bias;
-  std::string softcap;  ///< empty: the option does not exist; the same holds for alpha
-  std::string alpha;
+  std::string softcap;
+  std::string alpha;  ///< empty: the option does not exist
   std::vector<std::string> sources;
   std::optional<std::string> source_default;
   std::string source_default_words;  ///< in place of source_default
