@@ -173,7 +173,7 @@ class Skeleton {
       count *= shape.back();
       if (count > values.size()) bad();
     }
-    if (count != values.size() || shape.size() > most_axes) bad();
+    if (count != values.size() || shape.size() > Shape::most_axes) bad();
     std::vector<const char*> pointers;
     for (const Metadata& value : values) {
       if (!value.is_string()) bad();

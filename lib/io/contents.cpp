@@ -35,7 +35,7 @@ void describe_dataset(const Object& object, const std::string& address, Index mo
   item.type = std::move(stored.description);
   const h5::Handle space = h5::made(H5Dget_space(dataset.handle()), H5Sclose, "dataspace");
   const std::vector<hsize_t> extents = h5::extents_of(space.get());
-  item.shape.assign(extents.begin(), extents.end());
+  item.shape = Shape(extents.begin(), extents.end());
   if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
     item.dtype = DType::other;
     item.type = "no values";

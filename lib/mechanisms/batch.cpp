@@ -23,10 +23,8 @@ void copy_corner(const T* from, const Shape& from_shape, T* to, const Shape& to_
     std::copy_n(from, part[axis], to);
     return;
   }
-  const Index from_step = element_count(
-      Shape(from_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, from_shape.end()));
-  const Index to_step = element_count(
-      Shape(to_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, to_shape.end()));
+  const Index from_step = element_count(Shape(from_shape.begin() + axis + 1, from_shape.end()));
+  const Index to_step = element_count(Shape(to_shape.begin() + axis + 1, to_shape.end()));
   for (Index n = 0; n < part[axis]; ++n) {
     copy_corner(from + n * from_step, from_shape, to + n * to_step, to_shape, part, axis + 1);
   }

@@ -160,8 +160,7 @@ Sizes sizes_of(const std::vector<KnownShape>& known) {
   for (const KnownShape& one : known) {
     KnownAxes axes = {&one, parts_of(one.form->axes, ' '), {}};
     if (one.shape.size() < one.leading) refuse({&one, axes.axes, one.shape}, sizes);
-    axes.shape.assign(one.shape.begin() + static_cast<std::ptrdiff_t>(one.leading),
-                      one.shape.end());
+    axes.shape = Shape(one.shape.begin() + one.leading, one.shape.end());
     if (axes.shape.size() != axes.axes.size()) refuse(axes, sizes);
     for (std::size_t n = 0; n < axes.axes.size(); ++n) {
       const std::string& axis = axes.axes[n];

@@ -7,9 +7,8 @@
 namespace attn::plan {
 namespace {
 
-Shape with_axes(Shape shape, std::size_t least) {
-  if (shape.size() < least) shape.insert(shape.begin(), least - shape.size(), 1);
-  return shape;
+Shape with_axes(const Shape& shape, std::size_t least) {
+  return shape.size() < least ? join(Shape(least - shape.size(), 1), shape) : shape;
 }
 
 std::string text_of(const std::optional<Shape>& shape) {
@@ -19,7 +18,7 @@ std::string text_of(const std::optional<Shape>& shape) {
 }  // namespace
 
 PlanArray::PlanArray(std::string name, std::optional<Shape> shape, std::size_t trailing)
-    : name_(std::move(name)), shape_(std::move(shape)) {
+    : name_(std::move(name)), shape_(shape) {
   if (!shape_) return;
   const bool negative = std::any_of(shape_->begin(), shape_->end(), [](Index n) { return n < 0; });
   if (negative || shape_->size() < trailing) {
@@ -30,7 +29,7 @@ PlanArray::PlanArray(std::string name, std::optional<Shape> shape, std::size_t t
   }
   element_count(*shape_);  // throws if the count does not fit into an Index
   leading_ = leading_axes(*shape_, trailing);
-  block_ = Shape(shape_->end() - static_cast<std::ptrdiff_t>(trailing), shape_->end());
+  block_ = Shape(shape_->end() - trailing, shape_->end());
   size_ = element_count(block_);
 }
 
@@ -38,7 +37,7 @@ PlanArray PlanArray::broadcasting(std::string name, std::optional<Shape> shape,
                                   std::size_t trailing) {
   if (!shape) return PlanArray(std::move(name), std::nullopt, trailing);
   PlanArray operand(std::move(name), with_axes(*shape, trailing), trailing);
-  operand.shape_ = std::move(shape);
+  operand.shape_ = shape;
   return operand;
 }
 

@@ -47,9 +47,10 @@ std::vector<Index> sizes_of(const std::vector<PlanArray>& weights) {
     }
     count += more;
   }
-  if (std::any_of(sizes.begin(), sizes.end(), [](Index n) { return n < 1; })) {
-    throw Error(Failure::input,
-                "the sizes of the layers are " + to_string(sizes) + ", expected at least 1 each");
+  for (std::size_t n = 0; n < sizes.size(); ++n) {
+    if (sizes[n] >= 1) continue;
+    throw Error(Failure::input, "layer " + std::to_string(n) + " has size " +
+                                    std::to_string(sizes[n]) + ", expected at least 1");
   }
   return sizes;
 }

@@ -20,14 +20,13 @@ void for_each_piece(const Shape& count, Index limit,
   }
   const std::size_t cut = whole - 1;
   const Index run = std::max<Index>(1, limit / inner);
-  const Shape outer(count.begin(), count.begin() + static_cast<std::ptrdiff_t>(cut));
+  const Shape outer(count.begin(), count.begin() + cut);
   Piece piece;
   for (Index row = 0; row < element_count(outer); ++row) {
     piece.start = unravel(row, outer);
     piece.start.resize(count.size(), 0);
-    piece.count.assign(cut, 1);
-    piece.count.insert(piece.count.end(), count.begin() + static_cast<std::ptrdiff_t>(cut),
-                       count.end());
+    piece.count = Shape(cut, 1);
+    piece.count.insert(piece.count.end(), count.begin() + cut, count.end());
     for (Index at = 0; at < count[cut]; at += run) {
       piece.start[cut] = at;
       piece.count[cut] = std::min(run, count[cut] - at);

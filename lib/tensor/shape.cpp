@@ -18,6 +18,11 @@ std::string listed(const char* open, const Shape& numbers, const char* close) {
 
 }  // namespace
 
+void Shape::refuse(std::size_t axes) {
+  throw Error(Failure::input, "an array has " + std::to_string(axes) + " axes, at most " +
+                                  std::to_string(most_axes) + " are supported");
+}
+
 Index element_count(const Shape& shape) {
   Index count = 1;
   for (const Index axis : shape) {
@@ -33,7 +38,7 @@ Index element_count(const Shape& shape) {
 }
 
 Shape leading_axes(const Shape& shape, std::size_t trailing) {
-  return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(trailing));
+  return Shape(shape.begin(), shape.end() - trailing);
 }
 
 Shape join(const Shape& leading, const Shape& trailing) {
@@ -54,7 +59,7 @@ bool broadcast(const Shape& a, const Shape& b, Shape& out) {
     if (from_a != from_b && from_a != 1 && from_b != 1) return false;
     result[result.size() - back] = from_a == 1 ? from_b : from_a;
   }
-  out = std::move(result);
+  out = result;
   return true;
 }
 

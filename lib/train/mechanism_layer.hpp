@@ -80,8 +80,8 @@ class MechanismLayer {
 
 /// A tensor of a mechanism in the caller's memory.
 template <class T>
-TensorView<T> tensor(T* data, Shape shape) {
-  return {data, std::move(shape)};
+TensorView<T> tensor(T* data, const Shape& shape) {
+  return {data, shape};
 }
 
 /// The rows of sequences as a tensor (count, length, cols).

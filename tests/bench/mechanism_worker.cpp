@@ -28,9 +28,9 @@ struct State {
   Tensors<const float> grad_results;
   std::vector<std::unique_ptr<std::vector<float>>> arrays;
 
-  TensorView<float> add(Shape shape, std::vector<float> numbers) {
+  TensorView<float> add(const Shape& shape, std::vector<float> numbers) {
     arrays.push_back(std::make_unique<std::vector<float>>(std::move(numbers)));
-    return {arrays.back()->data(), std::move(shape)};
+    return {arrays.back()->data(), shape};
   }
 };
 

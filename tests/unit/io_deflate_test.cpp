@@ -47,7 +47,7 @@ Layout layout_of(const std::string& path, const std::string& name) {
   if (H5Pget_layout(creation.get()) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(32);
     chunk.resize(static_cast<std::size_t>(H5Pget_chunk(creation.get(), 32, chunk.data())));
-    layout.chunk.assign(chunk.begin(), chunk.end());
+    layout.chunk = Shape(chunk.begin(), chunk.end());
   }
   for (int n = 0; n < H5Pget_nfilters(creation.get()); ++n) {
     layout.filters.push_back(H5Pget_filter2(creation.get(), static_cast<unsigned>(n), nullptr,

@@ -11,7 +11,7 @@ using namespace attn;
 TEST_CASE("Pieces follow each other in row-major order and fill the block") {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {
-    Shape count(random() % 5);
+    Shape count(random() % 5, 0);
     for (Index& axis : count) axis = static_cast<Index>(1 + random() % 6);
     const auto limit = static_cast<Index>(1 + random() % 40);
     CAPTURE(to_string(count));

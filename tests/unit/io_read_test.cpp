@@ -211,7 +211,7 @@ TEST_CASE("Blocks of slices agree with an element-wise model") {
   const TemporaryFolder folder;
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
-    Shape shape(1 + random() % 4);
+    Shape shape(1 + random() % 4, 0);
     for (Index& axis : shape) axis = static_cast<Index>(1 + random() % 7);
     Shape chunk;
     if (trial % 2 == 1) {

@@ -19,8 +19,8 @@ struct Array {
   std::vector<T> values;
 
   Array() = default;
-  explicit Array(Shape lengths, T value = T{})
-      : shape(std::move(lengths)), values(static_cast<std::size_t>(element_count(shape)), value) {}
+  explicit Array(const Shape& lengths, T value = T{})
+      : shape(lengths), values(static_cast<std::size_t>(element_count(shape)), value) {}
 
   TensorView<T> view() { return {values.data(), shape}; }
   TensorView<const T> view() const { return {values.data(), shape}; }

@@ -227,7 +227,7 @@ TEST_CASE("gradients that do not exist are refused") {
 
 TEST_CASE("plans that do not fit into memory, and plans that were moved") {
   AttentionShapes shapes = usual();
-  for (auto* shape : {&shapes.q, &shapes.k, &shapes.v}) (*shape)->at(0) = Index{1} << 50;
+  for (auto* shape : {&shapes.q, &shapes.k, &shapes.v}) (**shape)[0] = Index{1} << 50;
   // A sanitizer ends the process in place of the exception.
   if (!sanitized) refuses(shapes, {}, Failure::memory, "out of memory");
   Random random(333);

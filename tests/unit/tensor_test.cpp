@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <new>
 #include <optional>
@@ -7,7 +9,9 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "allocation_count.hpp"
 #include "tensor/batch.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/dtype.hpp"
@@ -28,7 +32,8 @@ Index pick(Random& random, const std::vector<Index>& from) {
 }
 
 Shape random_shape(Random& random, Index max_axes, const std::vector<Index>& lengths) {
-  Shape shape(static_cast<std::size_t>(std::uniform_int_distribution<Index>(0, max_axes)(random)));
+  const Index axes = std::uniform_int_distribution<Index>(0, max_axes)(random);
+  Shape shape(static_cast<std::size_t>(axes), 0);
   for (Index& axis : shape) axis = pick(random, lengths);
   return shape;
 }
@@ -38,7 +43,7 @@ Shape random_shape(Random& random, Index max_axes, const std::vector<Index>& len
 std::optional<Shape> numpy_broadcast(std::vector<Shape> shapes) {
   std::size_t axes = 0;
   for (const Shape& shape : shapes) axes = std::max(axes, shape.size());
-  for (Shape& shape : shapes) shape.insert(shape.begin(), axes - shape.size(), 1);
+  for (Shape& shape : shapes) shape = join(Shape(axes - shape.size(), 1), shape);
   Shape result;
   for (std::size_t axis = 0; axis < axes; ++axis) {
     std::set<Index> lengths;
@@ -79,6 +84,55 @@ bool divides_last_axis(const Shape& operand, const Shape& result) {
 
 }  // namespace
 
+TEST_CASE("a Shape of up to 32 axes is used like a vector") {
+  Shape shape = {3, 4};
+  shape.push_back(5);
+  CHECK(shape == Shape{3, 4, 5});
+  shape.insert(shape.begin(), 2);
+  shape.insert(shape.begin() + 3, {7, 8});
+  CHECK(shape == Shape{2, 3, 4, 7, 8, 5});
+  shape.insert(shape.end(), shape.begin(), shape.begin() + 1);
+  CHECK(shape == Shape{2, 3, 4, 7, 8, 5, 2});
+  shape.pop_back();
+  shape.resize(3);
+  CHECK(shape == Shape{2, 3, 4});
+  // What was there before does not come back.
+  shape.resize(5, 1);
+  CHECK(shape == Shape{2, 3, 4, 1, 1});
+  CHECK(shape != Shape{2, 3, 4, 1});
+  CHECK(Shape(shape.begin() + 1, shape.end()) == Shape{3, 4, 1, 1});
+  CHECK(Shape(2, 0) == Shape{0, 0});
+  CHECK((Shape().empty() && Shape().size() == 0));
+
+  Shape longest(Shape::most_axes, 1);
+  longest.back() = 6;
+  CHECK(element_count(longest) == 6);
+  const Shape before = longest;
+  const std::vector<Index> numbers(33, 1);
+  for (const auto& refused : std::vector<std::function<void()>>{
+           [&] { longest.push_back(1); }, [&] { longest.resize(33); },
+           [&] { longest.insert(longest.begin(), 1); }, [&] { Shape(33, 1); },
+           [&] { Shape(numbers.begin(), numbers.end()); }, [&] { join(longest, {1}); }}) {
+    const Error error = thrown_error(refused);
+    CHECK(error.failure() == Failure::input);
+    CHECK(contains(error.what(), "33 axes, at most 32"));
+    CHECK(longest == before);
+  }
+}
+
+TEST_CASE("views of many axes are made, copied and cut without an allocation") {
+  float number = 0;
+  const std::int64_t before = testing::allocations();
+  const TensorView<float> view(&number, Shape(31, 1), Shape(31, 1));
+  const TensorView<const float> copy = view;
+  Shape cut = join(leading_axes(copy.shape, 2), {1, 1, 1});
+  broadcast(cut, {1, 2}, cut);
+  cut = join(unravel(0, cut), {});
+  const std::int64_t more = testing::allocations() - before;
+  CHECK(more == 0);
+  CHECK(cut == Shape(32, 0));
+}
+
 TEST_CASE("element_count") {
   constexpr Index largest = std::numeric_limits<Index>::max();
   CHECK(element_count({}) == 1);
@@ -101,7 +155,8 @@ TEST_CASE("element_count of random shapes is the exact product or an error") {
   Random random(20);
   int refused = 0;
   for (int n = 0; n < 2000; ++n) {
-    Shape shape(static_cast<std::size_t>(std::uniform_int_distribution<int>(1, 4)(random)));
+    const int axes = std::uniform_int_distribution<int>(1, 4)(random);
+    Shape shape(static_cast<std::size_t>(axes), 0);
     long double product = 1;
     for (Index& axis : shape) {
       // Three bits of each axis are non-zero: products of four have 12 bits, exact in long double.
@@ -174,7 +229,8 @@ TEST_CASE("ravel and unravel are inverse and row-major") {
       }
       CHECK(ravel(index, shape) == flat);
       CHECK(position(index, shape) == flat);
-      if (flat > 0) CHECK(before < index);  // the last axis varies fastest
+      // The last axis varies fastest.
+      if (flat > 0) CHECK(std::ranges::lexicographical_compare(before, index));
       before = index;
     }
   }

@@ -63,7 +63,7 @@ WeightPairs::WeightPairs(const io::InputBundle& bundle)
   source_axis_ = shape.back();
   if (!leading_.empty()) {
     pairs_ = leading_.front();
-    head_axes_.assign(leading_.begin() + 1, leading_.end());
+    head_axes_ = Shape(leading_.begin() + 1, leading_.end());
   }
   if (reverse_) require_shape(*reverse_, join(leading_, {source_axis_, target_axis_}));
   source_words_ = own_lengths(source_length_, leading_, source_axis_);

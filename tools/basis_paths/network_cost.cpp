@@ -78,7 +78,7 @@ std::int64_t plan_network(const cli::Arguments& arguments, const NetworkTask& ta
 
 void report_network_shape(const NetworkTask& task, cli::Report& report) {
   auto& result = report.result();
-  result["shape"] = join(task.input.leading, task.layers().sizes());
+  result["shape"] = task.axes();
   if (task.has_skeleton()) result["skeleton"] = rule_name(task.rule);
 }
 

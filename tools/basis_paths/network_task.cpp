@@ -99,9 +99,13 @@ std::vector<std::string> NetworkTask::weights_names(const std::string& prefix) c
   return names;
 }
 
-std::string NetworkTask::shape_words() const {
-  return times(join(input.leading, layers().sizes()));
+std::vector<Index> NetworkTask::axes() const {
+  std::vector<Index> axes(input.leading.begin(), input.leading.end());
+  axes.insert(axes.end(), layers().sizes().begin(), layers().sizes().end());
+  return axes;
 }
+
+std::string NetworkTask::shape_words() const { return times(axes()); }
 
 void NetworkTask::take_weights() {
   std::vector<ArraySource> found;
@@ -201,7 +205,7 @@ void NetworkTask::take(const std::string& name) {
   const Shape own = own_shape(name);
   const Shape& shape = dataset.shape();
   const bool fits =
-      shape.size() >= own.size() && std::equal(own.rbegin(), own.rend(), shape.rbegin()) &&
+      shape.size() >= own.size() && join(leading_axes(shape, own.size()), own) == shape &&
       (may_stretch_to_networks(name) || leading_axes(shape, own.size()) == input.leading);
   if (!fits) {
     throw Error(Failure::input,

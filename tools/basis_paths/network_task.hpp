@@ -44,7 +44,11 @@ struct NetworkTask {
   static std::string weights_name(Index layer, const std::string& prefix = "w");
   std::vector<std::string> weights_names(const std::string& prefix = "w") const;
 
-  /// "2 x 784 x 100 x 10": leading axes and sizes, for a summary.
+  /// The leading axes and the sizes of the layers, of which there may be more than an array has
+  /// axes.
+  std::vector<Index> axes() const;
+
+  /// "2 x 784 x 100 x 10": the same for a summary.
   std::string shape_words() const;
 
   bool has_skeleton() const {

@@ -9,7 +9,7 @@ namespace {
 // The axes of a list after the heads' axes.
 Shape own_axes(const Operand& list) {
   const Shape& shape = list.dataset.shape();
-  return {shape.begin() + static_cast<std::ptrdiff_t>(list.leading.size()), shape.end()};
+  return {shape.begin() + list.leading.size(), shape.end()};
 }
 
 }  // namespace

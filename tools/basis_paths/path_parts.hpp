@@ -29,8 +29,8 @@ class PathPart {
  public:
   /// Adds a block of result `name`, of the type with which it was created.
   template <class T>
-  void add(const std::string& name, PathBlock block, Buffer<T> values) {
-    blocks_.push_back({name, std::move(block), std::move(values)});
+  void add(const std::string& name, const PathBlock& block, Buffer<T> values) {
+    blocks_.push_back({name, block, std::move(values)});
   }
 
   void write(const HeadOutputs& outputs) const;

@@ -169,7 +169,7 @@ void PathTask::take(const std::string& name) {
   const Shape& shape = dataset.shape();
   const bool stretches = may_stretch(name) || name == "basis_path";
   const bool fits = shape.size() >= own.size() &&
-                    std::equal(own.rbegin(), own.rend(), shape.rbegin()) &&
+                    join(leading_axes(shape, own.size()), own) == shape &&
                     (stretches || leading_axes(shape, own.size()) == input.leading);
   if (!fits) {
     const bool grouped =

@@ -15,8 +15,6 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::size_t most_axes = 32;  // the limit of HDF5
-
 [[noreturn]] void usage(const std::string& message, std::string hint = {}) {
   throw Error(Failure::usage, message, std::move(hint));
 }
@@ -33,14 +31,15 @@ Planned parse_word(const std::string& word, DType type) {
   if (planned.name.find('/') != std::string::npos || planned.name == ".") {
     usage(planned.name + " cannot be the name of a dataset");
   }
-  for (const std::string& item : cli::split(word.substr(equals + 1), 'x')) {
+  const std::vector<std::string> lengths = cli::split(word.substr(equals + 1), 'x');
+  if (lengths.size() > Shape::most_axes) {
+    usage(fmt::format("{} has {} axes, at most {} can be stored", planned.name, lengths.size(),
+                      Shape::most_axes));
+  }
+  for (const std::string& item : lengths) {
     const std::optional<Index> axis = cli::to_integer(item);
     if (!axis || *axis < 0) usage("expected NAME=SHAPE, got " + word, hint);
     planned.shape.push_back(*axis);
-  }
-  if (planned.shape.size() > most_axes) {
-    usage(fmt::format("{} has {} axes, at most {} can be stored", planned.name,
-                      planned.shape.size(), most_axes));
   }
   Index bytes = 0;
   const bool too_large = [&] {

@@ -57,9 +57,9 @@ struct SceneDataset {
 
 // The dataset that holds a member of Scenes.
 template <class Values>
-SceneDataset holding(const std::string& name, DType type, Shape shape,
+SceneDataset holding(const std::string& name, DType type, const Shape& shape,
                      const std::vector<std::string>& labels, Values Scenes::*member) {
-  return {name, type, std::move(shape), labels,
+  return {name, type, shape, labels,
           [member](io::OutputDataset& dataset, const Shape& start, const Shape& count,
                    const Scenes& scenes) { dataset.write(start, count, (scenes.*member).data()); }};
 }

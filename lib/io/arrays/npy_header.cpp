@@ -49,7 +49,7 @@ class HeaderParser {
     if (!descr || !fortran || !shape) refuse("one of descr, fortran_order and shape missing");
     read_npy_dtype(*descr, address_, array);
     array.fortran = *fortran;
-    array.shape = std::move(*shape);
+    array.shape = *shape;
   }
 
  private:
@@ -102,10 +102,10 @@ class HeaderParser {
     Shape shape;
     expect('(');
     while (!accept(')')) {
-      shape.push_back(length());
-      if (shape.size() > most_axes) {
-        refuse("more than " + std::to_string(most_axes) + " axes");
+      if (shape.size() == Shape::most_axes) {
+        refuse("more than " + std::to_string(Shape::most_axes) + " axes");
       }
+      shape.push_back(length());
       const bool comma = accept(',');
       if (!comma && (peek() != ')' || shape.size() == 1)) refuse("a shape that is not a tuple");
     }

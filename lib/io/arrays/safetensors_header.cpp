@@ -56,7 +56,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t) override {
     if (depth_ != 2 || metadata_ || in_array_ || field_ == "dtype") refuse_value();
     in_array_ = true;
-    fields_[field_].clear();
+    fields_[field_] = {};
     return true;
   }
   bool end_array() override {
@@ -67,8 +67,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (!in_array_) refuse_value();
     Shape& numbers = fields_[field_];
-    if (numbers.size() >= most_axes) {
-      refuse("more than " + std::to_string(most_axes) + " numbers in " + field_ + " of " + name_);
+    if (numbers.size() == Shape::most_axes) {
+      refuse("more than " + std::to_string(Shape::most_axes) + " numbers in " + field_ + " of " +
+             name_);
     }
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<Index>::max())) {
       refuse("a number beyond 63 bits in " + name_);

@@ -34,7 +34,4 @@ struct StoredArray {
 /// does not fit an Index or an axis is negative.
 Index array_bytes(const Shape& shape, std::size_t element_size, const std::string& what);
 
-/// The largest number of axes an array may have: the limit of HDF5 and of NumPy 1.
-constexpr std::size_t most_axes = 32;
-
 }  // namespace attn::io

@@ -91,7 +91,7 @@ AttributeValue value_of(hid_t object, const std::string& name, const std::string
   AttributeValue made_of;
   made_of.name = name;
   const std::vector<hsize_t> extents = extents_of(space.get());
-  made_of.shape.assign(extents.begin(), extents.end());
+  made_of.shape = Shape(extents.begin(), extents.end());
   made_of.value =
       AttributeValue::Described{type + (count == 1 ? "" : ", " + std::to_string(count)), count < 1};
   if (count < 1 || count > most_values) return made_of;

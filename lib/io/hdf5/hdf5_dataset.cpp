@@ -79,8 +79,8 @@ Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& coun
     if (selection.count[axis] == 1) step[axis] = 1;
   }
   h5::select(selection.space.get(), first, step, selection.count);
-  selection.first.assign(first.begin(), first.end());
-  selection.step.assign(step.begin(), step.end());
+  selection.first = Shape(first.begin(), first.end());
+  selection.step = Shape(step.begin(), step.end());
   return selection;
 }
 

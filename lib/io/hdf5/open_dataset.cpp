@@ -209,7 +209,7 @@ void OpenDataset::complete(const Object& object, int depth) {
   }
   place_ = place_of(handle_.get(), creation.get(), *object.file);
   const Chunks chunks = chunks_of(handle_.get());
-  chunk_.assign(chunks.shape.begin(), chunks.shape.end());
+  chunk_ = Shape(chunks.shape.begin(), chunks.shape.end());
   most_written_ = written_at_most(creation.get(), chunks, *object.file);
   if (chunks.filtered) {
     require_stored_chunks(handle_.get(), *object.file, address_);

@@ -12,12 +12,12 @@ namespace attn::io {
 /// The implementation of OutputDataset. The identifier belongs to the file, which closes it as soon
 /// as no OutputDataset refers to it, because its chunk cache takes memory.
 struct OutputDataset::Impl {
-  Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path, Shape extent,
-       DType type, bool keeps_numbers)
+  Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path,
+       const Shape& extent, DType type, bool keeps_numbers)
       : file(std::move(in)),
         handle(identifier),
         name(std::move(path)),
-        shape(std::move(extent)),
+        shape(extent),
         dtype(type),
         holds_numbers(keeps_numbers) {}
   ~Impl() { file->release(handle, name); }

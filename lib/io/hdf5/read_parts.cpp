@@ -1,7 +1,6 @@
 #include "io/hdf5/read_parts.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace attn::io {
@@ -38,7 +37,7 @@ void for_each_part(const Parts& parts, const Shape& count,
   // Last in, first out, so the first part is visited first.
   std::vector<Part> waiting{Part{Shape(count.size(), 0), count}};
   while (!waiting.empty()) {
-    Part part = std::move(waiting.back());
+    Part part = waiting.back();
     waiting.pop_back();
     if (element_count(part.count) > most_bytes / std::max<Index>(parts.element_size, 1)) {
       std::size_t axis = 0;
@@ -49,8 +48,8 @@ void for_each_part(const Parts& parts, const Shape& count,
         rest.start[axis] += first;
         rest.count[axis] -= first;
         part.count[axis] = first;
-        waiting.push_back(std::move(rest));
-        waiting.push_back(std::move(part));
+        waiting.push_back(rest);
+        waiting.push_back(part);
         continue;
       }
     }

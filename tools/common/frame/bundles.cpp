@@ -157,7 +157,7 @@ void require_readable(const ArraySource& dataset, std::int64_t memory) {
                   (needed >> 20) + 1));
 }
 
-std::string times(const Shape& shape) {
+std::string times(std::span<const Index> shape) {
   if (shape.empty()) return "scalar";
   return fmt::format("{}", fmt::join(shape, " x "));
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,7 +64,7 @@ void report_input(cli::Report& report, const ArraySource& dataset);
 void require_readable(const ArraySource& dataset, std::int64_t memory);
 
 /// "8 x 2048 x 64", "scalar": a shape in a summary line.
-std::string times(const Shape& shape);
+std::string times(std::span<const Index> shape);
 
 /// "3.0 GiB", "640 bytes".
 std::string bytes_text(double bytes);

@@ -5,10 +5,10 @@
 
 namespace attn::tools {
 
-HeadOutputs::HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
+HeadOutputs::HeadOutputs(io::OutputBundle& bundle, const Shape& leading, cli::Report& report,
                          ProblemShare* share, std::string problem)
     : bundle_(bundle),
-      leading_(std::move(leading)),
+      leading_(leading),
       report_(report),
       share_(share),
       problem_(std::move(problem)) {}

@@ -16,7 +16,7 @@ class HeadOutputs {
  public:
   /// `bundle`, `report` and `share`, which is null unless the run is divided, must outlive the
   /// object. The last leading axis is labelled `problem`.
-  HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
+  HeadOutputs(io::OutputBundle& bundle, const Shape& leading, cli::Report& report,
               ProblemShare* share = nullptr, std::string problem = "head");
 
   /// Creates a dataset of shape leading + own and lists it in the report. `own_labels` names its

@@ -27,9 +27,9 @@ class PairWriter {
   /// range of a head with its padding; the constructor fills the padding with `padding`. Tiles lie
   /// in `own`. With `rows`, which must outlive the object, only tiles of selected rows may be
   /// written, and the dataset holds no others.
-  PairWriter(io::OutputDataset dataset, Shape head, const TileRange& all, const TileRange& own,
-             T padding, const RowSelection* rows = nullptr)
-      : dataset_(std::move(dataset)), head_(std::move(head)), own_(own), rows_(rows) {
+  PairWriter(io::OutputDataset dataset, const Shape& head, const TileRange& all,
+             const TileRange& own, T padding, const RowSelection* rows = nullptr)
+      : dataset_(std::move(dataset)), head_(head), own_(own), rows_(rows) {
     write_padding(all, padding);
   }
 

@@ -30,8 +30,7 @@ void for_position_boxes(const Shape& leading, const Shape& own, Index first, Ind
     if (!leading.empty()) {
       const Index steps = std::min((positions - done) / inner, leading[axis] - start[axis]);
       count[axis] = steps;
-      std::copy(leading.begin() + static_cast<std::ptrdiff_t>(axis) + 1, leading.end(),
-                count.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+      std::copy(leading.begin() + axis + 1, leading.end(), count.begin() + axis + 1);
       taken = steps * inner;
     }
     use(join(start, zeros), join(count, own), done * element_count(own));

@@ -13,9 +13,9 @@ template <class T>
 class WeightsWriter final : public Observer<T> {
  public:
   /// The arguments of PairWriter. With `rows`, the pass shows only selected rows.
-  WeightsWriter(io::OutputDataset dataset, Shape head, const TileRange& all, const TileRange& own,
-                const RowSelection* rows = nullptr)
-      : pairs_(std::move(dataset), std::move(head), all, own, T{0}, rows) {}
+  WeightsWriter(io::OutputDataset dataset, const Shape& head, const TileRange& all,
+                const TileRange& own, const RowSelection* rows = nullptr)
+      : pairs_(std::move(dataset), head, all, own, T{0}, rows) {}
 
   bool wants_empty_tiles() const override { return true; }
 

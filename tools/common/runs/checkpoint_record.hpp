@@ -55,10 +55,16 @@ std::vector<char> archived_bytes(const std::function<void(SavingArchive&)>& save
 void load_archived(const std::vector<char>& bytes,
                    const std::function<void(LoadingArchive&)>& load);
 
+template <class Values>
+concept Resizable = requires(Values& values) {
+  values.resize(1), values.data();
+};
+
 /// A number, or a struct of numbers without pointers.
 template <class Archive, class T>
-requires std::is_trivially_copyable_v<T>
-void archive(Archive& with, T& value) { with.bytes(&value, sizeof(value)); }
+requires(std::is_trivially_copyable_v<T> && !Resizable<T>) void archive(Archive& with, T& value) {
+  with.bytes(&value, sizeof(value));
+}
 
 template <class Archive, class A, class B>
 requires(!std::is_trivially_copyable_v<std::pair<A, B>>) void archive(Archive& with,
@@ -87,9 +93,9 @@ void archive(Archive& with, Buffer<T>& values) {
   with.bytes(values.data(), count * sizeof(T));
 }
 
-/// A std::vector, a PooledVector or a string: of numbers at once, else one element after the other.
-template <class Archive, class Values>
-requires requires(Values& values) { values.resize(1), values.data(); }
+/// A std::vector, a PooledVector, a Shape or a string: of numbers at once, else one element after
+/// the other.
+template <class Archive, Resizable Values>
 void archive(Archive& with, Values& values) {
   using T = typename Values::value_type;
   constexpr bool plain = std::is_trivially_copyable_v<T>;

@@ -93,16 +93,16 @@ std::vector<std::string> CheckedJson::texts() const {
 }
 
 Shape CheckedJson::shape() const {
-  constexpr std::size_t most_axes = 32;  // of HDF5
+  const std::vector<CheckedJson> lengths = list();
+  if (lengths.size() > Shape::most_axes) throw refused("the shape of a dataset");
   Shape shape;
-  for (const CheckedJson& one : list()) shape.push_back(one.count());
+  for (const CheckedJson& one : lengths) shape.push_back(one.count());
   Index product = 1;
   for (const Index axis : shape) {
     // Axes of length 0 do not hide others that are too long together.
     if (__builtin_mul_overflow(product, axis == 0 ? 1 : axis, &product)) product = -1;
-    if (product < 0) break;
+    if (product < 0) throw refused("the shape of a dataset");
   }
-  if (product < 0 || shape.size() > most_axes) throw refused("the shape of a dataset");
   return shape;
 }
 
