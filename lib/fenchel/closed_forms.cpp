@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
-#include "attnkit/error.hpp"
 #include "fenchel/each_query.hpp"
 #include "fenchel/space.hpp"
 #include "kernel/conjugate.hpp"
@@ -63,8 +61,7 @@ class Origin : public FromPool {
 
 class ClosedFormSolver {
  public:
-  // `alphas` are by query; empty: all are problem.alpha. Otherwise problem.alpha is the largest of
-  // them.
+  // `alphas` are by query; problem.alpha is the largest of them.
   ClosedFormSolver(const DualProblem& problem, std::span<const double> alphas,
                    const ClosedForms& results)
       : problem_(problem),
@@ -97,7 +94,7 @@ class ClosedFormSolver {
  private:
   void solve_one(Origin& origin, Index q) const {
     const Index d = space_.depth();
-    const double alpha = alphas_.empty() ? problem_.alpha : alphas_[static_cast<std::size_t>(q)];
+    const double alpha = alphas_[static_cast<std::size_t>(q)];
     for (const MatrixView<double>& h : {results_.h_first_order, results_.h_second_order}) {
       if (h.rows > 0 && origin.is_empty()) std::fill_n(h.row(q), all_.depth(), 0.0);
     }
@@ -148,30 +145,12 @@ class ClosedFormSolver {
 
 }  // namespace
 
-void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results) {
-  if (!results.any()) return;
-  require_shapes(problem);
-  ClosedFormSolver(problem, {}, results).solve(threads);
-}
-
 void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
                   const ClosedForms& results) {
   if (!results.any()) return;
-  if (std::ssize(alphas) != problem.evidence.rows) {
-    throw Error(Failure::input, std::to_string(alphas.size()) + " alphas for " +
-                                    std::to_string(problem.evidence.rows) + " queries");
-  }
+  require_shapes(problem);
   DualProblem largest = problem;
-  largest.alpha = 0;
-  for (const double alpha : alphas) {
-    if (!(alpha >= 0 && std::isfinite(alpha))) {
-      throw Error(Failure::input, "alpha is " + std::to_string(alpha) +
-                                      " for a query, expected a finite number >= 0");
-    }
-    largest.alpha = std::max(largest.alpha, alpha);
-  }
-  if (largest.alpha == 0) largest.alpha = 1;
-  require_shapes(largest);
+  largest.alpha = *std::max_element(alphas.begin(), alphas.end());
   ClosedFormSolver(largest, alphas, results).solve(threads);
 }
 

@@ -21,13 +21,10 @@ struct ClosedForms {
 /// ĥ = Σ p_i t_i at approximations of λ*, with p by (10), for transport by (37). The first order is
 /// attention: p_i ∝ u_i exp⟨t_i, αz⟩ (FD 17), with a λ off by α²Σz + O(α³). In the second order,
 /// I/α + Σ is minus the second derivative of the dual at λ = 0, so for KL Σ is the covariance of u;
-/// λ is off by O(α³), or O(α⁴) if the third cumulant of u vanishes. One factor of min(n, d)²
-/// numbers serves all queries of a shared preference; preferences by query take one factor each.
-/// Empty queries get zeros. Checks and errors as in solve_dual, if any result is requested.
-void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results);
-
-/// The same with an α for each query, alphas[q] >= 0; `problem.alpha` is not read. Each query takes
-/// its own factor. Throws Error(input) unless there is a finite α for each query.
+/// λ is off by O(α³), or O(α⁴) if the third cumulant of u vanishes. Query q has α = alphas[q],
+/// finite and >= 0; `problem.alpha` is not read. One factor of min(n, d)² numbers serves queries of
+/// a shared preference and the same α; other queries take one factor each. Empty queries get zeros.
+/// Checks and errors as in solve_dual, if any result is requested.
 void closed_forms(const DualProblem& problem, std::span<const double> alphas, int threads,
                   const ClosedForms& results);
 

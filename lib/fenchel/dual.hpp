@@ -23,7 +23,7 @@ namespace attn {
 /// concave; its gradient is μ̃ + z − λ/α − ĥ, and the duality gap at (λ, p) is (α/2)‖gradient‖².
 struct TransportCost {
   MatrixView<const double> cost;  ///< M (n, n) >= 0: row t, column source i; +inf forbids
-  double gamma = 1;               ///< > 0
+  double gamma = 1;               ///< > 0, finite
 };
 
 /// The most queries that are solved together.
@@ -35,7 +35,7 @@ struct DualProblem {
   /// u, (1, n) for all queries or (Q, n): finite and >= 0; each row is divided by its sum. A query
   /// whose row is all 0 has no problem to solve; it gets DualStatus::empty, and zeros for results.
   MatrixView<const double> preference;
-  double alpha = 1;                                       ///< > 0
+  double alpha = 1;                                       ///< > 0, finite
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 
   /// The total number of queries if these are a part; 0: these are all. The results have the bits
@@ -59,9 +59,9 @@ struct DualResults {
 /// factors; if these take many steps, they start from the solutions for smaller α. The result of a
 /// query depends on the number of queries, but not on the other queries or the threads. ‖λ − λ*‖ <=
 /// α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t measured from
-/// the mean of the templates, so that a common shift costs no digits. Throws Error(input) for
-/// shapes that disagree and for numbers out of the ranges above, Error(numerical) if αz, or a
-/// logit, is beyond the format.
+/// the mean of the templates, so that a common shift costs no digits. Callers check α, γ and the
+/// options. Throws Error(input) for shapes that disagree and for numbers of matrices out of the
+/// ranges above, Error(numerical) if αz, or a logit, is beyond the format.
 PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
                                      int threads, const DualResults& results);
 

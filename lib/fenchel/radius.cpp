@@ -320,14 +320,9 @@ class RadiusSolver {
 PooledVector<DualSummary> solve_radius(const DualProblem& problem, double square_radius,
                                        const DualOptions& options, int threads,
                                        const DualResults& results) {
-  if (problem.transport) throw Error(Failure::input, "a radius is for the divergence KL only");
-  if (!(square_radius > 0 && std::isfinite(square_radius))) {
-    throw Error(Failure::input, "the squared radius is " + std::to_string(square_radius) +
-                                    ", expected a finite number > 0");
-  }
+  require_shapes(problem);
   DualProblem at_one = problem;  // its α has no meaning here
   at_one.alpha = 1;
-  require_shapes(at_one);
   return RadiusSolver(at_one, square_radius, options, threads, results).solve();
 }
 

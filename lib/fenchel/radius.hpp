@@ -22,7 +22,7 @@ namespace attn {
 ///
 /// `problem.alpha` is not read. In the summary, `primal` is KL(p‖u), `dual` is ⟨λ, μ+z⟩ − √r‖λ‖ −
 /// log Σ u_i exp⟨t_i,λ⟩, and `gap` is |√r‖λ‖ − ⟨λ, μ+z−ĥ⟩|, their difference. Requires a finite r,
-/// and no transport (Error(input)). Throws Error(numerical) naming a query for which no p is that
+/// and no transport. Throws Error(numerical) naming a query for which no p is that
 /// near: a hyperplane between μ + z and all templates with u > 0 is farther than √r. Otherwise as
 /// solve_dual; takes dual_bytes.
 PooledVector<DualSummary> solve_radius(const DualProblem& problem, double square_radius,

@@ -43,10 +43,6 @@ void require_shapes(const DualProblem& problem) {
     throw Error(Failure::input, "the preference is " + shape_text(u) + ", expected " +
                                     to_string({1, n}) + " or " + to_string({queries, n}));
   }
-  if (!(problem.alpha > 0 && std::isfinite(problem.alpha))) {
-    throw Error(Failure::input,
-                "alpha is " + std::to_string(problem.alpha) + ", expected a finite number > 0");
-  }
 }
 
 void require_range(const DualProblem& problem, const Templates& templates) {

@@ -10,7 +10,7 @@
 
 namespace attn::fenchel {
 
-/// Throws Error(input) if the shapes of a problem disagree, or α is not a finite number > 0.
+/// Throws Error(input) if the shapes of a problem disagree.
 void require_shapes(const DualProblem& problem);
 
 /// Throws Error(input) for an evidence that is not finite, Error(numerical) if λ, its square or its

@@ -15,10 +15,6 @@
 namespace attn::fenchel {
 
 ScaledCost::ScaledCost(const TransportCost& cost, Index n) : gamma_(cost.gamma), by_source_(n, n) {
-  if (!(cost.gamma > 0 && std::isfinite(cost.gamma))) {
-    throw Error(Failure::input,
-                "gamma is " + std::to_string(cost.gamma) + ", expected a finite number > 0");
-  }
   if (cost.cost.rows != n || cost.cost.cols != n) {
     throw Error(Failure::input, "the cost is " + to_string({cost.cost.rows, cost.cost.cols}) +
                                     ", expected " + to_string({n, n}));

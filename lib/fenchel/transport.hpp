@@ -10,9 +10,8 @@ namespace attn::fenchel {
 /// queries of a problem.
 class ScaledCost : public FromPool {
  public:
-  /// Throws Error(input) for a shape other than (n, n), a cost that is not a number >= 0 (+inf
-  /// allowed) or a γ that is not a finite number > 0; Error(numerical) if cost/γ is beyond the
-  /// format.
+  /// Throws Error(input) for a shape other than (n, n) and a cost that is not a number >= 0 (+inf
+  /// allowed), Error(numerical) if cost/γ is beyond the format.
   ScaledCost(const TransportCost& cost, Index n);
 
   double gamma() const { return gamma_; }

@@ -5,9 +5,8 @@
 #include <string>
 
 #include "attnkit/dual.hpp"
-#include "fenchel/closed_forms.hpp"
 #include "fenchel/dual.hpp"
-#include "fenchel/radius.hpp"
+#include "fenchel/queries.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "tensor/buffer.hpp"
@@ -180,31 +179,14 @@ class DualPlan::Impl {
       made.transport =
           TransportCost{{cost_.block(inputs.cost, problem), count_, count_}, options_.gamma};
     }
-    Buffer<double> unwanted;
-    DualResults results;
-    results.lambda = of_problem(outputs.lambda, problem, depth_);
-    if (!outputs.lambda) {
-      unwanted = Buffer<double>(queries_ * depth_);
-      results.lambda = {unwanted.data(), queries_, depth_};
-    }
-    results.h = of_problem(outputs.h, problem, depth_);
-    results.p = of_problem(outputs.p, problem, count_);
-    const ClosedForms forms{of_problem(outputs.first_order_h, problem, depth_),
+    QueryTargets targets;
+    targets.lambda = of_problem(outputs.lambda, problem, depth_);
+    targets.h = of_problem(outputs.h, problem, depth_);
+    targets.p = of_problem(outputs.p, problem, count_);
+    targets.closed_forms = {of_problem(outputs.first_order_h, problem, depth_),
                             of_problem(outputs.first_order_p, problem, count_),
                             of_problem(outputs.second_order_h, problem, depth_)};
-    if (options_.square_radius) {
-      auto summaries =
-          solve_radius(made, *options_.square_radius, options_.solver, threads, results);
-      PooledVector<double> alphas;
-      for (const DualSummary& summary : summaries) alphas.push_back(summary.alpha);
-      closed_forms(made, alphas, threads, forms);
-      return summaries;
-    }
-    PooledVector<DualSummary> summaries = solve_dual(made, options_.solver, threads, results);
-    if (outputs.first_order_h || outputs.first_order_p || outputs.second_order_h) {
-      closed_forms(made, threads, forms);
-    }
-    return summaries;
+    return solve_queries(made, options_.square_radius, options_.solver, {}, threads, targets);
   }
 
   DualPlanOptions options_;

@@ -32,7 +32,7 @@ std::pair<double, double> slopes(const OwnedDual& owned) {
     options.tolerance = 1e-20;
     const SolvedDual found(problem, options);
     std::vector<double> h1(static_cast<std::size_t>(d)), h2(h1.size());
-    closed_forms(problem, 1, {{h1.data(), 1, d}, {}, {h2.data(), 1, d}});
+    closed_forms(problem, std::vector{alpha}, 1, {{h1.data(), 1, d}, {}, {h2.data(), 1, d}});
     sizes.push_back(std::log(alpha));
     first.push_back(std::log(away(h1.data(), found.hs.data(), d)));
     second.push_back(std::log(away(h2.data(), found.hs.data(), d)));
@@ -87,8 +87,9 @@ TEST_CASE("the first order is attention, the second Newton's first step from 0")
         const OwnedDual owned(shape, random);
         const auto size = static_cast<std::size_t>(7 * d);
         std::vector<double> h1(size, SolvedDual::missing), h2(h1), again(h1);
-        closed_forms(owned.problem(), 1, {{h1.data(), 7, d}, {}, {h2.data(), 7, d}});
-        closed_forms(owned.problem(), 3, {{}, {}, {again.data(), 7, d}});
+        const std::vector<double> alphas(7, owned.problem().alpha);
+        closed_forms(owned.problem(), alphas, 1, {{h1.data(), 7, d}, {}, {h2.data(), 7, d}});
+        closed_forms(owned.problem(), alphas, 3, {{}, {}, {again.data(), 7, d}});
         CHECK(h2 == again);
         for (Index q = 0; q < 7; ++q) {
           const double* h = h1.data() + q * d;
@@ -142,22 +143,11 @@ TEST_CASE("queries with an alpha of their own have the forms of one query with t
           one.evidence = one.evidence.row_range(q, 1);
           if (by_query) one.preference = one.preference.row_range(q, 1);
           const double alpha = alphas[static_cast<std::size_t>(q)];
-          const std::vector<double> nothing(size, 0.0);
-          if (alpha == 0) one.evidence = {nothing.data(), 1, d};
-          one.alpha = alpha == 0 ? 1 : alpha;
-          closed_forms(one, 1, {{one1.data(), 1, d}, {}, {one2.data(), 1, d}});
+          closed_forms(one, std::vector{alpha}, 1, {{one1.data(), 1, d}, {}, {one2.data(), 1, d}});
           const auto at = static_cast<std::ptrdiff_t>(q * d);
           CHECK(std::equal(one1.begin(), one1.end(), h1.begin() + at));
           CHECK(std::equal(one2.begin(), one2.end(), h2.begin() + at));
         }
-        std::vector<double> wrong = alphas;
-        wrong.pop_back();
-        CHECK_THROWS_AS(closed_forms(owned.problem(), wrong, 1, {{h1.data(), 7, d}, {}, {}}),
-                        Error);
-        wrong = alphas;
-        wrong[3] = std::numeric_limits<double>::quiet_NaN();
-        CHECK_THROWS_AS(closed_forms(owned.problem(), wrong, 1, {{h1.data(), 7, d}, {}, {}}),
-                        Error);
       }
     }
   }

@@ -403,7 +403,5 @@ TEST_CASE("invalid problems are refused") {
   CHECK(attempt({1, 2, 3, 4}, {1, 1}, {1, -1}, 1).failure() == Failure::input);
   CHECK(attempt({1, 2, 3, 4}, {1, 1}, {1, nan}, 1).failure() == Failure::input);
   CHECK(attempt({1, 2, 3, 4}, {1, 1}, {1, 1, 1}, 1).failure() == Failure::input);
-  CHECK(attempt({1, 2, 3, 4}, {1, 1}, {1, 1}, 0).failure() == Failure::input);
-  CHECK(attempt({1, 2, 3, 4}, {1, 1}, {1, 1}, nan).failure() == Failure::input);
   CHECK(attempt({1, 2, 3, 4}, {1e100, 1}, {1, 1}, 1e100).failure() == Failure::numerical);
 }

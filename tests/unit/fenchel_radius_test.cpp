@@ -244,22 +244,6 @@ TEST_CASE("the solution for a radius depends neither on threads nor on other que
   }
 }
 
-TEST_CASE("a radius is refused if it is not a positive number, and with transport") {
-  Random random(425);
-  DualShape shape;
-  shape.count = 3;
-  shape.depth = 2;
-  const OwnedDual owned(shape, random);
-  for (const double radius : {0.0, -1.0, std::numeric_limits<double>::infinity(),
-                              std::numeric_limits<double>::quiet_NaN()}) {
-    const Error error = thrown_error([&] { SolvedRadius(owned.problem(), radius); });
-    CHECK(error.failure() == Failure::input);
-  }
-  shape.gamma = 1;
-  const OwnedDual transport(shape, random);
-  CHECK(thrown_error([&] { SolvedRadius(transport.problem(), 1); }).failure() == Failure::input);
-}
-
 TEST_CASE("too few steps for a radius are reported, not hidden") {
   Random random(426);
   DualShape shape;

@@ -115,12 +115,10 @@ void check(const DualSetting& setting, Random& random) {
                                {first_p.values.data(), queries, n},
                                {second_h.values.data(), queries, d}};
     std::vector<double> alphas;
-    for (const DualSummary& summary : summaries) alphas.push_back(summary.alpha);
-    if (radius) {
-      closed_forms(made, alphas, 1, forms);
-    } else {
-      closed_forms(made, 1, forms);
+    for (const DualSummary& summary : summaries) {
+      alphas.push_back(radius ? summary.alpha : made.alpha);
     }
+    closed_forms(made, alphas, 1, forms);
     CHECK(same_bits(found.first_h.values.data() + problem * queries * d, first_h.values.data(),
                     queries * d));
     CHECK(same_bits(found.first_p.values.data() + problem * queries * n, first_p.values.data(),

@@ -70,7 +70,8 @@ inline std::vector<double> dual_numbers(const DualProblem& problem, int threads)
   const auto view = [&](std::vector<double>& numbers) {
     return MatrixView<double>(numbers.data(), queries, std::ssize(numbers) / queries);
   };
-  closed_forms(problem, threads, {view(first), view(p), view(second)});
+  const std::vector<double> alphas(size(1), problem.alpha);
+  closed_forms(problem, alphas, threads, {view(first), view(p), view(second)});
   for (const auto* numbers : {&first, &p, &second}) add(*numbers);
   if (problem.transport) return all;
   double largest = 0;  // ‖z‖², at which λ becomes 0

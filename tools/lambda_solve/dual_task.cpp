@@ -278,16 +278,17 @@ HeadNeeds DualTask::needs(Index queries) const {
   needs.parts = {dual_blocks(q), q};
   // For any --emit: λ, ĥ, the ĥ of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 7 + 2 * input.v_head_dim) + n) * number;
-  if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
+  if (options.emits("p")) needs.result_bytes += q * n * number;
   needs.kept_bytes = cost.size() * number + input.own_problems() * input.queries * 5 * number;
   const bool transport = options.gamma.has_value();
   // A basis of the templates of a face, for each thread.
   const std::int64_t face =
       options.radius ? std::min(n, d) * (std::min(n, d) + 16) * number : std::int64_t{0};
-  needs.work_bytes = [q, n, d, transport, face, v = input.v.has_value()](int threads,
-                                                                         std::int64_t) {
-    // Templates and evidence as solved, preferences per query, weights of first order.
-    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number + threads * face;
+  // Matrices of weights besides results: for values, those of first order, and p.
+  const Index weights = !input.v ? 0 : options.emits("p") ? 1 : 2;
+  needs.work_bytes = [q, n, d, transport, face, weights](int threads, std::int64_t) {
+    // Templates and evidence as solved, preferences per query.
+    const std::int64_t own = (n * d + q * d + (1 + weights) * q * n) * number + threads * face;
     return own + dual_bytes(q, n, d, transport, threads);
   };
   return needs;
