@@ -194,51 +194,55 @@ class ReluStep {
   ReluStepSummary summary_;
 };
 
-// Calls use(update) with the update of the optimizer.
-template <class T, class Use>
-auto with_update(const StepOptions& options, const ReluStepMatrices<T>& matrices, const Use& use) {
-  if (keeps_moments(options.optimizer)) {
-    return use(StepOf<AdamStep<T>>{{options, matrices.first_moment, matrices.second_moment}});
+template <class T, class Update>
+void step_weights(const ReluStepMatrices<T>& matrices, const Update& update, int threads) {
+  Index before = 0;  // weights of the matrices before
+  for (std::size_t l = 0; l < matrices.weights.size(); ++l) {
+    const MatrixView<T>& w = matrices.weights[l];
+    const MatrixView<const T>& gradients = matrices.gradients[l];
+    parallel_for(w.rows, threads, [&](Index a, int) {
+      for (Index b = 0; b < w.cols; ++b) {
+        const double value = w(a, b);
+        w(a, b) =
+            static_cast<T>(value - update(before + a * w.cols + b, gradients(a, b), 1, value));
+      }
+    });
+    before += w.rows * w.cols;
   }
-  const bool plain = options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0;
-  if (plain) return use(PlainDescent{options.rate});
-  return use(StepOf<DescentStep<T>>{{options, matrices.first_moment}});
+}
+
+template <class T, class Update>
+ReluStepSummary step_by(const StepOptions& options, const ReluLayers& layers,
+                        const ReluSkeleton& skeleton, const ReluStepMatrices<T>& matrices,
+                        const Update& update, int threads) {
+  if (steps_in_paths(options.optimizer)) {
+    const ReluBasis basis(layers, skeleton);
+    return ReluStep<T, Update>(options, basis, matrices, update, threads).run();
+  }
+  step_weights(matrices, update, threads);
+  return {};
 }
 
 }  // namespace
 
 template <class T>
-ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
-                     const ReluStepMatrices<T>& matrices, int threads) {
-  return with_update(options, matrices, [&]<class Update>(const Update& update) {
-    return ReluStep<T, Update>(options, basis, matrices, update, threads).run();
-  });
+ReluStepSummary step(const StepOptions& options, const ReluLayers& layers,
+                     const ReluSkeleton& skeleton, const ReluStepMatrices<T>& matrices,
+                     int threads) {
+  const auto by = [&](const auto& update) {
+    return step_by(options, layers, skeleton, matrices, update, threads);
+  };
+  if (keeps_moments(options.optimizer)) {
+    return by(StepOf<AdamStep<T>>{{options, matrices.first_moment, matrices.second_moment}});
+  }
+  const bool plain = options.gradient_factor == 1 && options.momentum == 0 && options.decay == 0;
+  if (plain) return by(PlainDescent{options.rate});
+  return by(StepOf<DescentStep<T>>{{options, matrices.first_moment}});
 }
 
-template <class T>
-void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matrices, int threads) {
-  with_update(options, matrices, [&](const auto& update) {
-    Index before = 0;  // weights of the matrices before
-    for (std::size_t l = 0; l < matrices.weights.size(); ++l) {
-      const MatrixView<T>& w = matrices.weights[l];
-      const MatrixView<const T>& gradients = matrices.gradients[l];
-      parallel_for(w.rows, threads, [&](Index a, int) {
-        for (Index b = 0; b < w.cols; ++b) {
-          const double value = w(a, b);
-          w(a, b) =
-              static_cast<T>(value - update(before + a * w.cols + b, gradients(a, b), 1, value));
-        }
-      });
-      before += w.rows * w.cols;
-    }
-  });
-}
-
-template void step_on_weights(const StepOptions&, const ReluStepMatrices<float>&, int);
-template void step_on_weights(const StepOptions&, const ReluStepMatrices<double>&, int);
-template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<float>&,
-                              int);
-template ReluStepSummary step(const StepOptions&, const ReluBasis&, const ReluStepMatrices<double>&,
-                              int);
+template ReluStepSummary step(const StepOptions&, const ReluLayers&, const ReluSkeleton&,
+                              const ReluStepMatrices<float>&, int);
+template ReluStepSummary step(const StepOptions&, const ReluLayers&, const ReluSkeleton&,
+                              const ReluStepMatrices<double>&, int);
 
 }  // namespace attn

@@ -17,11 +17,12 @@ struct ReluStepMatrices {
   MatrixView<T> second_moment = {};
 };
 
-/// One step on the values of the basis paths: si_sgd, v ← v − η ∂L/∂v, with momentum and decay if
-/// the options have them, or si_adam, the same with Adam's step. As L changes with the weights only
-/// through the values of the basis paths, W ∂L/∂W = Σ v ∂L/∂v over the basis paths through W. This
-/// is a triangular system. With G = W_l[a,b] ∂L/∂W_l[a,b], its solution for the path of each weight
-/// that is not the skeleton's out of a node is
+/// One step. sgd: W ← W − ηG, with momentum and decay if the options have them. adam: the same with
+/// Adam's step. Both read no skeleton. si_sgd and si_adam do the same with the values of the basis
+/// paths: v ← v − η ∂L/∂v. As L changes with the weights only through these values, W ∂L/∂W = Σ v
+/// ∂L/∂v over the basis paths through W. This is a triangular system. With G = W_l[a,b]
+/// ∂L/∂W_l[a,b], its solution for the path of each weight that is not the skeleton's out of a node
+/// is
 ///
 ///   v ∂L/∂v = G, less r(b) if W_l[a,b] is the skeleton's into b,
 ///   r(b) = Σ_{c ≠ s} W_{l+1}[b,c] ∂L/∂W_{l+1}[b,c] + r(s) if W_{l+1}[b,s] is also that into s,
@@ -42,16 +43,11 @@ struct ReluStepMatrices {
 /// `min_ratio` instead, unless it is not finite. If a skeleton's path has the value 0, or one that
 /// float64 cannot hold, its nodes are singular with R = NaN and nothing changes.
 ///
-/// Requires si_sgd or si_adam. Arithmetic is in float64, results are rounded once; their bits do
-/// not depend on `threads`. Results beyond T are infinite.
+/// Arithmetic is in float64, results are rounded once; their bits do not depend on `threads`.
+/// Results beyond T are infinite. Requires an optimizer other than si_sgd_printed.
 template <class T>
-ReluStepSummary step(const StepOptions& options, const ReluBasis& basis,
-                     const ReluStepMatrices<T>& matrices, int threads);
-
-/// One step on the weights themselves: sgd, W ← W − ηG, with momentum and decay if the options have
-/// them, or adam, the same with Adam's step. Requires sgd or adam. Arithmetic is in float64,
-/// results are rounded once; their bits do not depend on `threads`.
-template <class T>
-void step_on_weights(const StepOptions& options, const ReluStepMatrices<T>& matrices, int threads);
+ReluStepSummary step(const StepOptions& options, const ReluLayers& layers,
+                     const ReluSkeleton& skeleton, const ReluStepMatrices<T>& matrices,
+                     int threads);
 
 }  // namespace attn

@@ -207,11 +207,13 @@ class ReluPathPlan<T>::Impl {
   ReluStepSummary solve(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs, Index problem,
                         int threads) const {
     const ReluMatrices<const T> weights = blocks(weights_, inputs.weights, problem);
-    const auto basis = [&] {
-      return ReluBasis(layers_, inputs.skeletons[static_cast<std::size_t>(problem)]);
-    };
+    static const ReluSkeleton no_skeleton;
+    const ReluSkeleton& skeleton = inputs.skeletons.empty()
+                                       ? no_skeleton
+                                       : inputs.skeletons[static_cast<std::size_t>(problem)];
     if (outputs.values) {
-      basis_values<T>(basis(), weights, outputs.values.data + problem * layers_.rank(), threads);
+      basis_values<T>(ReluBasis(layers_, skeleton), weights,
+                      outputs.values.data + problem * layers_.rank(), threads);
     }
     if (outputs.weights.empty()) return {};
     ReluStepMatrices<T> matrices{of(outputs.weights, problem),
@@ -226,9 +228,7 @@ class ReluPathPlan<T>::Impl {
     };
     if (keeps_first_moment(options_)) matrices.first_moment = own(outputs.first_moment);
     if (keeps_moments(options_.optimizer)) matrices.second_moment = own(outputs.second_moment);
-    if (in_paths()) return step<T>(options_, basis(), matrices, threads);
-    step_on_weights<T>(options_, matrices, threads);
-    return {};
+    return step<T>(options_, layers_, skeleton, matrices, threads);
   }
 
   void require(const ReluInputs<T>& inputs, const ReluOutputs<T>& outputs) const {

@@ -114,10 +114,10 @@ TEST_CASE("a step on a ReLU network in float32, and with more threads") {
   for (const Matrix<float>& gradient : gradients) same.emplace_back(gradient);
   const StepOptions options = with_rate(1e-4);
   const ReluStepSummary wide =
-      step<double>(options, problem.basis, {views(one), const_views(same)}, 1);
-  step<double>(options, problem.basis, {views(more), const_views(same)}, 3);
-  const ReluStepSummary narrow =
-      step<float>(options, problem.basis, {views(single), const_views(gradients)}, 2);
+      step<double>(options, problem.layers, problem.skeleton, {views(one), const_views(same)}, 1);
+  step<double>(options, problem.layers, problem.skeleton, {views(more), const_views(same)}, 3);
+  const ReluStepSummary narrow = step<float>(options, problem.layers, problem.skeleton,
+                                             {views(single), const_views(gradients)}, 2);
   CHECK(wide.least_ratio == narrow.least_ratio);
   REQUIRE(wide.singular.empty());
   for (std::size_t l = 0; l < one.size(); ++l) {
@@ -186,7 +186,7 @@ TEST_CASE("gradients that no loss of the output has are seen") {
   std::vector<Matrix<double>> gradients = problem.loss.gradients(problem.weights);
   gradients[0](0, 1) += 1;
   std::vector<Matrix<double>> weights = problem.weights;
-  const ReluStepSummary summary =
-      step<double>(with_rate(1e-6), problem.basis, {views(weights), const_views(gradients)}, 1);
+  const ReluStepSummary summary = step<double>(with_rate(1e-6), problem.layers, problem.skeleton,
+                                               {views(weights), const_views(gradients)}, 1);
   CHECK(summary.inconsistency > 1e-3);
 }

@@ -77,7 +77,7 @@ struct ReluProblem {
       matrices.first_moment = moments->first.view();
       matrices.second_moment = moments->second.view();
     }
-    return step(options, basis, matrices, 1);
+    return step(options, layers, skeleton, matrices, 1);
   }
   ReluStepSummary move(std::vector<Matrix<double>>& start, double rate) const {
     return move(start, with_rate(rate));

@@ -56,17 +56,16 @@ ReluStepSummary step_network(NetworkRun& run, Index problem, PathPart& part) {
     require_network_squares(run, problem, second);
     matrices.second_moment = {second.data(), 1, second.size()};
   }
-  ReluStepSummary found;
+  ReluSkeleton skeleton;
   if (task.has_skeleton()) {
-    const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
+    skeleton = run.skeleton(problem, weights.views());
     run.require_skeleton(problem, skeleton, weights.views());
-    const ReluBasis basis(task.layers(), skeleton);
-    run.report.compute([&] { found = step(task.step, basis, matrices, run.arguments.threads); });
-    if (task.stops && !found.singular.empty()) return found;
-    run.put_skeleton(part, problem, skeleton);
-  } else {
-    run.report.compute([&] { step_on_weights(task.step, matrices, run.arguments.threads); });
   }
+  ReluStepSummary found;
+  run.report.compute(
+      [&] { found = step(task.step, task.layers(), skeleton, matrices, run.arguments.threads); });
+  if (task.stops && !found.singular.empty()) return found;
+  if (task.has_skeleton()) run.put_skeleton(part, problem, skeleton);
   run.put_matrices(part, "w", problem, std::move(weights));
   for (const std::string& moment : moments) {
     run.put(part, state_name(task.step.optimizer, moment), problem,
