@@ -2,46 +2,34 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
+#include <string_view>
 
 #include "attnkit/error.hpp"
 
 namespace attn::mechanisms {
 namespace {
 
-// A product such as "4*D": a number times symbols.
-struct Product {
-  Index factor = 1;
-  std::vector<std::string> symbols;
-};
+using Product = Axis::Product;
 
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return parts;
+// The part of `text` up to `separator`, which it loses with the separator.
+std::string_view take_part(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
 }
 
-bool is_number(const std::string& text) {
-  return text.find_first_not_of("0123456789") == std::string::npos;
-}
-
-std::vector<Product> products_of(const std::string& axis) {
-  std::vector<Product> products;
-  for (const std::string& term : parts_of(axis, '+')) {
-    Product product;
-    for (const std::string& factor : parts_of(term, '*')) {
-      if (is_number(factor)) {
-        product.factor *= std::stoll(factor);
-      } else {
-        product.symbols.push_back(factor);
-      }
+Product product_of(std::string_view text) {
+  Product product;
+  while (!text.empty()) {
+    const std::string factor(take_part(text, '*'));
+    if (factor.find_first_not_of("0123456789") == std::string::npos) {
+      product.factor *= std::stoll(factor);
+    } else {
+      product.symbols.push_back(factor);
     }
-    products.push_back(product);
   }
-  return products;
+  return product;
 }
 
 // The value of a product; absent if a symbol is unknown.
@@ -55,9 +43,9 @@ std::optional<Index> value_of(const Product& product, const Sizes& sizes) {
   return value;
 }
 
-std::optional<Index> length_of(const std::string& axis, const Sizes& sizes) {
+std::optional<Index> length_of(const Axis& axis, const Sizes& sizes) {
   Index length = 0;
-  for (const Product& product : products_of(axis)) {
+  for (const Product& product : axis.sum) {
     const auto value = value_of(product, sizes);
     if (!value) return std::nullopt;
     length += *value;
@@ -66,11 +54,10 @@ std::optional<Index> length_of(const std::string& axis, const Sizes& sizes) {
 }
 
 // Notes the length of the only unknown symbol of an axis, if it has one that occurs once.
-bool solve(const std::string& axis, Index length, Sizes& sizes) {
+bool solve(const Axis& axis, Index length, Sizes& sizes) {
   const Product* unknown = nullptr;
   Index rest = length;
-  const std::vector<Product> products = products_of(axis);
-  for (const Product& product : products) {
+  for (const Product& product : axis.sum) {
     const auto value = value_of(product, sizes);
     if (!value && unknown != nullptr) return false;
     if (value) {
@@ -106,19 +93,17 @@ std::string text_of(const Shape& shape) {
 }
 
 // "(A, 2*D), with D = 5"
-std::string expected(const std::vector<std::string>& axes, const Sizes& sizes) {
-  std::string text;
+std::string expected(const Axes& axes, const Sizes& sizes) {
   Sizes named;
-  for (const std::string& axis : axes) {
-    text += (text.empty() ? "" : ", ") + axis;
-    for (const Product& product : products_of(axis)) {
+  for (const Axis& axis : axes) {
+    for (const Product& product : axis.sum) {
       for (const std::string& symbol : product.symbols) {
         const auto found = sizes.find(symbol);
         if (found != sizes.end()) named.insert(*found);
       }
     }
   }
-  text = "(" + text + ")";
+  std::string text = "(" + axes.words() + ")";
   const char* separator = ", with ";
   for (const auto& [symbol, length] : named) {
     text += separator + symbol + " = " + std::to_string(length);
@@ -127,60 +112,71 @@ std::string expected(const std::vector<std::string>& axes, const Sizes& sizes) {
   return text;
 }
 
-struct KnownAxes {
-  const KnownShape* of;
-  std::vector<std::string> axes;
-  Shape shape;  // without the leading axes
+// The shape of a tensor without its leading axes.
+struct OwnShape {
+  const TensorForm* form;
+  Shape shape;
 };
 
-[[noreturn]] void refuse(const KnownAxes& known, const Sizes& sizes) {
-  throw Error(Failure::input, known.of->form->name + " has the shape " + text_of(known.shape) +
-                                  ", expected " + expected(known.axes, sizes));
+[[noreturn]] void refuse(const OwnShape& own, const Sizes& sizes) {
+  throw Error(Failure::input, own.form->name + " has the shape " + text_of(own.shape) +
+                                  ", expected " + expected(own.form->axes, sizes));
 }
 
 }  // namespace
 
-Shape shape_of(const std::string& axes, const Sizes& sizes) {
-  Shape shape;
-  for (const std::string& axis : parts_of(axes, ' ')) {
-    shape.push_back(length_of(axis, sizes).value());
+Axes::Axes(const char* text) {
+  for (std::string_view axes = text; !axes.empty();) {
+    std::string_view sum = take_part(axes, ' ');
+    Axis& axis = all_.emplace_back();
+    axis.text = sum;
+    while (!sum.empty()) axis.sum.push_back(product_of(take_part(sum, '+')));
   }
+}
+
+Axes::Axes(const std::string& text) : Axes(text.c_str()) {}
+
+std::string Axes::words() const {
+  std::string words;
+  for (const Axis& axis : all_) words += (words.empty() ? "" : ", ") + axis.text;
+  return words;
+}
+
+Shape shape_of(const Axes& axes, const Sizes& sizes) {
+  Shape shape;
+  for (const Axis& axis : axes) shape.push_back(length_of(axis, sizes).value());
   return shape;
 }
 
-bool is_known(const std::string& axes, const Sizes& sizes) {
-  const std::vector<std::string> all = parts_of(axes, ' ');
-  return std::all_of(all.begin(), all.end(),
-                     [&](const std::string& axis) { return length_of(axis, sizes).has_value(); });
+bool is_known(const Axes& axes, const Sizes& sizes) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](const Axis& axis) { return length_of(axis, sizes).has_value(); });
 }
 
 Sizes sizes_of(const std::vector<KnownShape>& known) {
-  std::vector<KnownAxes> all;
+  std::vector<OwnShape> all;
   Sizes sizes;
   for (const KnownShape& one : known) {
-    KnownAxes axes = {&one, parts_of(one.form->axes, ' '), {}};
-    if (one.shape.size() < one.leading) refuse({&one, axes.axes, one.shape}, sizes);
-    axes.shape = Shape(one.shape.begin() + one.leading, one.shape.end());
-    if (axes.shape.size() != axes.axes.size()) refuse(axes, sizes);
-    for (std::size_t n = 0; n < axes.axes.size(); ++n) {
-      const std::string& axis = axes.axes[n];
-      if (axis.find_first_of("+*") == std::string::npos && !is_number(axis)) {
-        sizes.try_emplace(axis, axes.shape[n]);
-      }
+    if (one.shape.size() < one.leading) refuse({one.form, one.shape}, sizes);
+    all.push_back({one.form, Shape(one.shape.begin() + one.leading, one.shape.end())});
+    const OwnShape& own = all.back();
+    const Axes& axes = one.form->axes;
+    if (own.shape.size() != axes.size()) refuse(own, sizes);
+    for (std::size_t n = 0; n < axes.size(); ++n) {
+      if (axes[n].is_symbol()) sizes.try_emplace(axes[n].text, own.shape[n]);
     }
-    all.push_back(std::move(axes));
   }
   for (bool found = true; found;) {
     found = false;
-    for (const KnownAxes& one : all) {
-      for (std::size_t n = 0; n < one.axes.size(); ++n) {
-        found = solve(one.axes[n], one.shape[n], sizes) || found;
+    for (const OwnShape& own : all) {
+      for (std::size_t n = 0; n < own.shape.size(); ++n) {
+        found = solve(own.form->axes[n], own.shape[n], sizes) || found;
       }
     }
   }
-  for (const KnownAxes& one : all) {
-    for (std::size_t n = 0; n < one.axes.size(); ++n) {
-      if (length_of(one.axes[n], sizes) != one.shape[n]) refuse(one, sizes);
+  for (const OwnShape& own : all) {
+    for (std::size_t n = 0; n < own.shape.size(); ++n) {
+      if (length_of(own.form->axes[n], sizes) != own.shape[n]) refuse(own, sizes);
     }
   }
   return sizes;

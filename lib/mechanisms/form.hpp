@@ -11,6 +11,42 @@ namespace attn::mechanisms {
 /// Lengths of axes by symbol, such as T = 12.
 using Sizes = std::map<std::string, Index>;
 
+/// An axis of a tensor, whose length is a sum of products, such as 4*D + E.
+struct Axis {
+  struct Product {
+    Index factor = 1;
+    std::vector<std::string> symbols;
+  };
+
+  std::string text;  ///< "4*D+E"
+  std::vector<Product> sum;
+
+  bool is_symbol() const {
+    return sum.size() == 1 && sum[0].factor == 1 && sum[0].symbols.size() == 1;
+  }
+};
+
+/// The axes of a tensor; a scalar has none. Forms write them as a text with blanks between the
+/// axes, "4*D D+E".
+class Axes {
+ public:
+  Axes() = default;
+  Axes(const char* text);         // NOLINT(google-explicit-constructor)
+  Axes(const std::string& text);  // NOLINT(google-explicit-constructor)
+
+  std::size_t size() const { return all_.size(); }
+  bool empty() const { return all_.empty(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  const Axis& operator[](std::size_t n) const { return all_[n]; }
+
+  /// "4*D, D+E"
+  std::string words() const;
+
+ private:
+  std::vector<Axis> all_;
+};
+
 /// A tensor that a mechanism reads or computes.
 struct TensorForm {
   enum class Kind {
@@ -19,9 +55,7 @@ struct TensorForm {
   };
 
   std::string name;
-  /// The axes, with blanks between them: symbols such as T, or sums of products, as in "4*D D+E".
-  /// A scalar has none.
-  std::string axes;
+  Axes axes;
   std::string help;
   Kind kind = Kind::sequence;
   bool optional = false;  ///< for an input
@@ -40,8 +74,7 @@ struct TensorForm {
 };
 
 /// Weights of attention as a result, on which no loss may depend.
-inline TensorForm of_weights(const std::string& name, const std::string& axes,
-                             const std::string& help) {
+inline TensorForm of_weights(const std::string& name, const Axes& axes, const std::string& help) {
   return {.name = name, .axes = axes, .help = help, .differentiable = false, .by_default = false};
 }
 
@@ -61,11 +94,11 @@ struct MechanismForm {
   Sizes chosen = {};  ///< lengths of axes of results that an option sets
 };
 
-/// The lengths of axes such as "4*D D+E". Every symbol must be in `sizes`.
-Shape shape_of(const std::string& axes, const Sizes& sizes);
+/// The lengths of axes. Every symbol must be in `sizes`.
+Shape shape_of(const Axes& axes, const Sizes& sizes);
 
 /// Whether every symbol of the axes is in `sizes`. Symbols that only an absent input has are not.
-bool is_known(const std::string& axes, const Sizes& sizes);
+bool is_known(const Axes& axes, const Sizes& sizes);
 
 /// The shape of a named tensor; its `leading` axes before those of the form are ignored.
 struct KnownShape {

@@ -30,10 +30,11 @@ inline MechanismForm make_multi_view_form(HybridForm hybrid) {
       const std::string number = std::to_string(v);
       TensorForm one = first;
       one.name += number;
-      one.axes = axes;
-      for (std::size_t at = 0; (at = one.axes.find('M', at)) != std::string::npos; ++at) {
-        one.axes.insert(at + 1, number);
+      std::string own_axes = axes;
+      for (std::size_t at = 0; (at = own_axes.find('M', at)) != std::string::npos; ++at) {
+        own_axes.insert(at + 1, number);
       }
+      one.axes = own_axes;
       if (!one.needed_with.empty()) one.needed_with += number;
       for (std::string& name : one.needs) name += number;
       one.repeated = v > 1;

@@ -127,12 +127,7 @@ class MechanismRun {
     std::vector<std::string>& labels = layout.labels;
     labels.assign(leading.size(), "");
     if (!labels.empty()) labels.back() = "sequence";
-    std::size_t from = 0;
-    while (from < one.axes.size()) {
-      const std::size_t end = std::min(one.axes.find(' ', from), one.axes.size());
-      labels.push_back(one.axes.substr(from, end - from));
-      from = end + 1;
-    }
+    for (const mechanisms::Axis& axis : one.axes) labels.push_back(axis.text);
     const DType type = task_.f64 ? DType::f64 : DType::f32;
     written_.emplace(
         name,

@@ -17,21 +17,11 @@ using mechanisms::KnownShape;
 using mechanisms::MechanismForm;
 using mechanisms::TensorForm;
 
-std::size_t axes_of(const TensorForm& form) {
-  if (form.axes.empty()) return 0;
-  return 1 + static_cast<std::size_t>(std::count(form.axes.begin(), form.axes.end(), ' '));
-}
-
 // "(..., T, D)"
 std::string shape_words(const TensorForm& form) {
-  std::string words = is_shared(form) ? "" : "...";
-  std::size_t from = 0;
-  while (from < form.axes.size()) {
-    const std::size_t end = std::min(form.axes.find(' ', from), form.axes.size());
-    words += (words.empty() ? "" : ", ") + form.axes.substr(from, end - from);
-    from = end + 1;
-  }
-  return "(" + words + ")";
+  const std::string axes = form.axes.words();
+  if (is_shared(form)) return "(" + axes + ")";
+  return axes.empty() ? "(...)" : "(..., " + axes + ")";
 }
 
 // Whether an absent optional input is required because another one is present.
@@ -80,7 +70,7 @@ void MechanismTask::find() {
     const Shape& shape = dataset->shape();
     std::size_t leading = 0;
     if (!is_shared(one)) {
-      leading = shape.size() - std::min(shape.size(), axes_of(one));
+      leading = shape.size() - std::min(shape.size(), one.axes.size());
       const Shape own = leading_axes(shape, shape.size() - leading);
       if (first == nullptr) {
         input.leading = own;
