@@ -9,8 +9,6 @@
 namespace attn::mechanisms {
 namespace {
 
-constexpr Index most_parts = 8;
-
 // Copies the corner of lengths `part` from one array to another.
 template <class T>
 void copy_corner(const T* from, const Shape& from_shape, T* to, const Shape& to_shape,

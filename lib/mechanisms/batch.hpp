@@ -32,9 +32,12 @@ template <class T>
 void forward(const Mechanism<T>& mechanism, const Batch<T>& batch, const Tensors<T>& results,
              int threads);
 
+/// The most sequences whose gradients are computed at a time.
+inline constexpr Index most_parts = 8;
+
 /// The gradients of a batch that is read in pieces. Gradients of shared inputs are sums over the
-/// sequences, in float64, in at most eight parts. The number of sequences fixes the parts, so that
-/// sums depend neither on the pieces nor on the threads.
+/// sequences, in float64, in at most `most_parts` parts. The number of sequences fixes the parts,
+/// so that sums depend neither on the pieces nor on the threads.
 template <class T>
 class BatchGradients {
  public:

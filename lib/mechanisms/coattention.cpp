@@ -23,6 +23,7 @@ HighwayMaxoutTensors<Element> maxout_tensors(const Tensors<Element>& all, std::s
 template <class T>
 class CoattentionMechanism : public Mechanism<T> {
   using Form = Coattention;
+  using Encoder = CoattentionEncoder<T>;
   using Decoder = PointingDecoder<T>;
   using Kept = typename Decoder::Kept;
   using Span = typename Decoder::Span;
@@ -33,8 +34,8 @@ class CoattentionMechanism : public Mechanism<T> {
   const MechanismForm& form() const override { return Form::form(); }
 
   void forward(const Sequence<T>& sequence, const Tensors<T>& results, int threads) const override {
-    CoattentionEncoder<T> encoder(sequence.inputs, threads);
-    encoder.forward(matrix(results[Form::weights_q]), matrix(results[Form::weights_d]));
+    Encoder encoder(sequence.inputs, attention_, threads);
+    encoder.forward(results[Form::weights_q], results[Form::weights_d]);
     const auto write = [&](std::size_t result, MatrixView<const T> numbers) {
       if (!results[result]) return;
       std::copy_n(numbers.data, numbers.rows * numbers.cols, results[result].data);
@@ -48,7 +49,7 @@ class CoattentionMechanism : public Mechanism<T> {
   void backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
                 const Tensors<T>& gradients, int threads) const override {
     for (const TensorView<T>& gradient : gradients) set_to_zero(matrix(gradient));
-    CoattentionEncoder<T> encoder(sequence.inputs, threads);
+    Encoder encoder(sequence.inputs, attention_, threads);
     encoder.forward({}, {});
     const MatrixView<const T> u = encoder.encoding();
     OwnedMatrix<T> du = OwnedMatrix<T>::zeros(u.rows, u.cols);
@@ -60,7 +61,7 @@ class CoattentionMechanism : public Mechanism<T> {
   }
 
   std::int64_t working_bytes(const Sizes& sizes, bool gradients) const override {
-    const std::int64_t bytes = CoattentionEncoder<T>::bytes(sizes, gradients);
+    const std::int64_t bytes = Encoder::bytes(attention_, sizes, gradients);
     if (!sizes.contains("P")) return bytes;  // no decoder
     return bytes +
            Decoder::bytes(sizes.at("M"), sizes.at("L"), sizes.at("P"), decoding_, gradients);
@@ -148,6 +149,7 @@ class CoattentionMechanism : public Mechanism<T> {
   }
 
   Decoding decoding_;
+  SequenceAttention<T> attention_{Encoder::attentions, dot_product_options()};
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "kernel/activation.hpp"
 #include "kernel/gemm.hpp"
 #include "mechanisms/coattention.hpp"
-#include "mechanisms/dot_attention.hpp"
 #include "mechanisms/places.hpp"
 #include "parallel/parallel_for.hpp"
 
@@ -59,8 +58,10 @@ OwnedMatrix<T> copied(MatrixView<const T> from) {
 }  // namespace
 
 template <class T>
-CoattentionEncoder<T>::CoattentionEncoder(const Tensors<const T>& inputs, int threads)
+CoattentionEncoder<T>::CoattentionEncoder(const Tensors<const T>& inputs,
+                                          const SequenceAttention<T>& attention, int threads)
     : inputs_(inputs),
+      attention_(attention),
       threads_(threads),
       document_(matrix(inputs[Coattention::document])),
       question_(matrix(inputs[Coattention::question])) {}
@@ -77,7 +78,18 @@ Lstm<T> CoattentionEncoder<T>::rereader(bool backwards) const {
 }
 
 template <class T>
-void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weights_d) {
+AttentionInputs<T> CoattentionEncoder<T>::to_document() const {
+  return attention_inputs(q_.read(), d_.read(), d_.read());
+}
+
+template <class T>
+AttentionInputs<T> CoattentionEncoder<T>::to_question() const {
+  return attention_inputs(d_.read(), q_.read(), summaries_.read());
+}
+
+template <class T>
+void CoattentionEncoder<T>::forward(const TensorView<T>& weights_q,
+                                    const TensorView<T>& weights_d) {
   parallel_for(2, threads_, [&](Index text, int /*worker*/) {
     (text == 0 ? document_steps_ : question_steps_) =
         reader().forward(text == 0 ? document_ : question_);
@@ -96,11 +108,12 @@ void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weigh
   kernel::tanh_row(q_.data(), q_.size(), q_.data());
 
   OwnedMatrix<T> of_question(q_.rows(), d_.cols());  // C^Q
-  DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_).forward(of_question.view(), weights_q);
+  attention_.run(question_to_document, to_document(),
+                 attention_outputs(of_question.view(), weights_q), threads_);
   summaries_ = joined(q_.read(), of_question.read());
   context_ = OwnedMatrix<T>(d_.rows(), summaries_.cols());
-  DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
-      .forward(context_.view(), weights_d);
+  attention_.run(document_to_question, to_question(), attention_outputs(context_.view(), weights_d),
+                 threads_);
 
   joined_ = joined(document_steps_.h.read(), context_.read());
   parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
@@ -123,8 +136,8 @@ void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<c
     OwnedMatrix<T> dall = OwnedMatrix<T>::zeros(context_.rows(), context_.cols());  // of C^D
     copy_rows(columns(djoined.read(), width, 2 * width), dall.view().row_range(0, positions));
     if (dcontext.data != nullptr) add_rows(dcontext, dall.view());
-    DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
-        .backward(dall.read(), dd.view(), dq.view(), dsummaries.view());
+    attention_.gradients(document_to_question, to_question(), tensor_of(dall.read()),
+                         attention_gradients(dd.view(), dq.view(), dsummaries.view()), threads_);
     add_rows(columns(djoined.read(), 0, width), dd.view());
   }
   add_rows(columns(dsummaries.read(), 0, width), dq.view());
@@ -133,8 +146,8 @@ void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<c
     OwnedMatrix<T> own(q_.rows(), width);
     OwnedMatrix<T> keys(d_.rows(), width);
     OwnedMatrix<T> values(d_.rows(), width);
-    DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_)
-        .backward(dof_question.read(), own.view(), keys.view(), values.view());
+    attention_.gradients(question_to_document, to_document(), tensor_of(dof_question.read()),
+                         attention_gradients(own.view(), keys.view(), values.view()), threads_);
     add_to(dq, own.data());
     add_to(dd, keys.data());
     add_to(dd, values.data());
@@ -195,7 +208,8 @@ void CoattentionEncoder<T>::document_backward(const OwnedMatrix<T>& dd,
 }
 
 template <class T>
-std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
+std::int64_t CoattentionEncoder<T>::bytes(const SequenceAttention<T>& attention, const Sizes& sizes,
+                                          bool gradients) {
   const Index width = sizes.at("L");
   const Index of_document = sizes.at("M") + 1;
   const Index of_question = sizes.at("N") + 1;
@@ -207,11 +221,10 @@ std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
     shapes.q = {queries, width};
     shapes.k = {keys, width};
     shapes.v = {keys, values};
-    const AttentionPlan<T> made(shapes, {}, 1);
-    return gradients ? made.gradient_workspace_bytes() : made.workspace_bytes();
+    return attention.bytes(shapes, gradients);
   };
   return static_cast<std::int64_t>(sizeof(T)) * (numbers + 8 * width * (width + 1)) +
-         std::max(plan(of_question, of_document, width), plan(of_document, of_question, 2 * width));
+         plan(of_question, of_document, width) + plan(of_document, of_question, 2 * width);
 }
 
 template class CoattentionEncoder<float>;

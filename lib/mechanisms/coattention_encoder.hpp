@@ -5,6 +5,7 @@
 #include "mechanisms/lstm.hpp"
 #include "mechanisms/mechanism.hpp"
 #include "mechanisms/rows.hpp"
+#include "mechanisms/sequence_attention.hpp"
 
 namespace attn::mechanisms {
 
@@ -12,12 +13,18 @@ namespace attn::mechanisms {
 template <class T>
 class CoattentionEncoder {
  public:
-  /// Refers to the inputs of Coattention.
-  CoattentionEncoder(const Tensors<const T>& inputs, int threads);
+  /// The attentions of all encoders of a mechanism.
+  static constexpr std::size_t question_to_document = 0;
+  static constexpr std::size_t document_to_question = 1;
+  static constexpr std::size_t attentions = 2;
+
+  /// Refers to the inputs of Coattention and to the attentions.
+  CoattentionEncoder(const Tensors<const T>& inputs, const SequenceAttention<T>& attention,
+                     int threads);
 
   /// `weights_q` (N+1, M+1) and `weights_d` (M+1, N+1) are written if they have data. Throws
   /// Error(numerical) for a number beyond the range of T.
-  void forward(MatrixView<T> weights_q, MatrixView<T> weights_d);
+  void forward(const TensorView<T>& weights_q, const TensorView<T>& weights_d);
 
   /// u and the rows of C^D, both (M, 2L).
   MatrixView<const T> encoding() const { return encoding_.read(); }
@@ -28,7 +35,8 @@ class CoattentionEncoder {
   void backward(MatrixView<const T> dencoding, MatrixView<const T> dcontext,
                 const Tensors<T>& gradients);
 
-  static std::int64_t bytes(const Sizes& sizes, bool gradients);
+  static std::int64_t bytes(const SequenceAttention<T>& attention, const Sizes& sizes,
+                            bool gradients);
 
  private:
   Lstm<T> reader() const;
@@ -37,7 +45,11 @@ class CoattentionEncoder {
   void question_backward(OwnedMatrix<T>& dq, const Tensors<T>& gradients);
   void document_backward(const OwnedMatrix<T>& dd, const Tensors<T>& gradients);
 
+  AttentionInputs<T> to_document() const;
+  AttentionInputs<T> to_question() const;
+
   const Tensors<const T>& inputs_;
+  const SequenceAttention<T>& attention_;
   int threads_;
   MatrixView<const T> document_, question_;
   using Steps = typename Lstm<T>::Kept;

@@ -4,7 +4,8 @@
 #include <array>
 
 #include "mechanisms/decomposable_form.hpp"
-#include "mechanisms/dot_attention.hpp"
+#include "mechanisms/rows.hpp"
+#include "mechanisms/sequence_attention.hpp"
 #include "mechanisms/two_layers.hpp"
 
 namespace attn::mechanisms {
@@ -46,18 +47,23 @@ class DecomposableMechanism : public Mechanism<T> {
             matrix(sequence.inputs[first + 2]), matrix(sequence.inputs[first + 3]), ends_in_relu};
   }
 
-  static DotAttention<T> attention(const Side& side, const Side& other, int threads) {
-    return {side.attended.result.read(), other.attended.result.read(), other.x, threads};
+  static AttentionInputs<T> inputs_of(const Side& side, const Side& other) {
+    return attention_inputs<T>(side.attended.result.read(), other.attended.result.read(), other.x);
   }
 
-  static void align(Side& side, const Side& other, const TensorView<T>& weights, int threads) {
+  // Side n attends to the other one.
+  void align(std::array<Side, 2>& sides, std::size_t n, const TensorView<T>& weights,
+             int threads) const {
+    Side& side = sides[n];
+    const Side& other = sides[1 - n];
     side.aligned = OwnedMatrix<T>::zeros(side.x.rows, side.x.cols);
     if (side.x.rows == 0 || other.x.rows == 0) return;
-    attention(side, other, threads).forward(side.aligned.view(), matrix(weights));
+    attention_.run(n, inputs_of(side, other), attention_outputs(side.aligned.view(), weights),
+                   threads);
   }
 
-  static Kept keep(const Sequence<T>& sequence, const TensorView<T>& weights_a,
-                   const TensorView<T>& weights_b, int threads) {
+  Kept keep(const Sequence<T>& sequence, const TensorView<T>& weights_a,
+            const TensorView<T>& weights_b, int threads) const {
     const Net f = net(sequence, Form::f1, true);
     const Net g = net(sequence, Form::g1, true);
     Kept kept;
@@ -66,8 +72,8 @@ class DecomposableMechanism : public Mechanism<T> {
       side.x = matrix(sequence.inputs[n]);
       side.attended = f.forward(side.x);
     }
-    align(kept.sides[0], kept.sides[1], weights_a, threads);
-    align(kept.sides[1], kept.sides[0], weights_b, threads);
+    align(kept.sides, 0, weights_a, threads);
+    align(kept.sides, 1, weights_b, threads);
     const Index width = g.w2.rows;
     kept.sums = OwnedMatrix<T>::zeros(1, 2 * width);
     for (std::size_t n = 0; n < 2; ++n) {
@@ -133,8 +139,7 @@ class DecomposableMechanism : public Mechanism<T> {
                        daligned[n]);
     }
     for (std::size_t n = 0; n < 2; ++n) {
-      align_backward(kept.sides[n], kept.sides[1 - n], daligned[n], dattended[n], dattended[1 - n],
-                     dx[1 - n], threads);
+      align_backward(kept.sides, n, daligned[n], dattended, dx[1 - n], threads);
     }
     for (std::size_t n = 0; n < 2; ++n) {
       const Side& side = kept.sides[n];
@@ -173,28 +178,34 @@ class DecomposableMechanism : public Mechanism<T> {
     }
   }
 
-  static void align_backward(const Side& side, const Side& other, const OwnedMatrix<T>& daligned,
-                             OwnedMatrix<T>& dside, OwnedMatrix<T>& dother,
-                             OwnedMatrix<T>& dx_other, int threads) {
+  void align_backward(const std::array<Side, 2>& sides, std::size_t n,
+                      const OwnedMatrix<T>& daligned, std::array<OwnedMatrix<T>, 2>& dattended,
+                      OwnedMatrix<T>& dx_other, int threads) const {
+    const Side& side = sides[n];
+    const Side& other = sides[1 - n];
     if (side.x.rows == 0 || other.x.rows == 0) return;
-    OwnedMatrix<T> dq(dside.rows(), dside.cols());
-    OwnedMatrix<T> dk(dother.rows(), dother.cols());
+    OwnedMatrix<T> dq(side.x.rows, dattended[n].cols());
+    OwnedMatrix<T> dk(other.x.rows, dattended[1 - n].cols());
     OwnedMatrix<T> dv(dx_other.rows(), dx_other.cols());
-    attention(side, other, threads).backward(daligned.read(), dq.view(), dk.view(), dv.view());
-    add_to(dside, dq.data());
-    add_to(dother, dk.data());
+    attention_.gradients(n, inputs_of(side, other), tensor_of(daligned.read()),
+                         attention_gradients(dq.view(), dk.view(), dv.view()), threads);
+    add_to(dattended[n], dq.data());
+    add_to(dattended[1 - n], dk.data());
     add_to(dx_other, dv.data());
   }
 
-  static std::int64_t plan_bytes(const Sizes& sizes, bool gradients) {
-    AttentionShapes shapes;
-    shapes.q = {sizes.at("M"), sizes.at("E")};
-    shapes.k = {sizes.at("N"), sizes.at("E")};
-    shapes.v = {sizes.at("N"), sizes.at("D")};
-    if (sizes.at("M") == 0 || sizes.at("N") == 0) return 0;
-    const AttentionPlan<T> plan(shapes, {}, 1);
-    return gradients ? plan.gradient_workspace_bytes() : plan.workspace_bytes();
+  std::int64_t plan_bytes(const Sizes& sizes, bool gradients) const {
+    const auto of = [&](const char* queries, const char* keys) {
+      AttentionShapes shapes;
+      shapes.q = {sizes.at(queries), sizes.at("E")};
+      shapes.k = {sizes.at(keys), sizes.at("E")};
+      shapes.v = {sizes.at(keys), sizes.at("D")};
+      return attention_.bytes(shapes, gradients);
+    };
+    return of("M", "N") + of("N", "M");
   }
+
+  SequenceAttention<T> attention_{2, dot_product_options()};
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "kernel/gemm.hpp"
 #include "kernel/layer_norm.hpp"
 #include "mechanisms/rows.hpp"
+#include "mechanisms/sequence_attention.hpp"
 
 namespace attn::mechanisms {
 namespace {
@@ -35,7 +36,8 @@ class MultiViewMechanism : public Mechanism<T> {
   };
 
  public:
-  explicit MultiViewMechanism(const Form::Options& options) : options_(options) {}
+  explicit MultiViewMechanism(const Form::Options& options)
+      : options_(options), attention_(most_views, plan_options(options)) {}
 
   const MechanismForm& form() const override { return Form::form(options_); }
 
@@ -91,17 +93,17 @@ class MultiViewMechanism : public Mechanism<T> {
     const Index depth = sizes.at("A");
     Index kept = rows * (2 * width + depth + 2) + 2 * width;
     Index most_rows = 0;
-    std::int64_t most_plan = 0;
+    std::int64_t of_plans = 0;
     for (std::size_t v = 1; v <= most_views; ++v) {
       const auto found = sizes.find("M" + std::to_string(v));
       if (found == sizes.end()) continue;
       kept += found->second * depth;
       most_rows = std::max(most_rows, found->second);
-      most_plan = std::max(most_plan, plan_bytes(rows, found->second, width, depth, gradients));
+      of_plans += plan_bytes(rows, found->second, width, depth, gradients);
     }
     if (gradients) kept += rows * (width + 2 * depth) + most_rows * (width + depth) + 2 * width;
     return kept * static_cast<std::int64_t>(sizeof(T)) +
-           2 * (rows + most_rows) * static_cast<std::int64_t>(sizeof(double)) + most_plan;
+           2 * (rows + most_rows) * static_cast<std::int64_t>(sizeof(double)) + of_plans;
   }
 
  private:
@@ -170,12 +172,12 @@ class MultiViewMechanism : public Mechanism<T> {
     return operands;
   }
 
-  AttentionOptions plan_options() const {
+  static AttentionOptions plan_options(const Form::Options& given) {
     AttentionOptions options;
-    options.scheme = options_.scheme;
-    options.scale = options_.scale;
-    options.stopping = options_.stopping;
-    if (options_.hybrid) options.hybrid = *options_.hybrid;
+    options.scheme = given.scheme;
+    options.scale = given.scale;
+    options.stopping = given.stopping;
+    if (given.hybrid) options.hybrid = *given.hybrid;
     return options;
   }
 
@@ -201,10 +203,8 @@ class MultiViewMechanism : public Mechanism<T> {
 
   void gather(const Sequence<T>& sequence, const Kept& kept, std::size_t v,
               const Tensors<T>* results, OwnedMatrix<T>& gathered, int threads) const {
-    const AttentionInputs<T> inputs = operands(sequence, kept, v);
-    AttentionPlan<T> plan(shapes_of(inputs), plan_options(), threads);
     AttentionOutputs<T> outputs;
-    outputs.out = {gathered.data(), plan.out_shape()};
+    outputs.out = tensor_of(gathered.view());
     std::vector<std::pair<OwnedMatrix<double>, TensorView<T>>> found;
     if (results != nullptr) {
       outputs.weights = (*results)[Form::weights + v];
@@ -215,7 +215,7 @@ class MultiViewMechanism : public Mechanism<T> {
         outputs.*vector.output = {found.back().first.data(), result.shape};
       }
     }
-    require_converged(plan.run(inputs, outputs), v);
+    require_converged(attention_.run(v, operands(sequence, kept, v), outputs, threads), v);
     for (const auto& [numbers, result] : found) {
       for (Index n = 0; n < numbers.size(); ++n) {
         result.data[n] = static_cast<T>(numbers.data()[n]);
@@ -290,8 +290,7 @@ class MultiViewMechanism : public Mechanism<T> {
     }
     if (reads_hybrid() && gradients[Form::hybrid]) wanted.hybrid = {&dhybrid, {}};
     if (!wanted.q && !wanted.k && !wanted.hybrid) return 0;
-    AttentionPlan<T> plan(shapes_of(inputs), plan_options(), threads);
-    require_converged(plan.gradients(inputs, {grad_out.data, plan.out_shape()}, wanted), v);
+    require_converged(attention_.gradients(v, inputs, tensor_of(grad_out), wanted, threads), v);
     if (wanted.q) add_to(dq, own_dq.data());
     if (dwk.data != nullptr) kernel::add_transposed_product(view, dk.read(), dwk);
     if (dview.data != nullptr) {
@@ -303,17 +302,16 @@ class MultiViewMechanism : public Mechanism<T> {
 
   std::int64_t plan_bytes(Index rows, Index view_rows, Index width, Index depth,
                           bool gradients) const {
-    if (rows == 0 || view_rows == 0 || width == 0 || depth == 0) return 0;
     AttentionShapes shapes;
     shapes.q = {rows, depth};
     shapes.k = {view_rows, depth};
     shapes.v = {view_rows, width};
     if (reads_hybrid()) shapes.hybrid = Shape{};
-    const AttentionPlan<T> plan(shapes, plan_options(), 1);
-    return gradients ? plan.gradient_workspace_bytes() : plan.workspace_bytes();
+    return attention_.bytes(shapes, gradients);
   }
 
   Form::Options options_;
+  SequenceAttention<T> attention_;  // one for each view
 };
 
 }  // namespace
