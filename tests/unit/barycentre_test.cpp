@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "barycentre_problem.hpp"
+#include "long_run.hpp"
 #include "same_bits.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "thrown_error.hpp"
@@ -85,6 +86,8 @@ TEST_CASE_TEMPLATE("barycentres against plain loops, and their optimality", T, f
       CAPTURE(count);
       const BarycentreProblem<T> problem(m, n, count, 2.5, 1, random);
       const Histograms histograms = problem.histograms();
+      // The plain loops over the largest take longer than all others.
+      if (m == 65 && count != 2 && !long_run()) continue;
       const BarycentreOptions options = to_tolerance<T>();
       const Barycentre found = find_barycentre(problem.scores(), histograms, options, 1);
       const SinkhornSummary& summary = found.summary;

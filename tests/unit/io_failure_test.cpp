@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "io_fixture.hpp"
+#include "long_run.hpp"
 #include "redirected.hpp"
 #include "repeats.hpp"
 #include "thrown_error.hpp"
@@ -68,7 +69,7 @@ TEST_CASE("A file that cannot grow at any point is an output error and leaves no
   const std::size_t whole = fs::file_size(folder / "whole.h5");
   fs::remove(folder / "whole.h5");
   int refused = 0;
-  for (std::size_t limit = 0; limit < whole + 3000; limit += sanitized ? 7109 : 1777) {
+  for (std::size_t limit = 0; limit < whole + 3000; limit += long_run() ? 1777 : 7109) {
     CAPTURE(limit);
     const int status = status_of_child([&] {
       install_cleanup_handlers();

@@ -20,10 +20,12 @@
 #include "attnkit/dual.hpp"
 #include "attnkit/statistics.hpp"
 #include "attnkit/transport.hpp"
+#include "long_run.hpp"
 #include "sanitized.hpp"
 #include "tensor/memory_pool.hpp"
 
 using namespace attn;
+using testing::long_run;
 using testing::sanitized;
 
 namespace {
@@ -357,7 +359,8 @@ Cost cost_of(const Steady& steady) {
 
 void check(const std::string& name, const Maker& make) {
   CAPTURE(name);
-  for (const int threads : sanitized ? std::vector{3} : std::vector{1, 3, 9}) {
+  const std::vector<int> counts = long_run() ? std::vector{1, 3, 9} : std::vector{1, 9};
+  for (const int threads : sanitized ? std::vector{3} : counts) {
     CAPTURE(threads);
     const Cost small = cost_of(make(120, threads));
     const Cost large = cost_of(make(sanitized ? 200 : 400, threads));

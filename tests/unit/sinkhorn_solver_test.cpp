@@ -8,8 +8,8 @@
 
 #include "feasibility/tree_gap.hpp"
 #include "log_sum.hpp"
+#include "long_run.hpp"
 #include "random_problem.hpp"
-#include "repeats.hpp"
 #include "scheme_check.hpp"
 
 using namespace attn;
@@ -424,7 +424,7 @@ TEST_CASE_TEMPLATE("one iteration with all marginals 1 is dnas to the last bit",
 
 TEST_CASE("epsilon of 1e-4 times the largest cost") {
   Random random(307);
-  const Index points = sanitized ? 16 : 64;
+  const Index points = long_run() ? 64 : 16;
   const auto problem = plane<double>(points, points, 1e-4, random);
   SinkhornOptions options;
   options.stopping.tolerance = 1e-7;
