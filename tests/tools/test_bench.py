@@ -67,9 +67,11 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compare.verdict((0.99, 1.01)), "")
 
     def test_a_build_with_itself(self):
-        done = run("compare", str(BUILD), "--turns", "6", "--cases", "unas:2x64x16 unas:2x64x16:strange=1")
+        done = run("compare", str(BUILD), "--turns", "6", "--cases", "unas:2x64x16 unas:2x64x16:strange=1",
+                   "--commands", "start")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
+        self.assertTrue(lines[-1].startswith("| start |"), lines[-1])
         self.assertIn("ranks 1 and 6", lines[0])
         case, base, new, ratio, interval, _ = (cell.strip() for cell in lines[4].strip("|").split("|"))
         self.assertEqual(case, "unas:2x64x16")

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from arrays import safetensors
-from attn import BIN, TIMEOUT, ToolTest, sample
+from attn import BIN, LONG, TIMEOUT, ToolTest, sample
 
 HEADER = 16  # of a global heap, and of an object in it
 LOOPS = 2**64 - HEADER  # with its header, an object of this size takes no space
@@ -138,12 +138,13 @@ class Unwritten(ToolTest):
                 parts.copy(name, file, "x")
 
     def test_refused(self):
-        for name in ("plain", "packed", "contiguous", "virtual"):
+        tools = (["tensor-info"], ["tensor-compare", None], ["tensor-convert", "-o", "o.h5"])
+        for place, name in enumerate(("plain", "packed", "contiguous", "virtual")):
             with self.subTest(name=name):
                 says = (f"{name}.h5:/x has the shape (32768, 32768, 32768), but nearly all values of its file were "
                         "never written\n")
-                for tool, *words in (["tensor-info"], ["tensor-compare", f"{name}.h5"], ["tensor-convert", "-o", "o.h5"]):
-                    done = self.run_tool(tool, f"{name}.h5", *words, status=3)
+                for tool, *words in tools if LONG else [tools[place % 3]]:
+                    done = self.run_tool(tool, f"{name}.h5", *(word or f"{name}.h5" for word in words), status=3)
                     self.assertIn(f"{tool}: error: {says}", done.err)
                 brief = self.run_tool("tensor-info", "--brief", f"{name}.h5").out.decode()
                 self.assertRegex(brief, r"(?m)^x +32768 x 32768 x 32768 +float64")
