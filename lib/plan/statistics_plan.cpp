@@ -79,35 +79,26 @@ class StatisticsPlan::Impl {
       const std::span<const double> all(inputs.column_sums.data,
                                         static_cast<std::size_t>(problems_->count() * keys_));
       const std::vector<double> edges = histogram_edges({&all, 1}, options_.summary.bins);
+      PooledVector<std::optional<double>> bounds(static_cast<std::size_t>(problems_->count()));
       problems_->for_each([&](Index head, int) {
-        const auto first = static_cast<std::size_t>(head * keys_);
+        const auto at = static_cast<std::size_t>(head);
         const auto count = static_cast<std::size_t>(keys_);
-        const auto mask = std::span<const std::uint8_t>(masked).subspan(
-            masked_.present() ? first : 0, masked_.present() ? count : 0);
-        HeadStatistics& of_head = found.heads[static_cast<std::size_t>(head)];
-        of_head = of_keys(all.subspan(first, count), mask, edges);
-        add_bound(inputs, head, all.subspan(first, count), mask, of_head);
+        auto mask = std::span<const std::uint8_t>(masked);
+        if (masked_.present()) mask = mask.subspan(at * count, count);
+        bounds[at] = bound_of(inputs, head, mask);
+        found.heads[at] = of_keys(all.subspan(at * count, count), mask, {&bounds[at], 1}, edges);
       });
-      found.all = of_keys(all, masked, edges);
-      add_bounds(found);
+      found.all = of_keys(all, masked, bounds, edges);
       return found;
     });
   }
 
  private:
-  // Copies of a head's sums, and of the sums of all heads with their masks.
+  // Copies of a head's sums, and of the sums of all heads with their masks; and the bounds.
   std::int64_t head_bytes() const { return keys_ * static_cast<Index>(sizeof(double)); }
   std::int64_t all_bytes() const {
-    return problems_->count() * keys_ * static_cast<Index>(sizeof(double) + 1);
-  }
-
-  static void add_bounds(Statistics& found) {
-    for (const HeadStatistics& head : found.heads) {
-      if (!head.margin) continue;
-      found.all.bound = std::min(found.all.bound.value_or(*head.bound), *head.bound);
-      found.all.margin = std::min(found.all.margin.value_or(*head.margin), *head.margin);
-      found.all.holds = found.all.holds && head.holds;
-    }
+    return problems_->count() * (keys_ * static_cast<Index>(sizeof(double) + 1) +
+                                 static_cast<Index>(sizeof(std::optional<double>)));
   }
 
   void require(const StatisticsInputs& inputs) const {
@@ -141,25 +132,21 @@ class StatisticsPlan::Impl {
   }
 
   HeadStatistics of_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                         std::span<const std::optional<double>> bounds,
                          const std::vector<double>& edges) const {
-    HeadStatistics found;
-    PooledVector<double> sorted(sums.begin(), sums.end());
-    found.sums = summarise_in_place(sorted, masked, options_.summary);
-    found.histogram = histogram(sums, masked, edges);
-    return found;
+    PooledVector<double> own(sums.begin(), sums.end());
+    return statistics_of_heads(own, masked, bounds, bound_slack(options_.element_size), edges,
+                               options_.summary);
   }
 
-  void add_bound(const StatisticsInputs& inputs, Index head, std::span<const double> sums,
-                 std::span<const std::uint8_t> masked, HeadStatistics& found) const {
-    if (!options_.scheme) return;
-    const Index most =
-        most_keys_.present() ? *most_keys_.block(inputs.most_keys, head) : found.sums.keys;
-    const std::optional<double> bound = column_sum_bound(*options_.scheme, options_.hybrid, most);
-    if (!bound) return;
-    found.margin = column_sum_margin(sums, masked, *bound);
-    if (!found.margin) return;
-    found.bound = bound;
-    found.holds = *found.margin >= 1 - bound_slack(options_.element_size);
+  std::optional<double> bound_of(const StatisticsInputs& inputs, Index head,
+                                 std::span<const std::uint8_t> masked) const {
+    if (!options_.scheme) return std::nullopt;
+    const Index most = most_keys_.present()
+                           ? *most_keys_.block(inputs.most_keys, head)
+                           : keys_ - std::count_if(masked.begin(), masked.end(),
+                                                   [](std::uint8_t mask) { return mask != 0; });
+    return column_sum_bound(*options_.scheme, options_.hybrid, most);
   }
 
   StatisticsOptions options_;

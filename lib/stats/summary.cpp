@@ -82,13 +82,8 @@ std::vector<KeySum> highest_per_query(std::span<const double> sums, std::span<co
   return first_keys(sums, queries, left_out, count, std::greater<>());
 }
 
-ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
+ColumnSumSummary summarise(std::span<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options) {
-  return summarise_in_place(sums, masked, options);
-}
-
-ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std::uint8_t> masked,
-                                    const SummaryOptions& options) {
   ColumnSumSummary summary;
   summary.lowest = lowest_keys(sums, masked, options.top);
   summary.highest = highest_keys(sums, masked, options.top);
@@ -187,6 +182,27 @@ std::optional<double> column_sum_margin(std::span<const double> sums,
   }
   if (std::isinf(smallest)) return std::nullopt;
   return smallest / bound;
+}
+
+HeadStatistics statistics_of_heads(std::span<double> sums, std::span<const std::uint8_t> masked,
+                                   std::span<const std::optional<double>> bounds, double slack,
+                                   const std::vector<double>& edges,
+                                   const SummaryOptions& options) {
+  HeadStatistics found;
+  const std::size_t keys = bounds.empty() ? 0 : sums.size() / bounds.size();
+  for (std::size_t head = 0; head < bounds.size(); ++head) {
+    const std::optional<double>& bound = bounds[head];
+    if (!bound) continue;
+    const auto own = [&](auto all) { return all.empty() ? all : all.subspan(head * keys, keys); };
+    const std::optional<double> margin = column_sum_margin(own(sums), own(masked), *bound);
+    if (!margin) continue;
+    found.bound = std::min(found.bound.value_or(*bound), *bound);
+    found.margin = std::min(found.margin.value_or(*margin), *margin);
+  }
+  found.holds = !found.margin || *found.margin >= 1 - slack;
+  found.histogram = histogram(sums, masked, edges);
+  found.sums = summarise(sums, masked, options);
+  return found;
 }
 
 double bound_slack(std::size_t element_size) {

@@ -31,13 +31,9 @@ std::vector<KeySum> highest_per_query(std::span<const double> sums, std::span<co
                                       std::span<const std::uint8_t> left_out, Index count);
 
 /// `sums` (n) are finite and >= 0; `masked` (n, or empty: none) is non-zero for keys that are left
-/// out. Needs no memory besides `sums`, which are sorted in place; pass large vectors by std::move.
-ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
+/// out. Needs no other memory, and leaves the numbers in `sums` in another order.
+ColumnSumSummary summarise(std::span<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
-
-/// The same; leaves the numbers in `sums` in another order.
-ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std::uint8_t> masked,
-                                    const SummaryOptions& options);
 
 /// Edges of equal bins between the whole powers of ten that enclose all positive `sums`, at least
 /// one decade. There are `bins` bins, by default at most about 24, which are whole decades or
@@ -61,6 +57,13 @@ std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_
 /// masked.
 std::optional<double> column_sum_margin(std::span<const double> sums,
                                         std::span<const std::uint8_t> masked, double bound);
+
+/// The statistics of one or more heads together, whose `sums` and `masked` (as for summarise)
+/// follow each other. `bounds` has the bound of each head, or nothing. A bound holds if no margin
+/// is below 1 − slack. Leaves the numbers in `sums` in another order.
+HeadStatistics statistics_of_heads(std::span<double> sums, std::span<const std::uint8_t> masked,
+                                   std::span<const std::optional<double>> bounds, double slack,
+                                   const std::vector<double>& edges, const SummaryOptions& options);
 
 /// How far below the bound a computed column sum may be through rounding of the exponentials.
 /// Rounding of the scores does not matter: the bound holds for the rounded scores as well.

@@ -22,7 +22,7 @@ std::vector<Index> positions(const std::vector<KeySum>& keys) {
   return found;
 }
 
-ColumnSumSummary summary_of(const std::vector<double>& sums, const Masked& masked = {},
+ColumnSumSummary summary_of(std::vector<double> sums, const Masked& masked = {},
                             const SummaryOptions& options = {}) {
   return summarise(sums, masked, options);
 }

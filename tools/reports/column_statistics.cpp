@@ -24,18 +24,6 @@ std::vector<double> common_edges(const ColumnStatistics& statistics, std::option
   return histogram_edges(sets, bins);
 }
 
-void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme, Index head,
-                SchemeSummaryOf& summary) {
-  const std::optional<double>& bound = scheme.bounds[static_cast<std::size_t>(head)];
-  if (!bound) return;
-  const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
-  const auto masked = of_heads(statistics, statistics.masked, head, head + 1);
-  const std::optional<double> margin = column_sum_margin(sums, masked, *bound);
-  if (!margin) return;
-  summary.bound = std::min(summary.bound.value_or(*bound), *bound);
-  summary.margin = std::min(summary.margin.value_or(*margin), *margin);
-}
-
 // The number of queries that is enough for each of the heads `first` to `last`.
 std::vector<Index> enough_queries(const ColumnStatistics& statistics, Index first, Index last,
                                   const ColumnSummaryOptions& options) {
@@ -66,10 +54,11 @@ std::optional<Index> common(const std::vector<Index>& numbers) {
   return same ? std::optional(numbers.front()) : std::nullopt;
 }
 
-// The figures of heads `first` to `last` that need the column sums in their order.
+// The summary of heads `first` to `last`. Leaves their column sums in another order, those of the
+// scheme or a copy.
 SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const SchemeColumns& scheme,
-                                Index first, Index last, const ColumnSummaries& made,
-                                const ColumnSummaryOptions& options) {
+                                Index first, Index last, std::span<double> sums,
+                                const ColumnSummaries& made, const ColumnSummaryOptions& options) {
   SchemeSummaryOf summary;
   summary.first_head = first;
   double entropy = 0;
@@ -83,7 +72,6 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
     summary.empty_queries += statistics.empty_queries[at];
     summary.open_queries += open_queries;
     if (open_queries > 0) entropy += scheme.mean_entropies[at] * static_cast<double>(open_queries);
-    add_margin(statistics, scheme, head, summary);
     summary.shares.add(attention_shares(of_heads(statistics, scheme.sums, head, head + 1),
                                         of_heads(statistics, statistics.masked, head, head + 1),
                                         options.most));
@@ -92,8 +80,6 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   summary.mean_entropy = summary.open_queries > 0
                              ? entropy / static_cast<double>(summary.open_queries)
                              : std::numeric_limits<double>::quiet_NaN();
-  summary.holds = !summary.margin || *summary.margin >= 1 - statistics.slack;
-  const auto sums = of_heads(statistics, scheme.sums, first, last);
   const std::vector<Index> enough = enough_queries(statistics, first, last, options);
   summary.min_queries = common(enough);
   const auto queries = of_heads(statistics, statistics.queries_of_key, first, last);
@@ -102,16 +88,13 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   summary.enough_lowest = lowest_per_query(sums, queries, few, options.sums.top);
   summary.enough_highest = highest_per_query(sums, queries, few, options.sums.top);
   summary.enough_histogram = histogram(sums, few, made.edges);
-  summary.histogram =
-      histogram(sums, of_heads(statistics, statistics.masked, first, last), made.edges);
-  return summary;
-}
-
-// The summary of the column sums themselves. Padded keys do not count as masked keys.
-void add_sums(std::vector<double> sums, std::span<const std::uint8_t> masked,
-              const ColumnSummaryOptions& options, SchemeSummaryOf& summary) {
-  summary.sums = summarise(std::move(sums), masked, options.sums);
+  static_cast<HeadStatistics&>(summary) = statistics_of_heads(
+      sums, of_heads(statistics, statistics.masked, first, last),
+      std::span(scheme.bounds)
+          .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
+      statistics.slack, made.edges, options.sums);
   summary.sums.masked_keys -= summary.padded_keys;
+  return summary;
 }
 
 bool is_concentrated(const SchemeSummaryOf& head, const ColumnSummaryOptions& options) {
@@ -154,8 +137,8 @@ std::vector<SchemeSummaryOf> pool_batch(const ColumnStatistics& statistics,
   if (statistics.leading.size() < 2) return pooled;
   for (Index position = 0; position < statistics.leading.back(); ++position) {
     ColumnStatistics part = over_batch(statistics, scheme, position);
-    pooled.push_back(summarise_heads(part, part.schemes.front(), 0, part.heads(), made, options));
-    add_sums(std::move(part.schemes.front().sums), part.masked, options, pooled.back());
+    SchemeColumns& own = part.schemes.front();
+    pooled.push_back(summarise_heads(part, own, 0, part.heads(), own.sums, made, options));
   }
   return pooled;
 }
@@ -187,28 +170,31 @@ ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSumm
   ColumnSummaries summaries;
   summaries.edges = common_edges(statistics, options.sums.bins);
   mark_few(statistics, options);
+  // Before the sums are consumed.
+  const std::vector<double>& first = statistics.schemes.front().sums;
+  const std::vector<Index>& queries = statistics.queries_of_key;
+  const Index top = options.sums.top;
+  summaries.lowest =
+      under_all_schemes(statistics, lowest_per_query(first, queries, statistics.few, top));
+  summaries.highest =
+      under_all_schemes(statistics, highest_per_query(first, queries, statistics.few, top));
   const Index heads = statistics.heads();
   pooled.resize(statistics.schemes.size());
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
     SchemeColumns& scheme = statistics.schemes[n];
     ColumnSummaries::OfScheme made;
-    made.all = summarise_heads(statistics, scheme, 0, heads, summaries, options);
-    if (n == 0) {
-      summaries.lowest = under_all_schemes(statistics, made.all.enough_lowest);
-      summaries.highest = under_all_schemes(statistics, made.all.enough_highest);
-    }
     for (Index head = 0; head < heads; ++head) {
-      made.heads.push_back(summarise_heads(statistics, scheme, head, head + 1, summaries, options));
       const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
-      add_sums({sums.begin(), sums.end()}, of_heads(statistics, statistics.masked, head, head + 1),
-               options, made.heads.back());
-      if (!is_concentrated(made.heads.back(), options)) continue;
-      made.heads.back().concentrated = 1;
-      ++made.all.concentrated;
+      std::vector<double> copy(sums.begin(), sums.end());
+      made.heads.push_back(
+          summarise_heads(statistics, scheme, head, head + 1, copy, summaries, options));
+      made.heads.back().concentrated = is_concentrated(made.heads.back(), options) ? 1 : 0;
     }
     made.pooled = pool_batch(statistics, scheme, summaries, options);
     pooled[n].add(scheme.sums, statistics.few);
-    add_sums(std::move(scheme.sums), statistics.masked, options, made.all);
+    made.all = summarise_heads(statistics, scheme, 0, heads, scheme.sums, summaries, options);
+    scheme.sums = {};
+    for (const SchemeSummaryOf& head : made.heads) made.all.concentrated += head.concentrated;
     summaries.schemes.push_back(std::move(made));
   }
   return summaries;

@@ -64,26 +64,21 @@ struct ColumnSummaryOptions {
   bool full = false;         ///< the tables by head, for any number of heads
 };
 
-/// The summary of one scheme, for one head or pooled over several consecutive heads.
-struct SchemeSummaryOf {
-  ColumnSumSummary sums;
+/// The summary of one scheme, for one head or pooled over several consecutive heads. Padded keys do
+/// not count as masked keys.
+struct SchemeSummaryOf : HeadStatistics {
   EnoughQueries enough;  ///< positions as in sums.lowest
   /// Keys with enough queries, by their sum per query, and their histogram.
   std::vector<KeySum> enough_lowest, enough_highest;
   Histogram enough_histogram;
   std::optional<Index> min_queries;  ///< the number that is enough; absent if heads differ
   AttentionShares shares;
-  Histogram histogram;
   double mean_entropy = 0;
   Index open_queries = 0;  ///< over which the mean was taken: queries with an allowed key
   Index empty_queries = 0;
   Index padded_queries = 0;
   Index padded_keys = 0;
-  double on_sink = 0;           ///< the sink's part of shares.total
-  std::optional<double> bound;  ///< the smallest over the heads
-  std::optional<double>
-      margin;            ///< min over heads of min_j c_j / bound; at least 1 if the bound holds
-  bool holds = true;     ///< margin >= 1 − slack
+  double on_sink = 0;    ///< the sink's part of shares.total
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
   Index concentrated = 0;  ///< heads in which a key with enough queries gets a large mean weight
 };
