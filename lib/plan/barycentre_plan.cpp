@@ -10,15 +10,13 @@
 
 #include "attnkit/barycentre.hpp"
 #include "gradient/plan_gradient.hpp"
-#include "plan/barycentre_terms.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
-#include "plan/solution_targets.hpp"
 #include "plan/transport_options.hpp"
 #include "plan/transport_source.hpp"
-#include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "tensor/pooled_vector.hpp"
+#include "transport/barycentre_problem.hpp"
 
 namespace attn {
 
@@ -186,138 +184,58 @@ class BarycentrePlan<T>::Impl {
     if (!totals.equal) return infeasible(outputs, problem);
     const Histograms histograms{count_, a, w};
     const plan::SourceScores<T> made(source_, inputs, problem, nullptr);
-    const Scores<T>& scores = made.scores();
-    Barycentre found = find_barycentre(scores, histograms, options_.solver, threads);
-    BarycentreResult result = summarised(found);
-    result.tolerance = tolerance_in_force(options_.solver.stopping, totals.first, sizeof(T));
-    write(outputs.barycentre, problem, found.masses);
-    write(outputs.row_potential, problem, found.row);
-    write(outputs.col_potential, problem, found.col);
-
-    HistogramPotentials potentials;
-    if (outputs.optimum.weights || outputs.through_barycentre.weights) {
-      potentials = histogram_potentials(scores, found, histograms, options_.solver, threads);
-      if (potentials.status == SolveStatus::not_converged) {
-        result.status = SolveStatus::not_converged;
-      }
-    }
-    differentiate_optimum(inputs, outputs.optimum, problem, scores, found, histograms, potentials,
-                          sum, threads);
-    if (wanted(outputs.through_barycentre)) {
-      result.through_barycentre =
-          differentiate_through(inputs, outputs.through_barycentre, problem, scores, found,
-                                histograms, potentials, sum, threads);
-    }
-    return result;
-  }
-
-  BarycentreResult summarised(Barycentre& found) const {
-    const SinkhornSummary& summary = found.summary;
-    const double unit = source_.unit();
-    BarycentreResult result;
-    result.status = summary.status;
-    result.iterations = summary.iterations;
-    result.convergence = summary.convergence;
-    result.row_error = summary.row_error;
-    result.col_error = summary.col_error;
-    result.value = source_.of_cost() ? -unit * summary.score : summary.score;
-    result.primal = unit * summary.primal;
-    result.dual = unit * summary.dual;
-    result.gap = unit * summary.gap;
-    result.errors = std::move(found.errors);
-    return result;
-  }
-
-  SolutionTargets<T> targets(const BarycentreInputs<T>& inputs, const BarycentreGradients<T>& to,
-                             Index problem) const {
-    return {{plan::output_block(to.matrix, problem, rows_ * cols_), rows_, cols_},
-            source_.of_cost(),
-            source_.points(inputs, to.x, to.y, problem),
-            source_.unit()};
-  }
-
-  void differentiate_optimum(const BarycentreInputs<T>& inputs, const BarycentreGradients<T>& to,
-                             Index problem, const Scores<T>& scores, const Barycentre& found,
-                             const Histograms& histograms, const HistogramPotentials& potentials,
-                             double weight_sum, int threads) const {
-    const double unit = source_.unit();
-    if (to.histograms) {
-      PooledVector<double> by = barycentre_gradient(found, histograms);
-      for (double& value : by) value *= unit;
-      write(to.histograms, problem, by);
-    }
-    if (to.weights) {
-      PooledVector<double> by = weight_gradient(found, histograms, potentials);
-      for (double& value : by) value *= unit / weight_sum;
-      write(to.weights, problem, by);
-    }
-    write_by_scores(targets(inputs, to, problem), [&](const GradientTargets<T>& sinks) {
-      differentiate_plans<T>(scores, barycentre_plans(found, histograms, -unit), sinks, threads);
-    });
-  }
-
-  SolutionGradientFigures differentiate_through(const BarycentreInputs<T>& inputs,
-                                                const BarycentreGradients<T>& to, Index problem,
-                                                const Scores<T>& scores, Barycentre& found,
-                                                const Histograms& histograms,
-                                                const HistogramPotentials& potentials,
-                                                double weight_sum, int threads) const {
     const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
-    const BarycentreUpstream<T> upstream{
-        plan::vector_block(grad_masses_, inputs.grad_barycentre, problem),
-        grad_plan ? &*grad_plan : nullptr,
-        plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
-        plan::vector_block(grad_col_, inputs.grad_col_potential, problem)};
-    const ImplicitBarycentre solved =
-        implicit_barycentre(scores, found, histograms, upstream,
-                            implicit_options(options_.solver.stopping, sizeof(T)), threads);
-    if (to.histograms) {
-      write(to.histograms, problem,
-            implicit_histogram_gradient(scores, found, histograms, upstream, solved, threads));
-    }
-    if (to.weights) {
-      PooledVector<double> by = implicit_weight_gradient(scores, found, histograms, upstream,
-                                                         solved, potentials, threads);
-      for (double& value : by) value /= weight_sum;
-      write(to.weights, problem, by);
-    }
-    write_by_scores(targets(inputs, to, problem), [&](const GradientTargets<T>& sinks) {
-      differentiate_solutions<T>(scores, barycentre_terms(found, histograms, solved), upstream.plan,
-                                 sinks, threads);
-    });
-    const double total = std::accumulate(found.masses.begin(), found.masses.end(), 0.0);
-    return plan::gradient_figures(
-        solved, solution_error(found.summary, tolerance_in_force({}, total, sizeof(T))));
+    const BarycentreGradients<T>& optimum = outputs.optimum;
+    const BarycentreGradients<T>& through = outputs.through_barycentre;
+    // A derivative of the optimum is of minus the cost, whose unit is 1.
+    std::optional<DenseGradient<T>> by_cost = source_.pairs(optimum.matrix, problem, 1);
+    std::optional<DenseGradient<T>> by_scores =
+        source_.pairs(through.matrix, problem, source_.unit());
+    const auto derivatives = [&](const BarycentreGradients<T>& to, DenseGradient<T>* pairs,
+                                 bool of_scores) {
+      return BarycentreDerivatives<T>{
+          plan::output_span(to.histograms, problem, count_ * cols_),
+          plan::output_span(to.weights, problem, count_),
+          {source_.points(inputs, to.x, to.y, of_scores, problem), pairs}};
+    };
+    return solve_barycentre<T>(
+        {.scores = made.scores(),
+         .histograms = histograms,
+         .total = totals.first,
+         .weight_sum = sum,
+         .options = options_.solver,
+         .unit = source_.unit(),
+         .of_cost = source_.of_cost(),
+         .upstream = {plan::vector_block(grad_masses_, inputs.grad_barycentre, problem),
+                      grad_plan ? &*grad_plan : nullptr,
+                      plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
+                      plan::vector_block(grad_col_, inputs.grad_col_potential, problem)}},
+        {.barycentre = plan::output_span(outputs.barycentre, problem, rows_),
+         .row_potential = plan::output_span(outputs.row_potential, problem, count_ * rows_),
+         .col_potential = plan::output_span(outputs.col_potential, problem, count_ * cols_),
+         .optimum = derivatives(optimum, by_cost ? &*by_cost : nullptr, false),
+         .through_barycentre = derivatives(through, by_scores ? &*by_scores : nullptr, true)},
+        threads);
   }
 
   BarycentreResult infeasible(const BarycentreOutputs<T>& outputs, Index problem) const {
-    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    const auto fill = [&](const auto& output, Index size) {
-      if (auto* const to = plan::output_block(output, problem, size)) std::fill_n(to, size, nan);
-    };
-    fill(outputs.barycentre, rows_);
-    fill(outputs.row_potential, count_ * rows_);
-    fill(outputs.col_potential, count_ * cols_);
+    plan::void_block(outputs.barycentre, problem, rows_);
+    plan::void_block(outputs.row_potential, problem, count_ * rows_);
+    plan::void_block(outputs.col_potential, problem, count_ * cols_);
     for (const auto* to : {&outputs.optimum, &outputs.through_barycentre}) {
-      fill(to->matrix, rows_ * cols_);
-      fill(to->histograms, count_ * cols_);
-      fill(to->weights, count_);
+      plan::void_block(to->matrix, problem, rows_ * cols_);
+      plan::void_block(to->histograms, problem, count_ * cols_);
+      plan::void_block(to->weights, problem, count_);
       if (!source_.has_points()) continue;
-      fill(to->x, rows_ * source_.depth());
-      fill(to->y, cols_ * source_.depth());
+      plan::void_block(to->x, problem, rows_ * source_.depth());
+      plan::void_block(to->y, problem, cols_ * source_.depth());
     }
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     BarycentreResult result;
     result.status = SolveStatus::infeasible;
     result.row_error = result.col_error = nan;
     result.value = result.primal = result.dual = result.gap = nan;
     return result;
-  }
-
-  static void write(const TensorView<double>& output, Index problem,
-                    std::span<const double> values) {
-    if (!output) return;
-    std::copy(values.begin(), values.end(),
-              output.data + problem * static_cast<Index>(values.size()));
   }
 
   BarycentrePlanOptions options_;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -95,6 +98,20 @@ void require_array(const std::string& name, const TensorView<T>& array, const Sh
 template <class T>
 T* output_block(const TensorView<T>& output, Index problem, Index size) {
   return output.data == nullptr ? nullptr : output.data + problem * size;
+}
+
+/// The same as a span; empty if the output is not requested.
+inline std::span<double> output_span(const TensorView<double>& output, Index problem, Index size) {
+  double* const first = output_block(output, problem, size);
+  return {first, first == nullptr ? 0 : static_cast<std::size_t>(size)};
+}
+
+/// Fills the block of a problem with NaN, if the output is requested.
+template <class T>
+void void_block(const TensorView<T>& output, Index problem, Index size) {
+  if (T* const to = output_block(output, problem, size)) {
+    std::fill_n(to, size, std::numeric_limits<T>::quiet_NaN());
+  }
 }
 
 /// Throws Error(input) that names the first number of an array for which `allowed` is false.

@@ -5,8 +5,6 @@
 
 #include "attnkit/error.hpp"
 #include "attnkit/stopping.hpp"
-#include "attnkit/transport.hpp"
-#include "sinkhorn/conjugate_gradients.hpp"
 
 namespace attn::plan {
 
@@ -19,11 +17,5 @@ template <class Value>
 /// Throws Error(usage) unless ε > 0, iterations ≥ 1, the tolerance > 0 and kept_bytes ≥ 0, where
 /// given, and all are finite.
 void require_entropic(double epsilon, const Stopping& stopping, std::int64_t kept_bytes);
-
-/// The figures of gradients at a plan whose solution_error is `plan_error`.
-inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {
-  const SolveStatus status = plan_error > 0 ? SolveStatus::not_converged : solved.status;
-  return {status, plan_error, solved.iterations, solved.residual};
-}
 
 }  // namespace attn::plan

@@ -7,16 +7,18 @@
 #include "gradient/energy_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
+#include "plan/dense_weights.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/transport_options.hpp"
-#include "plan/transport_problem.hpp"
 #include "plan/transport_source.hpp"
 #include "sinkhorn/completed_lines.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/soft_marginals.hpp"
+#include "stats/observers.hpp"
 #include "tensor/pooled_vector.hpp"
+#include "transport/transport_problem.hpp"
 
 namespace attn {
 
@@ -170,7 +172,7 @@ class TransportPlan<T>::Impl {
     std::int64_t bytes =
         std::max(solver_bytes(rows_, cols_, sizeof(T), problems_->inside()),
                  completed_lines_bytes(rows_, cols_, sizeof(T), problems_->inside())) +
-        (options_.divergence ? divergence_bytes() : 0) +
+        (options_.divergence ? own_divergence_bytes() : 0) +
         std::min(options_.exact ? options_.exact->tuning.kept_bytes : 0,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         std::min(options_.solver.tuning.kept_bytes,
@@ -196,17 +198,13 @@ class TransportPlan<T>::Impl {
   }
 
   // Bytes in addition to transport between both sides: each side with itself, and its points.
-  std::int64_t divergence_bytes() const {
-    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  std::int64_t own_divergence_bytes() const {
     const Index longer = std::max(rows_, cols_);
-    std::int64_t bytes = sinkhorn_solver_bytes(longer, longer, sizeof(T), problems_->inside()) +
-                         10 * (rows_ + cols_) * number;
+    const Index depth = source_.has_points() ? source_.depth() : 0;
+    const std::int64_t bytes =
+        sinkhorn_solver_bytes(longer, longer, sizeof(T), problems_->inside()) +
+        divergence_bytes(rows_, cols_, depth, sizeof(T));
     if (!source_.has_points()) return bytes;
-    const Index depth = source_.depth();
-    for (const Index count : {rows_, cols_}) {
-      bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, sizeof(T)) +
-               2 * count * depth * static_cast<Index>(sizeof(T));
-    }
     return bytes + product_gradient_bytes(EnergyKind::gaussian, longer, longer, depth, sizeof(T),
                                           gradient_lanes(longer, problems_->inside()));
   }
@@ -328,31 +326,102 @@ class TransportPlan<T>::Impl {
                              options_.penalties->col / source_.unit()};
     }
     const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
-    const PlanUpstream<T> upstream{
-        grad_plan ? &*grad_plan : nullptr,
-        plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
-        plan::vector_block(grad_col_, inputs.grad_col_potential, problem)};
+    const auto rows = [&](const TensorView<double>& output) {
+      return plan::output_span(output, problem, rows_);
+    };
+    const auto cols = [&](const TensorView<double>& output) {
+      return plan::output_span(output, problem, cols_);
+    };
+    Shown shown(outputs, problem, rows_, cols_);
     const SolutionGradients<T>& through = outputs.through_solution;
-    return solve_transport<T>(
+    std::optional<DenseGradient<T>> matrix = source_.pairs(through.matrix, problem, source_.unit());
+    const TransportTargets<T> to{
+        .row_potential = rows(outputs.row_potential),
+        .col_potential = cols(outputs.col_potential),
+        .row_self_potential = rows(outputs.row_self_potential),
+        .col_self_potential = cols(outputs.col_self_potential),
+        .plan = shown.observers(),
+        .optimum = {rows(outputs.row_marginal_gradient),
+                    cols(outputs.col_marginal_gradient),
+                    {source_.points(inputs, outputs.x_gradient, outputs.y_gradient, false,
+                                    problem)}},
+        .through_solution = {rows(through.row_marginal),
+                             cols(through.col_marginal),
+                             {source_.points(inputs, through.x, through.y, true, problem),
+                              matrix ? &*matrix : nullptr}}};
+    TransportProblem found = solve_transport<T>(
         {.scores = scores,
          .marginals = marginals,
          .options = options_,
          .unit = source_.unit(),
          .of_cost = source_.of_cost(),
-         .points = source_.points(inputs, outputs.x_gradient, outputs.y_gradient, problem),
-         .upstream = upstream,
-         .of_divergence = {upstream.row, upstream.col,
-                           plan::vector_block(grad_row_self_, inputs.grad_row_self_potential,
-                                              problem),
-                           plan::vector_block(grad_col_self_, inputs.grad_col_self_potential,
-                                              problem)},
-         .through = {{plan::output_block(through.matrix, problem, rows_ * cols_), rows_, cols_},
-                     source_.of_cost(),
-                     source_.points(inputs, through.x, through.y, problem),
-                     source_.unit()},
-         .outputs = outputs,
-         .number = problem,
-         .threads = threads});
+         .upstream = {grad_plan ? &*grad_plan : nullptr,
+                      plan::vector_block(grad_row_, inputs.grad_row_potential, problem),
+                      plan::vector_block(grad_col_, inputs.grad_col_potential, problem)},
+         .row_self_upstream =
+             plan::vector_block(grad_row_self_, inputs.grad_row_self_potential, problem),
+         .col_self_upstream =
+             plan::vector_block(grad_col_self_, inputs.grad_col_self_potential, problem)},
+        to, threads);
+    if (found.status == SolveStatus::infeasible) {
+      void_outputs(outputs, problem);
+    } else {
+      shown.write_sums();
+    }
+    return found;
+  }
+
+  // The results observed of a plan.
+  class Shown {
+   public:
+    Shown(const TransportOutputs<T>& outputs, Index problem, Index rows, Index cols)
+        : row_sum_(plan::output_span(outputs.row_sum, problem, rows)),
+          col_sum_(plan::output_span(outputs.col_sum, problem, cols)) {
+      if (T* const to = plan::output_block(outputs.plan, problem, rows * cols)) {
+        dense_.emplace(MatrixView<T>(to, rows, cols));
+        observers_.push_back(&*dense_);
+      }
+      if (outputs.row_sum) observers_.push_back(&row_sums_);
+      if (outputs.col_sum) observers_.push_back(&col_sums_);
+    }
+
+    const ObserverList<T>& observers() const { return observers_; }
+
+    void write_sums() {
+      if (!row_sum_.empty()) write_result(row_sum_, row_sums_.values());
+      if (!col_sum_.empty()) write_result(col_sum_, col_sums_.values());
+    }
+
+   private:
+    std::span<double> row_sum_, col_sum_;
+    RowSums<T> row_sums_;
+    ColumnSums<T> col_sums_;
+    std::optional<DenseWeights<T>> dense_;
+    ObserverList<T> observers_;
+  };
+
+  void void_outputs(const TransportOutputs<T>& outputs, Index problem) const {
+    const SolutionGradients<T>& through = outputs.through_solution;
+    for (const auto* const by_row :
+         {&outputs.row_potential, &outputs.row_self_potential, &outputs.row_sum,
+          &outputs.row_marginal_gradient, &through.row_marginal}) {
+      plan::void_block(*by_row, problem, rows_);
+    }
+    for (const auto* const by_col :
+         {&outputs.col_potential, &outputs.col_self_potential, &outputs.col_sum,
+          &outputs.col_marginal_gradient, &through.col_marginal}) {
+      plan::void_block(*by_col, problem, cols_);
+    }
+    for (const auto* const by_pair : {&outputs.plan, &through.matrix}) {
+      plan::void_block(*by_pair, problem, rows_ * cols_);
+    }
+    if (!source_.has_points()) return;
+    for (const auto* const by_x : {&outputs.x_gradient, &through.x}) {
+      plan::void_block(*by_x, problem, rows_ * source_.depth());
+    }
+    for (const auto* const by_y : {&outputs.y_gradient, &through.y}) {
+      plan::void_block(*by_y, problem, cols_ * source_.depth());
+    }
   }
 
   TransportOptions options_;

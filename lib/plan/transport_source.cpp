@@ -40,7 +40,7 @@ SourceScores<T>::SourceScores(const TransportSource& source, const T* cost, cons
   const Index rows = source.rows();
   const Index cols = source.cols();
   if (source.has_points()) {
-    energy_ = make_product_energy<T>(EnergyKind::gaussian, points.x, points.y, 2 / source.unit());
+    energy_ = points.energy->make(points.from);
   } else {
     matrix_.emplace(source.has_cost() ? source.cost_.name() : source.scores_.name(),
                     source.has_cost() ? cost : scores, rows, cols, source.of_cost());

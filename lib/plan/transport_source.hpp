@@ -5,13 +5,16 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
+#include "energy/table.hpp"
+#include "plan/dense_gradient.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/score_matrix.hpp"
-#include "plan/transport_points.hpp"
 #include "score/matrix_source.hpp"
 #include "score/scores.hpp"
 #include "tensor/infinity.hpp"
+#include "transport/derivatives.hpp"
 
 namespace attn::plan {
 
@@ -89,15 +92,30 @@ class TransportSource {
     }
   }
 
-  /// The points of a problem, and where derivatives by them go; nothing if there are no points.
+  /// The points of a problem, and where derivatives by them go, `of_scores` or else of minus the
+  /// cost; nothing if there are no points.
   template <class T, class Inputs>
   TransportPoints<T> points(const Inputs& inputs, const TensorView<T>& by_x,
-                            const TensorView<T>& by_y, Index problem) const {
+                            const TensorView<T>& by_y, bool of_scores, Index problem) const {
     if (!has_points()) return {};
-    return {{x_.block(inputs.x, problem), rows_, depth()},
-            {y_.block(inputs.y, problem), cols_, depth()},
-            {output_block(by_x, problem, rows_ * depth()), rows_, depth()},
-            {output_block(by_y, problem, cols_ * depth()), cols_, depth()}};
+    return {&gaussian_energy(),
+            {{x_.block(inputs.x, problem), rows_, depth()},
+             {y_.block(inputs.y, problem), cols_, depth()},
+             {},
+             of_scores ? 2 / unit() : 2},
+            {{output_block(by_x, problem, rows_ * depth()), rows_, depth()},
+             {output_block(by_y, problem, cols_ * depth()), cols_, depth()},
+             {}}};
+  }
+
+  /// The sink of derivatives by the cost, or by the scores (leading, m, n), from derivatives by the
+  /// scores; nothing without an output.
+  template <class T>
+  std::optional<DenseGradient<T>> pairs(const TensorView<T>& output, Index problem,
+                                        double unit) const {
+    if (!output) return std::nullopt;
+    const MatrixView<T> to(output_block(output, problem, rows_ * cols_), rows_, cols_);
+    return std::optional<DenseGradient<T>>(std::in_place, to, of_cost() ? -1 / unit : 1);
   }
 
   /// Bytes that the energies of points and gradients by them take.
@@ -126,7 +144,7 @@ class SourceScores {
                const MatrixSource<std::uint8_t>* mask)
       : SourceScores(source, source.cost_.block(inputs.cost, problem),
                      source.scores_.block(inputs.scores, problem),
-                     source.points<T>(inputs, {}, {}, problem), mask) {}
+                     source.points<T>(inputs, {}, {}, true, problem), mask) {}
 
   const Scores<T>& scores() const { return *scores_; }
 

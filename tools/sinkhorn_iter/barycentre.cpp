@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "sinkhorn/barycentre_gradient.hpp"
+
 namespace attn::tools {
 namespace {
 
@@ -14,41 +16,32 @@ bool needs_potentials(const TransportTask& task) {
 
 }  // namespace
 
-template <class T>
-FoundBarycentre<T> average_histograms(const TransportTask& task, const Head<T>& head,
-                                      const HeadOutputs& outputs, const MemoryPlan& memory,
-                                      const ObserverList<T>& observers, SinkhornProgress* progress,
-                                      int threads, TransportResult& result) {
-  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
-  const TileRange& own = head.part.range;
-  const OwnHistograms histograms = task.histograms->read(head.problem, own.col0, own.cols);
-  FoundBarycentre<T> found;
-  if (!histograms.refusal.empty()) {
-    result.refusal = fmt::format("{}: {}", task.input.place(head.problem), histograms.refusal);
-    result.hint = "normalise the histograms, so that they have the same sum";
-    result.feasibility.prospect = Prospect::unequal_totals;
-    result.feasibility.row_total = histograms.first_total;
-    result.feasibility.col_total = histograms.other_total;
-    return found;
-  }
-  const BarycentreOptions options{
-      task.solver.stopping, task.solver.keeps_errors, {memory.useful_bytes}};
-  result.tolerance = tolerance_in_force(options.stopping, histograms.first_total, sizeof(T));
-  const Histograms view = histograms.view();
-  found.barycentre = find_barycentre(scores, view, options, threads, progress);
-  if (!observers.empty()) show_mean_plan(scores, found.barycentre, view, observers, threads);
-  HistogramPotentials potentials;
-  if (needs_potentials(task)) {
-    potentials = histogram_potentials(scores, found.barycentre, view, options, threads);
-    if (potentials.status == SolveStatus::not_converged) {
-      found.barycentre.summary.status = SolveStatus::not_converged;
-    }
-  }
-  found.gradients =
-      barycentre_gradients(task, head, found.barycentre, histograms, potentials, threads);
-  found.through_solution = solution_gradients(task, head, found.barycentre, histograms, potentials,
-                                              outputs, memory.dense_limit, threads, result);
-  return found;
+void refuse_histograms(const TransportTask& task, const OwnHistograms& histograms,
+                       TransportResult& result) {
+  TransportProblem& figures = result.figures;
+  figures.status = SolveStatus::infeasible;
+  figures.feasibility.prospect = Prospect::unequal_totals;
+  figures.feasibility.row_total = histograms.first_total;
+  figures.feasibility.col_total = histograms.other_total;
+  result.refusal = fmt::format("{}: {}", task.input.place(result.problem), histograms.refusal);
+  result.hint = "normalise the histograms, so that they have the same sum";
+}
+
+TransportProblem as_transport(BarycentreResult found) {
+  TransportProblem figures;
+  figures.status = found.status;
+  figures.iterations = found.iterations;
+  figures.convergence = found.convergence;
+  figures.tolerance = found.tolerance;
+  figures.row_error = found.row_error;
+  figures.col_error = found.col_error;
+  figures.value = found.value;
+  figures.primal = found.primal;
+  figures.dual = found.dual;
+  figures.gap = found.gap;
+  figures.errors = std::move(found.errors);
+  figures.through_solution = found.through_barycentre;
+  return figures;
 }
 
 std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size, int threads) {
@@ -64,13 +57,5 @@ std::int64_t averaging_bytes(const TransportTask& task, std::size_t element_size
   return std::max(found, pass_bytes(Order::row_panels, input.queries, input.keys, histograms,
                                     element_size, threads));
 }
-
-#define ATTN_FOR_TYPE(T)                                                           \
-  template FoundBarycentre<T> average_histograms(                                  \
-      const TransportTask&, const Head<T>&, const HeadOutputs&, const MemoryPlan&, \
-      const ObserverList<T>&, SinkhornProgress*, int, TransportResult&);
-ATTN_FOR_TYPE(float)
-ATTN_FOR_TYPE(double)
-#undef ATTN_FOR_TYPE
 
 }  // namespace attn::tools

@@ -59,7 +59,7 @@ std::string totals_hint(const Feasibility& found) {
 }  // namespace
 
 void refuse_infeasible(const TransportTask& task, TransportResult& result) {
-  const Feasibility& found = result.feasibility;
+  const Feasibility& found = result.figures.feasibility;
   const std::string place = task.input.place(result.problem);
   switch (found.prospect) {
     case Prospect::total_support:
@@ -68,7 +68,8 @@ void refuse_infeasible(const TransportTask& task, TransportResult& result) {
       result.refusal =
           fmt::format("{}: no plan has these marginals: {} adds up to {}, {} to {}", place,
                       task.row_address(), found.row_total, task.col_address(), found.col_total);
-      result.hint = totals_hint(found);
+      result.hint =
+          task.exact ? "normalise a and b, so that they have the same sum" : totals_hint(found);
       return;
     case Prospect::no_plan:
       result.refusal =

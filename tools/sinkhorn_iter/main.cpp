@@ -13,8 +13,7 @@
 #include "common/runs/ranks.hpp"
 #include "sinkhorn_iter/bulk.hpp"
 #include "sinkhorn_iter/divergence.hpp"
-#include "sinkhorn_iter/solution_gradients.hpp"
-#include "sinkhorn_iter/transport_gradients.hpp"
+#include "sinkhorn_iter/gradients.hpp"
 #include "sinkhorn_iter/transport_steps.hpp"
 
 namespace attn::tools {
@@ -175,7 +174,6 @@ class Transport : public SectionTool<TransportTask> {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
     if (const char* const name = written_gradient(task)) require_no_checkpoint(arguments(), name);
     require_gradients(task);
-    require_solution_gradients(task);
     if (task.diverges) require_divergence(task);
   }
 

@@ -1,6 +1,11 @@
 #include "sinkhorn_iter/transport_steps.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,199 +16,172 @@
 #include "common/outputs/weights_writer.hpp"
 #include "common/results/result_kinds.hpp"
 #include "common/results/result_table.hpp"
-#include "common/tables/convergence_words.hpp"
-#include "feasibility/allowed_pairs.hpp"
-#include "sinkhorn/feasible_marginals.hpp"
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
+#include "sinkhorn_iter/gradients.hpp"
 #include "sinkhorn_iter/infeasible.hpp"
 #include "sinkhorn_iter/kept_iterations.hpp"
-#include "sinkhorn_iter/solution_gradients.hpp"
-#include "sinkhorn_iter/transport_gradients.hpp"
-#include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
+#include "transport/barycentre_problem.hpp"
+#include "transport/transport_problem.hpp"
 
 namespace attn::tools {
 namespace {
 
+using Lines = std::vector<double>;
+
 template <class T>
 struct HeadResult {
   TransportResult result;
-  SinkhornSolution solution;        // with K lines of either potential for a barycentre
-  PooledVector<double> barycentre;  // (Lq)
-  PooledVector<double> row_self;    // for a divergence: f of a with itself (Lq)
-  PooledVector<double> col_self;    // and g of b (Lk)
-  DualGradients<T> gradients;
-  SolutionGradients<T> through_solution;
+  Lines row_potential, col_potential;  // K lines of a barycentre
+  Lines row_self_potential, col_self_potential;
+  Lines barycentre;
+  InputGradients<T> dual_gradients, solution_gradients;
 };
 
 template <class Archive, class T>
 void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.result);
-  archive(with, found.solution.potentials.row);
-  archive(with, found.solution.potentials.col);
-  archive(with, found.solution.errors);
-  archive(with, found.barycentre);
-  archive(with, found.row_self);
-  archive(with, found.col_self);
-  archive(with, found.gradients);
-  archive(with, found.through_solution);
+  for (Lines* const lines : {&found.row_potential, &found.col_potential, &found.row_self_potential,
+                             &found.col_self_potential, &found.barycentre}) {
+    archive(with, *lines);
+  }
+  archive(with, found.dual_gradients);
+  archive(with, found.solution_gradients);
 }
 
-// Checks feasibility and makes the sums equal; returns the remaining tolerance.
-double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
-               TransportResult& result) {
-  const FeasibleMarginals found = make_feasible(
-      pairs, {task.solver.stopping.tolerance, *result.tolerance, task.marginal_epsilon()},
-      marginals);
-  result.feasibility = found.feasibility;
-  result.rescaled = found.rescaled;
-  refuse_infeasible(task, result);
-  return found.tolerance;
-}
-
-// The result of exact transport in the form of entropic transport.
+// Solves the problem of one head.
 template <class T>
-void solve_exactly(const TransportTask& task, const Head<T>& head, Marginals& marginals,
-                   const SinkhornOptions::Tuning& tuning, const ObserverList<T>& observers,
-                   SinkhornProgress* progress, int threads, HeadResult<T>& found) {
-  TransportResult& result = found.result;
-  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
-  result.feasibility = make_feasible(allowed_pairs(scores, threads),
-                                     {std::nullopt, 0, task.marginal_epsilon()}, marginals)
-                           .feasibility;
-  // Forbidden pairs are refused by the solver.
-  if (result.feasibility.prospect == Prospect::unequal_totals) {
-    refuse_infeasible(task, result);
-    result.hint = "normalise a and b, so that they have the same sum";
-    return;
+class HeadSolver {
+ public:
+  HeadSolver(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
+             const MemoryPlan& memory, int threads)
+      : task_(task),
+        head_(head),
+        scores_(head.scores(Scheme::sinkhorn)),
+        outputs_(outputs),
+        memory_(memory),
+        threads_(threads) {
+    found_.result.problem = head.problem;
   }
-  ExactOptions options = *task.exact;
-  options.tuning = tuning;
-  ExactSolution exact = solve_exact(scores, marginals, options, observers, threads, progress);
-  found.gradients = exact_gradients(task, head, exact, marginals, threads);
-  found.solution.potentials = std::move(exact.potentials);
-  SinkhornSummary& summary = found.solution.summary;
-  summary.status = exact.summary.status;
-  summary.iterations = exact.summary.iterations;
-  summary.row_error = exact.summary.row_error;
-  summary.col_error = exact.summary.col_error;
-  summary.score = -exact.summary.value;
-  summary.primal = exact.summary.value;
-  summary.dual = exact.summary.lower;
-  summary.gap = exact.summary.value - exact.summary.lower;
-  result.epsilon = exact.summary.epsilon;
-  result.gap_floor = exact.summary.rounding;
-  result.limited_by_rounding = exact.summary.limited_by_rounding;
-}
 
-// A problem whose sequence has no queries or no keys: its plan is empty.
-template <class T>
-HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
-                              const HeadOutputs& outputs) {
-  HeadResult<T> found;
-  found.result.problem = head.problem;
-  if (task.emits("plan")) {
-    WeightsWriter<T>(outputs.dataset("plan"), outputs.position(head.problem),
-                     task.input.all_pairs(), {});
-  }
-  write_no_gradient(task, head, outputs);
-  return found;
-}
-
-// The problems of a divergence.
-template <class T>
-void solve_sides(const TransportTask& task, const Head<T>& head, const Marginals& marginals,
-                 const SinkhornOptions& options, const HeadOutputs& outputs, int threads,
-                 HeadResult<T>& found) {
-  FoundDivergence<T> sides = naming_head(task.input, head, [&] {
-    return find_divergence(task, head, marginals, options, outputs, threads, found.result);
-  });
-  const SinkhornDivergence& divergence = sides.divergence;
-  const double unit = task.unit();
-  found.result.divergence = {unit * divergence.value, unit * divergence.sharp,
-                             unit * divergence.lower, unit * divergence.upper};
-  SinkhornSummary& summary = found.result.summary;
-  summary = divergence.between.summary;
-  for (const SinkhornSolution* const self : {&divergence.row, &divergence.col}) {
-    summary.convergence = slower(summary.convergence, self->summary.convergence);
-  }
-  summary.status = divergence.status();
-  summary.iterations = divergence.iterations();
-  found.gradients = std::move(sides.gradients);
-  found.through_solution = std::move(sides.through_solution);
-  found.row_self = std::move(sides.divergence.row.potentials.row);
-  found.col_self = std::move(sides.divergence.col.potentials.col);
-  found.solution = std::move(sides.divergence.between);
-}
-
-// The result of a barycentre in the form of transport.
-template <class T>
-void solve_averaged(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-                    const MemoryPlan& memory, const ObserverList<T>& observers,
-                    SinkhornProgress* progress, int threads, HeadResult<T>& found) {
-  FoundBarycentre<T> one =
-      average_histograms(task, head, outputs, memory, observers, progress, threads, found.result);
-  found.barycentre = std::move(one.barycentre.masses);
-  found.solution.potentials.row = std::move(one.barycentre.row);
-  found.solution.potentials.col = std::move(one.barycentre.col);
-  found.solution.errors = std::move(one.barycentre.errors);
-  found.solution.summary = one.barycentre.summary;
-  found.gradients = std::move(one.gradients);
-  found.through_solution = std::move(one.through_solution);
-}
-
-template <class T>
-HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-                         const MemoryPlan& memory, Checkpoint* checkpoint, int threads) {
-  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
-  HeadResult<T> found;
-  TransportResult& result = found.result;
-  result.problem = head.problem;
-  if (scores.rows() == 0 || scores.cols() == 0) return nothing_to_move(task, head, outputs);
-  Marginals marginals;
-  if (!task.histograms) marginals = task.marginals(head.problem, scores.allowed_counts());
-  if (task.is_of_scheme()) {
-    result.tolerance = tolerance_in_force(task.solver.stopping, marginals, sizeof(T));
-  }
-  SinkhornOptions options = task.solver;
-  if (result.tolerance && !task.penalties) {
-    options.stopping.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
-    if (result.infeasible()) return found;
-  }
-  options.tuning.kept_bytes = memory.useful_bytes;
-  if (task.diverges) {
-    solve_sides(task, head, marginals, options, outputs, threads, found);
-    return found;
-  }
-  std::optional<WeightsWriter<T>> plan;
-  std::vector<Observer<T>*> observers;
-  if (task.emits("plan")) {
-    plan.emplace(outputs.dataset("plan"), outputs.position(head.problem), task.input.all_pairs(),
-                 head.part.range);
-    observers.push_back(&*plan);
-  }
-  std::optional<KeptIterations> kept;
-  if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
-  naming_head(task.input, head, [&] {
+  HeadResult<T> solve(Checkpoint* checkpoint) {
+    if (scores_.rows() == 0 || scores_.cols() == 0) return nothing_to_move();
+    Marginals marginals;
+    if (!task_.histograms) marginals = task_.marginals(head_.problem, scores_.allowed_counts());
+    std::optional<KeptIterations> kept;
+    if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
     SinkhornProgress* const progress = kept ? &*kept : nullptr;
-    if (task.histograms) {
-      solve_averaged<T>(task, head, outputs, memory, observers, progress, threads, found);
+    naming_head(task_.input, head_, [&] {
+      found_.dual_gradients = InputGradients<T>(task_, of_dual, head_);
+      found_.solution_gradients = InputGradients<T>(task_, of_solution, head_);
+      task_.histograms ? average(progress) : transport(marginals, progress);
+    });
+    return std::move(found_);
+  }
+
+ private:
+  // A problem whose sequence has no queries or no keys: its plan is empty.
+  HeadResult<T> nothing_to_move() {
+    if (task_.emits("plan")) {
+      WeightsWriter<T>(outputs_.dataset("plan"), outputs_.position(head_.problem),
+                       task_.input.all_pairs(), {});
+    }
+    write_no_gradient<T>(task_, head_.problem, outputs_);
+    found_.result.figures.gap = std::numeric_limits<double>::quiet_NaN();
+    return std::move(found_);
+  }
+
+  // Room for the lines of a result, if it is requested.
+  std::span<double> room(const char* name, Lines& values, Index size) const {
+    if (task_.emits(name)) values.resize(static_cast<std::size_t>(size));
+    return values;
+  }
+
+  ObserverList<T> observers() {
+    if (!task_.emits("plan")) return {};
+    plan_.emplace(outputs_.dataset("plan"), outputs_.position(head_.problem),
+                  task_.input.all_pairs(), head_.part.range);
+    return {&*plan_};
+  }
+
+  void transport(Marginals& marginals, SinkhornProgress* progress) {
+    if (task_.diverges) require_square(task_, scores_.rows(), scores_.cols());
+    const Index rows = scores_.rows();
+    const Index cols = scores_.cols();
+    const TransportOptions options = task_.transport_options(memory_.useful_bytes);
+    const OwnUpstream<T> upstream(task_.upstream, head_, memory_.dense_limit);
+    const auto pairs = gradient_writer(task_, head_, outputs_);
+    InputGradients<T>& dual = found_.dual_gradients;
+    InputGradients<T>& through = found_.solution_gradients;
+    found_.result.figures = solve_transport<T>(
+        {.scores = scores_,
+         .marginals = marginals,
+         .options = options,
+         .unit = task_.unit(),
+         .of_cost = task_.of_cost,
+         .upstream = {upstream.plan.get(), upstream.row, upstream.col},
+         .row_self_upstream = upstream.row_self,
+         .col_self_upstream = upstream.col_self},
+        {.row_potential = room("row_potential", found_.row_potential, rows),
+         .col_potential = room("col_potential", found_.col_potential, cols),
+         .row_self_potential = room("row_self_potential", found_.row_self_potential, rows),
+         .col_self_potential = room("col_self_potential", found_.col_self_potential, cols),
+         .plan = observers(),
+         .exact = &found_.result.exact,
+         .optimum = {dual.a, dual.b, {points_of(task_, head_, true, dual, threads_)}},
+         .through_solution = {through.a,
+                              through.b,
+                              {points_of(task_, head_, false, through, threads_), pairs.get()}}},
+        threads_, progress);
+    if (found_.result.infeasible()) refuse_infeasible(task_, found_.result);
+  }
+
+  void average(SinkhornProgress* progress) {
+    TransportResult& result = found_.result;
+    const TileRange& own = head_.part.range;
+    const OwnHistograms histograms = task_.histograms->read(head_.problem, own.col0, own.cols);
+    if (!histograms.refusal.empty()) {
+      refuse_histograms(task_, histograms, result);
       return;
     }
-    if (task.exact) {
-      solve_exactly<T>(task, head, marginals, options.tuning, observers, progress, threads, found);
-      return;
-    }
-    found.solution = solve_sinkhorn(scores, marginals, options, observers, threads, progress);
-    Potentials& potentials = found.solution.potentials;
-    found.gradients = dual_gradients(task, head, potentials, marginals, threads);
-    found.through_solution = solution_gradients(task, head, found.solution, marginals, outputs,
-                                                memory.dense_limit, threads, result);
-  });
-  result.summary = found.solution.summary;
-  return found;
-}
+    const Index lines = task_.lines();
+    const Histograms view = histograms.view();
+    const BarycentreOptions options{
+        task_.solver.stopping, task_.solver.keeps_errors, {memory_.useful_bytes}};
+    const OwnUpstream<T> upstream(task_.upstream, head_, memory_.dense_limit);
+    const auto pairs = gradient_writer(task_, head_, outputs_);
+    InputGradients<T>& dual = found_.dual_gradients;
+    InputGradients<T>& through = found_.solution_gradients;
+    result.figures = as_transport(solve_barycentre<T>(
+        {.scores = scores_,
+         .histograms = view,
+         .total = histograms.first_total,
+         .weight_sum = histograms.weight_sum,
+         .options = options,
+         .unit = task_.unit(),
+         .of_cost = task_.of_cost,
+         .upstream = {upstream.masses, upstream.plan.get(), upstream.row, upstream.col}},
+        {.barycentre = room("barycentre", found_.barycentre, own.rows),
+         .row_potential = room("row_potential", found_.row_potential, lines * own.rows),
+         .col_potential = room("col_potential", found_.col_potential, lines * own.cols),
+         .plan = observers(),
+         .optimum = {dual.a, dual.weights, {points_of(task_, head_, true, dual, threads_)}},
+         .through_barycentre = {through.a,
+                                through.weights,
+                                {points_of(task_, head_, false, through, threads_), pairs.get()}}},
+        threads_, progress));
+  }
+
+  const TransportTask& task_;
+  const Head<T>& head_;
+  const Scores<T>& scores_;
+  const HeadOutputs& outputs_;
+  const MemoryPlan& memory_;
+  int threads_;
+  HeadResult<T> found_;
+  std::optional<WeightsWriter<T>> plan_;
+};
 
 void create_results(HeadOutputs& outputs, const TransportTask& task) {
   const Index queries = task.input.queries;
@@ -226,7 +204,31 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   create_potential("row_self_potential", queries, "query");
   create_potential("col_self_potential", keys, "key");
   create_gradients(outputs, task);
-  create_solution_gradients(outputs, task);
+}
+
+template <class T>
+void write_lines(HeadOutputs& outputs, const TransportTask& task, Index problem,
+                 HeadResult<T>& found) {
+  const TileRange& own = task.input.part(problem).range;
+  const auto write = [&](const char* name, Lines& values, Index lines, Index first, Index total,
+                         double padding) {
+    if (!task.emits(name)) return;
+    spread_lines(values, lines, first, total, padding);
+    outputs.write(name, problem, values.data());
+  };
+  const auto by_query = [&](const char* name, Lines& values, Index lines, double padding) {
+    write(name, values, lines, own.row0, task.input.queries, padding);
+  };
+  const auto by_key = [&](const char* name, Lines& values, Index lines, double padding) {
+    write(name, values, lines, own.col0, task.input.keys, padding);
+  };
+  by_query("row_potential", found.row_potential, task.lines(), minus_infinity);
+  by_key("col_potential", found.col_potential, task.lines(), minus_infinity);
+  by_query("row_self_potential", found.row_self_potential, 1, minus_infinity);
+  by_key("col_self_potential", found.col_self_potential, 1, minus_infinity);
+  by_query("barycentre", found.barycentre, 1, 0.0);
+  write_gradients(outputs, task, of_dual, problem, found.dual_gradients);
+  write_gradients(outputs, task, of_solution, problem, found.solution_gradients);
 }
 
 // As long as the longest list, with NaN after a problem's last iteration.
@@ -260,14 +262,14 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   output.attribute("attn_status", results.worst().status_name());
   Index iterations = 0;
   for (const TransportResult& result : results.problems) {
-    iterations = std::max(iterations, result.summary.iterations);
+    iterations = std::max(iterations, result.figures.iterations);
   }
   output.attribute("attn_iterations", static_cast<std::int64_t>(iterations));
   if (task.of_cost) output.attribute("attn_epsilon", task.scores.epsilon);
   // Unlike elsewhere, rows need not sum to 1.
   if (task.of_cost || task.a || task.penalties)
     output.attribute("attn_marginals", std::string("given"));
-  const auto tolerance = results.worst().tolerance;
+  const auto tolerance = results.worst().figures.tolerance;
   // The tolerance of the error as a sum; attn_tolerance is relative to the total.
   if (tolerance) output.attribute("attn_l1_tolerance", *tolerance);
   if (task.input.share) {
@@ -278,12 +280,13 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
 
 void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
                       cli::Report& report) {
-  if (result.rescaled == 0) return;
+  const double rescaled = result.figures.rescaled;
+  if (rescaled == 0) return;
   report.warn_of_problem(result.problem,
                          fmt::format("{}: the sums of {} and {} differ by {:.2g}: the latter is "
                                      "rescaled to the sum of the former",
                                      task.input.place(result.problem), task.row_address(),
-                                     task.col_address(), result.rescaled));
+                                     task.col_address(), rescaled));
 }
 
 template <class T>
@@ -302,32 +305,16 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {Scheme::sinkhorn}, report); },
       [&](const Head<T>& head, int threads) {
-        return solve_head<T>(task, head, outputs, plan, checkpoint, threads);
+        return HeadSolver<T>(task, head, outputs, plan, threads).solve(checkpoint);
       },
       [&](Index problem, HeadResult<T>& found) {
-        results.problems.push_back(found.result);
-        if (found.result.infeasible()) return;
-        Potentials& potentials = found.solution.potentials;
-        const TileRange& own = input.part(problem).range;
-        spread_lines(potentials.row, task.lines(), own.row0, input.queries, minus_infinity);
-        spread_lines(potentials.col, task.lines(), own.col0, input.keys, minus_infinity);
-        spread_rows(found.barycentre, own.row0, input.queries, 1, 0.0);
-        outputs.write("barycentre", problem, found.barycentre.data());
-        spread_rows(found.row_self, own.row0, input.queries, 1, minus_infinity);
-        spread_rows(found.col_self, own.col0, input.keys, 1, minus_infinity);
-        outputs.write("row_self_potential", problem, found.row_self.data());
-        outputs.write("col_self_potential", problem, found.col_self.data());
-        outputs.write("row_potential", problem, potentials.row.data());
-        outputs.write("col_potential", problem, potentials.col.data());
-        write_gradients(outputs, task, problem, found.gradients);
-        write_solution_gradients(outputs, task, problem, found.through_solution);
-        errors.resize(results.problems.size());
-        errors.back() = std::move(found.solution.errors);
+        if (!found.result.infeasible()) write_lines(outputs, task, problem, found);
+        errors.push_back(std::move(found.result.figures.errors));
+        results.problems.push_back(std::move(found.result));
       },
       checkpoint);
   report.add_compute_seconds(seconds);
   if (task.emits("error")) {
-    errors.resize(results.problems.size());
     write_errors(outputs, input, errors);
   }
   return results;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "attnkit/stopping.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/options/padding_words.hpp"
@@ -18,27 +19,28 @@ namespace {
 
 std::optional<Convergence> slowest(const std::vector<TransportResult>& problems) {
   std::optional<Convergence> found;
-  for (const TransportResult& result : problems) found = slower(found, result.summary.convergence);
+  for (const TransportResult& result : problems) found = slower(found, result.figures.convergence);
   return found;
 }
 
-// The largest residual of gradients that did not converge; 0 if all did.
-double unsolved_gradient(const std::vector<TransportResult>& problems) {
-  double residual = 0;
+// The largest residual of gradients whose equations are not solved; 0 if all are.
+double unsolved_gradient(const TransportTask& task, const std::vector<TransportResult>& problems) {
+  const double tolerance = usual_tolerance(task.f64 ? sizeof(double) : sizeof(float));
+  double most = 0;
   for (const TransportResult& result : problems) {
-    if (!result.gradient || !result.gradient->unsolved) continue;
+    const double residual = result.figures.through_solution.residual;
+    if (residual <= tolerance) continue;
     // NaN counts as the largest.
-    const double one = result.gradient->residual;
-    residual = one >= 0 ? std::max(residual, one) : std::numeric_limits<double>::infinity();
+    most = residual >= 0 ? std::max(most, residual) : std::numeric_limits<double>::infinity();
   }
-  return residual;
+  return most;
 }
 
 // The largest error among plans that are no solutions, if gradients are requested.
 double unsolved_plan(const std::vector<TransportResult>& problems) {
   double error = 0;
   for (const TransportResult& result : problems) {
-    if (result.gradient) error = std::max(error, result.gradient->plan_error);
+    error = std::max(error, result.figures.through_solution.plan_error);
   }
   return error;
 }
@@ -53,44 +55,43 @@ std::string savings(const TransportTask& task) {
   return options;
 }
 
-nlohmann::ordered_json figures(const TransportTask& task, const TransportResult& result) {
-  const SinkhornSummary& summary = result.summary;
-  const double unit = task.unit();
+nlohmann::ordered_json figures_of(const TransportTask& task, const TransportResult& result) {
+  const TransportProblem& figures = result.figures;
   const double nothing = std::numeric_limits<double>::quiet_NaN();
   const bool solved = !result.infeasible();
   // Adding 0 turns −0 into 0.
   const auto known = [&](double value) { return solved ? value + 0.0 : nothing; };
   nlohmann::ordered_json json;
-  json["iterations"] = summary.iterations;
+  json["iterations"] = figures.iterations;
   json["status"] = result.status_name();
-  add_convergence(summary.convergence, json);
-  if (result.tolerance) json["tolerance"] = *result.tolerance;
-  if (result.rescaled > 0) json["rescaled"] = result.rescaled;
-  json["row_error"] = known(summary.row_error);
-  json["col_error"] = known(summary.col_error);
-  if (task.penalties) json["mass"] = known(summary.mass);
-  json["value"] = known(task.of_cost ? -unit * summary.score : summary.score);
-  if (result.divergence) {
-    json["divergence"] = result.divergence->value;
-    json["sharp_divergence"] = result.divergence->sharp;
-    json["lower"] = result.divergence->lower;
-    json["upper"] = result.divergence->upper;
+  add_convergence(figures.convergence, json);
+  if (figures.tolerance) json["tolerance"] = *figures.tolerance;
+  if (figures.rescaled > 0) json["rescaled"] = figures.rescaled;
+  json["row_error"] = known(figures.row_error);
+  json["col_error"] = known(figures.col_error);
+  if (task.penalties) json["mass"] = known(figures.mass);
+  json["value"] = known(figures.value);
+  if (!std::isnan(figures.divergence.value)) {
+    json["divergence"] = figures.divergence.value;
+    json["sharp_divergence"] = figures.divergence.sharp;
+    json["lower"] = figures.divergence.lower;
+    json["upper"] = figures.divergence.upper;
   }
-  json["primal"] = known(unit * summary.primal);
-  json["dual"] = known(unit * summary.dual);
-  json["gap"] = known(unit * summary.gap);
-  if (result.gradient) {
-    json["gradient_iterations"] = result.gradient->iterations;
-    json["gradient_residual"] = result.gradient->residual;
-    json["gradient_plan_error"] = result.gradient->plan_error;
+  json["primal"] = known(figures.primal);
+  json["dual"] = known(figures.dual);
+  json["gap"] = known(figures.gap);
+  if (result.has_gradient()) {
+    json["gradient_iterations"] = figures.through_solution.iterations;
+    json["gradient_residual"] = figures.through_solution.residual;
+    json["gradient_plan_error"] = figures.through_solution.plan_error;
   }
   if (task.exact) {
-    json["relative_gap"] = known(summary.gap / std::abs(summary.primal));
-    json["gap_floor"] = known(result.gap_floor);
-    json["epsilon"] = known(result.epsilon);
+    json["relative_gap"] = known(figures.gap / std::abs(figures.primal));
+    json["gap_floor"] = known(result.exact.rounding);
+    json["epsilon"] = known(result.exact.epsilon);
   }
   if (solved) return json;
-  const Feasibility& found = result.feasibility;
+  const Feasibility& found = figures.feasibility;
   json["row_total"] = found.row_total;
   json["col_total"] = found.col_total;
   const auto shortage = [](const Shortage& lines) {
@@ -110,7 +111,7 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
 }
 
 const char* exact_advice(const TransportTask& task, const TransportResult& worst) {
-  if (!worst.limited_by_rounding) return "; try a larger --iterations or --gap";
+  if (!worst.figures.limited_by_rounding) return "; try a larger --iterations or --gap";
   return task.f64 ? ", which is less than the rounding of float64 allows; try a larger --gap"
                   : ", which is less than the rounding of float32 allows; try --precision f64 or a "
                     "larger --gap";
@@ -122,8 +123,9 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
                                 cli::Report& report) {
   const TransportResult& worst = results.worst();
   auto& json = report.result();
-  json = figures(task, worst);
-  if (worst.tolerance) report.params()["tolerance"] = *worst.tolerance;
+  json = figures_of(task, worst);
+  const TransportProblem& figures = worst.figures;
+  if (figures.tolerance) report.params()["tolerance"] = *figures.tolerance;
   if (task.histograms) json["histograms"] = task.lines();
   json["queries"] = task.input.queries;
   json["keys"] = task.input.keys;
@@ -132,7 +134,7 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   for (const TransportResult& result : results.problems) {
     nlohmann::ordered_json each;
     each["index"] = unravel(result.problem, task.input.leading);
-    each.update(figures(task, result));
+    each.update(figures_of(task, result));
     problems.push_back(std::move(each));
   }
   json["problems"] = std::move(problems);
@@ -140,22 +142,21 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     report.status("infeasible");
     throw Error(Failure::numerical, worst.refusal, worst.hint);
   }
-  const SinkhornSummary& summary = worst.summary;
   cli::Outcome outcome;
   outcome.summary =
       fmt::format("{} in {}, {}, {}off by {:.2g}, {} {:.6g}",
                   times(join(task.input.leading, {task.input.queries, task.input.keys})),
-                  task.f64 ? "float64" : "float32", cli::counted(summary.iterations, "iteration"),
-                  task.penalties ? fmt::format("mass {:.6g}, sums ", summary.mass) : "marginals ",
-                  summary.row_error + summary.col_error, task.of_cost ? "cost" : "score",
+                  task.f64 ? "float64" : "float32", cli::counted(figures.iterations, "iteration"),
+                  task.penalties ? fmt::format("mass {:.6g}, sums ", figures.mass) : "marginals ",
+                  figures.row_error + figures.col_error, task.of_cost ? "cost" : "score",
                   json["value"].get<double>());
-  if (worst.divergence) {
-    outcome.summary += fmt::format(", divergence {:.6g}", worst.divergence->value);
-  } else if (std::isfinite(summary.gap)) {
+  if (!std::isnan(figures.divergence.value)) {
+    outcome.summary += fmt::format(", divergence {:.6g}", figures.divergence.value);
+  } else if (std::isfinite(figures.gap)) {
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
   outcome.summary += padding_words(task.input.padding());
-  if (const double residual = unsolved_gradient(results.problems); residual > 0) {
+  if (const double residual = unsolved_gradient(task, results.problems); residual > 0) {
     outcome.summary += fmt::format(
         ", gradients not converged: relative residual {:.2g} of their equations; try more "
         "--iterations",
@@ -172,12 +173,12 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     report.status("not_converged");
     outcome.status = 1;
   }
-  if (task.exact && summary.status == SolveStatus::not_converged) {
+  if (task.exact && figures.status == SolveStatus::not_converged) {
     outcome.summary += fmt::format(", not converged to a gap of {:g} of the cost{}",
                                    task.exact->gap, exact_advice(task, worst));
     report.status("not_converged");
     outcome.status = 1;
-  } else if (summary.status == SolveStatus::not_converged) {
+  } else if (figures.status == SolveStatus::not_converged) {
     outcome.summary += ", not converged" +
                        convergence_words(slowest(results.problems), "--iterations", savings(task));
     report.status("not_converged");

@@ -7,14 +7,15 @@
 namespace attn::tools {
 
 std::string TransportResult::status_name() const {
-  if (infeasible()) return "infeasible";
-  if (gradient && !gradient->holds()) return "not_converged";
-  return tools::status_name(summary.status);
+  if (!infeasible() && figures.through_solution.status == SolveStatus::not_converged) {
+    return "not_converged";
+  }
+  return tools::status_name(figures.status);
 }
 
 std::vector<double> TransportResult::badness() const {
-  const bool stopped = status_name() == "not_converged";
-  return {infeasible() ? 2.0 : (stopped ? 1.0 : 0.0), summary.row_error + summary.col_error};
+  if (infeasible()) return {2.0, 0.0};
+  return {status_name() == "not_converged" ? 1.0 : 0.0, figures.row_error + figures.col_error};
 }
 
 const TransportResult& TransportResults::worst() const {

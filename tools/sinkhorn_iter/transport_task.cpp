@@ -15,12 +15,14 @@
 #include "common/frame/bundles.hpp"
 #include "common/heads/score_source.hpp"
 #include "common/outputs/pair_writer.hpp"
+#include "sinkhorn/exact_transport.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn_iter/barycentre.hpp"
 #include "sinkhorn_iter/divergence.hpp"
+#include "sinkhorn_iter/gradients.hpp"
 #include "sinkhorn_iter/masses.hpp"
-#include "sinkhorn_iter/solution_gradients.hpp"
-#include "sinkhorn_iter/transport_gradients.hpp"
+#include "transport/transport_problem.hpp"
 
 namespace attn::tools {
 namespace {
@@ -265,6 +267,19 @@ Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) 
   return found;
 }
 
+TransportOptions TransportTask::transport_options(std::int64_t kept_bytes) const {
+  TransportOptions options;
+  options.epsilon = unit();
+  options.exact = exact;
+  options.divergence = diverges;
+  options.penalties = penalties;
+  options.solver = solver;
+  options.solver.tuning.kept_bytes = kept_bytes;
+  if (exact) options.exact->tuning = options.solver.tuning;
+  options.marginal_rounding = marginal_epsilon();
+  return options;
+}
+
 std::string TransportTask::row_address() const {
   return a ? a->dataset.address() : "the default row marginal";
 }
@@ -293,9 +308,11 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   needs.result_bytes = 4 * task.lines() * (input.queries + input.keys) * number;
   // Twice, since the lists grow one element at a time.
   constexpr double most_bytes = 0x1p62;
-  if (task.diverges) needs.result_bytes += divergence_bytes(task, element_size);
-  needs.result_bytes +=
-      gradient_result_bytes(task, element_size) + solution_gradient_bytes(task, element_size);
+  if (task.diverges) {
+    needs.result_bytes += divergence_bytes(input.queries, input.keys,
+                                           task.has_points() ? input.q->cols : 0, element_size);
+  }
+  needs.result_bytes += gradient_result_bytes(task, element_size);
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
@@ -304,7 +321,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
-                      gradient_work_bytes(task, element_size, threads)) +
+                      dual_gradient_work_bytes(task, element_size, threads)) +
              solution_gradient_work_bytes(task, element_size, threads, limit);
     };
     return needs;
@@ -319,7 +336,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
     const Index longer = std::max(input.queries, input.keys);
     return std::max(solver_bytes(task.diverges ? longer : input.queries,
                                  task.diverges ? longer : input.keys, element_size, threads),
-                    gradient_work_bytes(task, element_size, threads)) +
+                    dual_gradient_work_bytes(task, element_size, threads)) +
            solution_gradient_work_bytes(task, element_size, threads, limit) + checked;
   };
   return needs;
@@ -345,7 +362,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("col_potential")) bytes += lines * static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
   bytes += static_cast<double>(gradient_result_bytes(task, element)) +
-           solution_gradient_file_bytes(task, element);
+           written_gradient_bytes(task, element);
   bytes *= problems;
   // If the kernel is kept, scores are computed once; two products per iteration and histogram.
   const bool kept = plan.useful_bytes > 0;

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/transport.hpp"
 #include "cli/command.hpp"
 #include "common/heads/attention_input.hpp"
 #include "common/heads/heads.hpp"
 #include "common/results/results.hpp"
 #include "io/input.hpp"
-#include "sinkhorn/exact_transport.hpp"
-#include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn/marginals.hpp"
 #include "sinkhorn_iter/histograms.hpp"
 #include "sinkhorn_iter/upstream.hpp"
 
@@ -52,6 +52,9 @@ struct TransportTask {
   /// finite number >= 0.
   Marginals marginals(Index problem, const AllowedCounts& allowed) const;
 
+  /// The options of one problem, which may keep exponentials in `kept_bytes`.
+  TransportOptions transport_options(std::int64_t kept_bytes) const;
+
   /// "a.h5:/a", or a description of the default, for messages.
   std::string row_address() const;
   std::string col_address() const;
@@ -67,6 +70,7 @@ struct TransportTask {
   ScoreOptions scores;
   bool of_cost = false;  ///< results are in units of the cost, which is epsilon times the scores
   double unit() const { return of_cost ? scores.epsilon : 1; }  ///< of the cost, in scores
+  bool has_points() const { return scores.source == ScoreOptions::Source::vectors; }
   AttentionInput input;
   SinkhornOptions solver;
   std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost

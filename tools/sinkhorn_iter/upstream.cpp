@@ -30,6 +30,21 @@ std::optional<Operand> upstream_operand(const io::InputBundle& bundle, const cha
                                           to_string(dataset.shape()), expected));
 }
 
+// `count` numbers of each line of a problem from `first` on; empty without an operand.
+std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
+                                  Index count) {
+  if (!operand) return {};
+  const BlockAxes axes(*operand, operand->block(problem), 0, operand->rows, first, count);
+  std::vector<double> values(static_cast<std::size_t>(operand->rows * count));
+  operand->dataset.read(axes.start, axes.count, values.data());
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    if (std::isfinite(values[n])) continue;
+    refuse_element(operand->dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
+                   "finite numbers");
+  }
+  return values;
+}
+
 }  // namespace
 
 std::optional<UpstreamInput> UpstreamInput::read(const io::InputBundle& bundle,
@@ -65,18 +80,20 @@ std::vector<ArraySource> UpstreamInput::datasets() const {
   return all;
 }
 
-std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
-                                  Index count) {
-  if (!operand) return {};
-  const BlockAxes axes(*operand, operand->block(problem), 0, operand->rows, first, count);
-  std::vector<double> values(static_cast<std::size_t>(operand->rows * count));
-  operand->dataset.read(axes.start, axes.count, values.data());
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    if (std::isfinite(values[n])) continue;
-    refuse_element(operand->dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
-                   "finite numbers");
-  }
-  return values;
+template <class T>
+OwnUpstream<T>::OwnUpstream(const std::optional<UpstreamInput>& from, const Head<T>& head,
+                            std::int64_t dense_limit) {
+  if (!from) return;
+  const TileRange& own = head.part.range;
+  if (from->plan) plan = matrix_source<T>(*from->plan, head.problem, own, dense_limit);
+  row = read_upstream(from->row, head.problem, own.row0, own.rows);
+  col = read_upstream(from->col, head.problem, own.col0, own.cols);
+  masses = read_upstream(from->masses, head.problem, own.row0, own.rows);
+  row_self = read_upstream(from->row_self, head.problem, own.row0, own.rows);
+  col_self = read_upstream(from->col_self, head.problem, own.col0, own.cols);
 }
+
+template struct OwnUpstream<float>;
+template struct OwnUpstream<double>;
 
 }  // namespace attn::tools

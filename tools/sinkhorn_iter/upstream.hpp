@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "head/head_reader.hpp"
+#include "head/matrix_operand.hpp"
 #include "head/operand.hpp"
 #include "io/input.hpp"
 
@@ -26,9 +30,16 @@ struct UpstreamInput {
   std::vector<ArraySource> datasets() const;
 };
 
-/// `count` numbers of each line of a problem from `first` on; empty without an operand. Throws
-/// Error(input) naming dataset and index of a number that is not finite.
-std::vector<double> read_upstream(const std::optional<Operand>& operand, Index problem, Index first,
-                                  Index count);
+/// The derivatives of one head, of its own queries and keys; absent ones are empty. Matrices of up
+/// to `dense_limit` bytes are held in memory. Throws Error(input) naming dataset and index of a
+/// number that is not finite.
+template <class T>
+struct OwnUpstream {
+  OwnUpstream(const std::optional<UpstreamInput>& from, const Head<T>& head,
+              std::int64_t dense_limit);
+
+  std::shared_ptr<OperandMatrix<T>> plan;
+  std::vector<double> row, col, masses, row_self, col_self;
+};
 
 }  // namespace attn::tools

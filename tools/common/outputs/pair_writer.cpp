@@ -19,13 +19,16 @@ Index fitting(Index length, Index usual, Index least) {
 
 }  // namespace
 
-Shape pairs_chunk(Index queries, Index keys) {
-  return {fitting(queries, 64, 16), fitting(keys, 256, 128)};
+Shape pairs_chunk(Index queries, Index keys, Index tile_queries, Index tile_keys) {
+  return {fitting(queries, tile_queries, 16), fitting(keys, tile_keys, 128)};
 }
 
 double pairs_elements(Index queries, Index keys) {
+  return pairs_elements(queries, keys, pairs_chunk(queries, keys));
+}
+
+double pairs_elements(Index queries, Index keys, const Shape& chunk) {
   if (queries == 0 || keys == 0) return 0;
-  const Shape chunk = pairs_chunk(queries, keys);
   return static_cast<double>(padded(queries, chunk[0])) *
          static_cast<double>(padded(keys, chunk[1]));
 }

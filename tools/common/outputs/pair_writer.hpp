@@ -12,11 +12,12 @@
 namespace attn::tools {
 
 /// Chunk shape of a dataset (…, Lq, Lk), with a number for each query and key: as wide and about as
-/// high as a pass's tiles, so that the chunk cache completes each chunk. Smaller if much of it
-/// would be padding, since the file holds whole chunks.
-Shape pairs_chunk(Index queries, Index keys);
+/// high as the tiles that are written, by default a pass's, so that the chunk cache completes each
+/// chunk. Smaller if much of it would be padding, since the file holds whole chunks.
+Shape pairs_chunk(Index queries, Index keys, Index tile_queries = 64, Index tile_keys = 256);
 
 /// Elements that one head's pairs take in the file, including padding, without compression.
+double pairs_elements(Index queries, Index keys, const Shape& chunk);
 double pairs_elements(Index queries, Index keys);
 
 /// Writes a number for each query and key of one head, by tiles. Any thread may write.

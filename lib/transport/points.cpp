@@ -1,4 +1,4 @@
-#include "plan/transport_points.hpp"
+#include "transport/points.hpp"
 
 #include <numeric>
 
@@ -43,14 +43,6 @@ SelfScores<T>::SelfScores(MatrixView<const T> points, double epsilon)
       scores_(terms_of(*energy_)) {}
 
 template <class T>
-std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& points,
-                                                     double unit) {
-  if (points.by_x.data == nullptr && points.by_y.data == nullptr) return nullptr;
-  return make_product_gradient<T>(EnergyKind::gaussian, points.x, points.y, 2 / unit, points.by_x,
-                                  points.by_y);
-}
-
-template <class T>
 void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
                             const Potentials& potentials, MatrixView<T> gradient, int threads) {
   add_of_both_copies<T>(points, 2, -0.5, gradient, [&](const GradientTargets<T>& targets) {
@@ -88,8 +80,6 @@ void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
 
 #define ATTN_FOR_TYPE(T)                                                                         \
   template class SelfScores<T>;                                                                  \
-  template std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>&,       \
-                                                                double);                         \
   template void subtract_self_gradient(MatrixView<const T>, const Scores<T>&, const Potentials&, \
                                        MatrixView<T>, int);                                      \
   template void add_self_solution_gradient(MatrixView<const T>, const Scores<T>&,                \

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "gradient/gradient_sink.hpp"
 #include "pass/potentials.hpp"
+#include "score/energy.hpp"
 #include "score/scores.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -11,14 +11,6 @@
 /// Transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|²: all but the plan
 /// between them.
 namespace attn {
-
-/// The points, and where the derivatives by them go. Views without data are absent, or not
-/// requested.
-template <class T>
-struct TransportPoints {
-  MatrixView<const T> x = {}, y = {};
-  MatrixView<T> by_x = {}, by_y = {};
-};
 
 /// The scores −|x_i − x_j|²/ε of points (N, d) with themselves. The points must outlive the scores.
 template <class T>
@@ -32,11 +24,6 @@ class SelfScores {
   std::unique_ptr<Energy<T>> energy_;
   Scores<T> scores_;
 };
-
-/// Sinks that take the derivatives by the scores −|x_i − y_j|²/unit and write the derivatives by
-/// points; null without data.
-template <class T>
-std::unique_ptr<GradientSink<T>> make_point_gradient(const TransportPoints<T>& points, double unit);
 
 /// Subtracts from `gradient` (N, d) the derivative by the points, through both copies of each, of
 /// half of the value of transport between the points and themselves. `potentials` belong to

@@ -1,0 +1,284 @@
+#include "transport/transport_problem.hpp"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "feasibility/allowed_pairs.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "sinkhorn/divergence_gradient.hpp"
+#include "sinkhorn/exact_transport.hpp"
+#include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn/marginal_gradient.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn/tempered_energy.hpp"
+#include "tensor/error_fall.hpp"
+#include "tensor/pooled_vector.hpp"
+#include "transport/points.hpp"
+
+namespace attn {
+namespace {
+
+// The terms from which differentiate_solutions makes the derivative by the scores through a
+// divergence's potentials: of a with b, of a with itself and of b with itself. The result refers to
+// `found` and `solved`.
+PooledVector<SolutionTerm> divergence_terms(const SinkhornDivergence& found,
+                                            const ImplicitDivergence& solved) {
+  const auto term = [](const SinkhornSolution& solution, const ImplicitGradient& of) {
+    return SolutionTerm{1, solution.potentials.row, solution.potentials.col, of.row, of.col};
+  };
+  PooledVector<SolutionTerm> terms;
+  terms.push_back(term(found.between, solved.between));
+  terms.push_back(term(found.row, solved.row));
+  terms.push_back(term(found.col, solved.col));
+  return terms;
+}
+
+template <class T>
+class TransportSolver {
+ public:
+  TransportSolver(const OneTransport<T>& of, const TransportTargets<T>& to, int threads,
+                  SinkhornProgress* progress)
+      : of_(of), to_(to), threads_(threads), progress_(progress) {}
+
+  TransportProblem solve() const {
+    if (of_.options.exact) return solve_exactly();
+    return of_.options.divergence ? diverge() : solve_entropic();
+  }
+
+ private:
+  // Examines the marginals and makes their sums equal. Returns the tolerance of the iterations.
+  double examine(std::optional<double> asked, double in_force, TransportProblem& found) const {
+    FeasibleMarginals examined =
+        make_feasible(allowed_pairs(of_.scores, threads_),
+                      {asked, in_force, of_.options.marginal_rounding}, of_.marginals);
+    found.feasibility = std::move(examined.feasibility);
+    found.rescaled = examined.rescaled;
+    return examined.tolerance;
+  }
+
+  static TransportProblem infeasible(TransportProblem found) {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    found.status = SolveStatus::infeasible;
+    found.row_error = found.col_error = nan;
+    found.mass = found.value = found.primal = found.dual = found.gap = nan;
+    return found;
+  }
+
+  void write_potentials(const Potentials& potentials) const {
+    write_result(to_.row_potential, potentials.row);
+    write_result(to_.col_potential, potentials.col);
+  }
+
+  void write_marginal_gradients(const Potentials& potentials) const {
+    if (to_.optimum.row_marginal.empty() && to_.optimum.col_marginal.empty()) return;
+    const MarginalGradient gradient =
+        marginal_gradient(of_.scores, potentials, of_.marginals, of_.unit, threads_);
+    write_result(to_.optimum.row_marginal, gradient.row);
+    write_result(to_.optimum.col_marginal, gradient.col);
+  }
+
+  // The derivatives of ⟨π, C⟩ at the plan of these scores.
+  void differentiate_cost(const Scores<T>& scores, const Potentials& potentials) const {
+    to_.optimum.scores.write([&](const GradientTargets<T>& targets) {
+      differentiate_plan(scores, potentials, -1, targets, threads_);
+    });
+  }
+
+  ImplicitOptions equations() const {
+    return implicit_options(of_.options.solver.stopping, sizeof(T));
+  }
+
+  std::optional<double> usual_tolerance() const {
+    return tolerance_in_force({}, of_.marginals, sizeof(T));
+  }
+
+  void differentiate_through(SinkhornSolution& solution, TransportProblem& found) const {
+    const TransportDerivatives<T>& to = to_.through_solution;
+    if (!to.wanted()) return;
+    Potentials& potentials = solution.potentials;
+    const ImplicitGradient solved = implicit_gradient(of_.scores, potentials, of_.marginals,
+                                                      of_.upstream, equations(), threads_);
+    found.through_solution =
+        gradient_figures(solved, solution_error(solution.summary, usual_tolerance()));
+    if (!to.row_marginal.empty() || !to.col_marginal.empty()) {
+      const Potentials by = implicit_marginal_gradient(of_.scores, solved, potentials,
+                                                       of_.marginals, of_.upstream, threads_);
+      write_result(to.row_marginal, by.row);
+      write_result(to.col_marginal, by.col);
+    }
+    to.scores.write([&](const GradientTargets<T>& targets) {
+      differentiate_solution<T>(of_.scores, potentials, of_.upstream.plan, solved.row, solved.col,
+                                targets, threads_);
+    });
+  }
+
+  // The same through the potentials of a divergence, whose costs are one cost or the costs of
+  // points.
+  void differentiate_through(const DivergenceScores<T>& scores, SinkhornDivergence& solution,
+                             TransportProblem& found) const {
+    const TransportDerivatives<T>& to = to_.through_solution;
+    if (!to.wanted()) return;
+    const ImplicitDivergence solved = implicit_divergence(
+        scores, solution, of_.marginals,
+        {of_.upstream.row, of_.upstream.col, of_.row_self_upstream, of_.col_self_upstream},
+        equations(), threads_);
+    found.through_solution = gradient_figures(solved, solution_error(solution, usual_tolerance()));
+    write_result(to.row_marginal, solved.marginals.row);
+    write_result(to.col_marginal, solved.marginals.col);
+    to.scores.write([&](const GradientTargets<T>& targets) {
+      const PooledVector<SolutionTerm> terms = divergence_terms(solution, solved);
+      const bool one_cost = &scores.row == &scores.between;
+      differentiate_solutions<T>(scores.between, std::span(terms).first(one_cost ? 3 : 1), nullptr,
+                                 targets, threads_);
+    });
+    const TransportPoints<T>& points = to.scores.points;
+    add_self_solution_gradient(points.from.q, scores.row, solution.row.potentials, solved.row,
+                               of_.unit, points.by.q, threads_);
+    add_self_solution_gradient(points.from.k, scores.col, solution.col.potentials, solved.col,
+                               of_.unit, points.by.k, threads_);
+  }
+
+  TransportProblem solve_entropic() const {
+    TransportProblem found;
+    SinkhornOptions solver = of_.options.solver;
+    found.tolerance = tolerance_in_force(solver.stopping, of_.marginals, sizeof(T));
+    if (found.tolerance && !of_.marginals.penalties) {
+      solver.stopping.tolerance = examine(solver.stopping.tolerance, *found.tolerance, found);
+      if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
+    }
+    SinkhornSolution solution =
+        solve_sinkhorn(of_.scores, of_.marginals, solver, to_.plan, threads_, progress_);
+    write_potentials(solution.potentials);
+    write_marginal_gradients(solution.potentials);
+    differentiate_cost(of_.scores, solution.potentials);
+    differentiate_through(solution, found);
+    take(solution, found);
+    return found;
+  }
+
+  TransportProblem solve_exactly() const {
+    TransportProblem found;
+    examine(std::nullopt, 0, found);
+    // Forbidden pairs are refused by the solver.
+    if (found.feasibility.prospect == Prospect::unequal_totals) return infeasible(found);
+    const ExactSolution solution =
+        solve_exact(of_.scores, of_.marginals, *of_.options.exact, to_.plan, threads_, progress_);
+    write_potentials(solution.potentials);
+    write_marginal_gradients(solution.potentials);
+    const TransportPoints<T>& points = to_.optimum.scores.points;
+    if (points.wanted()) {
+      const TemperedEnergy<T> energy(of_.scores, 1 / solution.summary.epsilon);
+      typename Scores<T>::Terms terms;
+      terms.energy = &energy;
+      differentiate_cost(Scores<T>(terms), solution.scaled_down);
+      add_missing_gradient(points.from.q, solution.row_missing, points.from.k, solution.col_missing,
+                           points.by.q);
+      add_missing_gradient(points.from.k, solution.col_missing, points.from.q, solution.row_missing,
+                           points.by.k);
+    }
+    const ExactSummary& summary = solution.summary;
+    found.status = summary.status;
+    found.iterations = summary.iterations;
+    found.row_error = summary.row_error;
+    found.col_error = summary.col_error;
+    found.mass = of_.marginals.total();
+    found.value = of_.of_cost ? summary.value : -summary.value;
+    found.primal = summary.value;
+    found.dual = summary.lower;
+    found.gap = summary.value - summary.lower;
+    found.limited_by_rounding = summary.limited_by_rounding;
+    if (to_.exact != nullptr) *to_.exact = summary;
+    return found;
+  }
+
+  TransportProblem diverge() const {
+    TransportProblem found;
+    SinkhornOptions solver = of_.options.solver;
+    found.tolerance = tolerance_in_force(solver.stopping, of_.marginals, sizeof(T));
+    const double tolerance = examine(solver.stopping.tolerance, found.tolerance.value_or(0), found);
+    if (found.tolerance) solver.stopping.tolerance = tolerance;
+    if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
+    const TransportPoints<T>& points = to_.optimum.scores.points;
+    std::optional<SelfScores<T>> row, col;
+    if (points.energy != nullptr) {
+      row.emplace(points.from.q, of_.unit);
+      col.emplace(points.from.k, of_.unit);
+    }
+    const DivergenceScores<T> scores{of_.scores, row ? row->scores() : of_.scores,
+                                     col ? col->scores() : of_.scores};
+    SinkhornDivergence solution = solve_divergence(scores, of_.marginals, solver, threads_);
+    write_potentials(solution.between.potentials);
+    write_result(to_.row_self_potential, solution.row.potentials.row);
+    write_result(to_.col_self_potential, solution.col.potentials.col);
+    const TransportDerivatives<T>& optimum = to_.optimum;
+    if (!optimum.row_marginal.empty() || !optimum.col_marginal.empty()) {
+      Potentials by = divergence_gradient(scores, solution, threads_);
+      for (double& value : by.row) value *= of_.unit;
+      for (double& value : by.col) value *= of_.unit;
+      write_result(optimum.row_marginal, by.row);
+      write_result(optimum.col_marginal, by.col);
+    }
+    differentiate_cost(of_.scores, solution.between.potentials);
+    subtract_self_gradient(points.from.q, scores.row, solution.row.potentials, points.by.q,
+                           threads_);
+    subtract_self_gradient(points.from.k, scores.col, solution.col.potentials, points.by.k,
+                           threads_);
+    differentiate_through(scores, solution, found);
+    found.divergence = {of_.unit * solution.value, of_.unit * solution.sharp,
+                        of_.unit * solution.lower, of_.unit * solution.upper};
+    SinkhornSummary& summary = solution.between.summary;
+    for (const SinkhornSolution* const self : {&solution.row, &solution.col}) {
+      summary.convergence = slower(summary.convergence, self->summary.convergence);
+    }
+    summary.status = solution.status();
+    summary.iterations = solution.iterations();
+    take(solution.between, found);
+    return found;
+  }
+
+  void take(SinkhornSolution& solution, TransportProblem& found) const {
+    const SinkhornSummary& summary = solution.summary;
+    found.status = summary.status;
+    found.iterations = summary.iterations;
+    found.convergence = summary.convergence;
+    found.row_error = summary.row_error;
+    found.col_error = summary.col_error;
+    found.mass = summary.mass;
+    found.value = of_.of_cost ? -of_.unit * summary.score : summary.score;
+    found.primal = of_.unit * summary.primal;
+    found.dual = of_.unit * summary.dual;
+    found.gap = of_.unit * summary.gap;
+    found.errors = std::move(solution.errors);
+  }
+
+  const OneTransport<T>& of_;
+  const TransportTargets<T>& to_;
+  int threads_;
+  SinkhornProgress* progress_;
+};
+
+}  // namespace
+
+template <class T>
+TransportProblem solve_transport(const OneTransport<T>& problem, const TransportTargets<T>& to,
+                                 int threads, SinkhornProgress* progress) {
+  return TransportSolver<T>(problem, to, threads, progress).solve();
+}
+
+std::int64_t divergence_bytes(Index rows, Index cols, Index depth, std::size_t element_size) {
+  std::int64_t bytes = 10 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+  if (depth == 0) return bytes;
+  for (const Index count : {rows, cols}) {
+    bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, element_size) +
+             2 * count * depth * static_cast<std::int64_t>(element_size);
+  }
+  return bytes;
+}
+
+template TransportProblem solve_transport(const OneTransport<float>&,
+                                          const TransportTargets<float>&, int, SinkhornProgress*);
+template TransportProblem solve_transport(const OneTransport<double>&,
+                                          const TransportTargets<double>&, int, SinkhornProgress*);
+
+}  // namespace attn

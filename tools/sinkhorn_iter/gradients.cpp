@@ -1,0 +1,306 @@
+#include "sinkhorn_iter/gradients.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "common/heads/own_rows.hpp"
+#include "common/outputs/pair_writer.hpp"
+#include "gradient/plan_gradient.hpp"
+#include "head/matrix_operand.hpp"
+#include "sinkhorn/barycentre_gradient.hpp"
+#include "sinkhorn/implicit_gradient.hpp"
+#include "tensor/buffer.hpp"
+#include "transport/empty_tiles.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* through_cost = "grad_cost";
+constexpr const char* through_scores = "grad_scores";
+
+// The tiles in which derivatives by pairs come.
+Shape gradient_chunk(const AttentionInput& input) {
+  return pairs_chunk(input.queries, input.keys, 256, 128);
+}
+
+bool emits_points(const TransportTask& task, const std::string& prefix) {
+  return task.emits(prefix + "q") || task.emits(prefix + "k");
+}
+
+// Writes derivatives by pairs, times a factor.
+template <class T>
+class PairGradientWriter final : public GradientSink<T> {
+ public:
+  PairGradientWriter(PairWriter<T> pairs, const Scores<T>& scores, double factor)
+      : pairs_(std::move(pairs)), factor_(static_cast<T>(factor)) {
+    for_empty_tiles(scores, [this](const TileRange& tile) {
+      const std::vector<T> zeros(static_cast<std::size_t>(tile.rows * tile.cols));
+      pairs_.write(tile.row0, tile.col0, {zeros.data(), tile.rows, tile.cols});
+    });
+  }
+
+  void start(Index /*lanes*/) override {}
+  void merge(Index /*lane*/, SumPart /*part*/) override {}
+
+  void add(const TileRange& range, MatrixView<const T> gradient, Index /*lane*/) override {
+    Buffer<T> storage(range.rows * range.cols);
+    const MatrixView<T> made(storage.data(), range.rows, range.cols);
+    for (Index i = 0; i < range.rows; ++i) {
+      std::transform(gradient.row(i), gradient.row(i) + range.cols, made.row(i),
+                     [this](T value) { return value * factor_; });
+    }
+    pairs_.write(range.row0, range.col0, made);
+  }
+
+ private:
+  PairWriter<T> pairs_;
+  T factor_;
+};
+
+void require_points(const TransportTask& task, const std::string& prefix, const std::string& hint) {
+  if (!emits_points(task, prefix) || task.has_points()) return;
+  throw Error(
+      Failure::usage,
+      fmt::format("--emit {}{} requires q and k", prefix, task.emits(prefix + "q") ? "q" : "k"),
+      hint);
+}
+
+void require_solution_gradients(const TransportTask& task) {
+  std::string first;
+  for (const std::string& name : task.emitted) {
+    if (first.empty() && name.starts_with(of_solution)) first = name;
+  }
+  if (first.empty()) return;
+  const auto refuse = [](const std::string& name, const std::string& why, const std::string& hint) {
+    throw Error(Failure::usage, fmt::format("--emit {}: {}", name, why), hint);
+  };
+  if (!task.upstream) {
+    std::vector<const char*> names = {"grad_plan", "grad_row_potential", "grad_col_potential"};
+    if (task.histograms) names.insert(names.begin(), "grad_barycentre");
+    if (task.diverges) {
+      names = {"grad_row_potential", "grad_col_potential", "grad_row_self_potential",
+               "grad_col_self_potential"};
+    }
+    const std::string hint = fmt::format("-i {}=FILE:/path", names.front());
+    const std::string last = names.back();
+    names.pop_back();
+    refuse(first,
+           fmt::format("there is no dataset {} or {}, the gradient of a number with respect to a "
+                       "result",
+                       fmt::join(names, ", "), last),
+           hint);
+  }
+  require_points(task, of_solution, "--emit grad_cost or grad_scores");
+  using Source = ScoreOptions::Source;
+  if (task.emits(through_cost) && task.scores.source != Source::cost) {
+    refuse(through_cost, "the scores are not made of a cost", "");
+  }
+  if (task.emits(through_scores) && task.scores.source != Source::scores) {
+    refuse(through_scores, "the scores are not ready-made", "");
+  }
+  const char* const written = written_gradient(task);
+  if (written != nullptr && task.scores.softcap) refuse(written, "--softcap changes it", "");
+}
+
+// Bytes of the gradients whose names begin with `prefix`, without the written one.
+std::int64_t result_bytes(const TransportTask& task, const std::string& prefix,
+                          std::size_t element_size) {
+  const AttentionInput& input = task.input;
+  Index lines = 0;
+  if (task.emits(prefix + "a"))
+    lines += task.histograms ? task.lines() * input.keys : input.queries;
+  if (task.emits(prefix + "b")) lines += input.keys;
+  if (task.emits(prefix + "histogram_weights")) lines += task.lines();
+  Index points = 0;
+  if (task.emits(prefix + "q")) points += input.queries * input.q->cols;
+  if (task.emits(prefix + "k")) points += input.keys * input.k->cols;
+  return lines * static_cast<std::int64_t>(sizeof(double)) +
+         points * static_cast<std::int64_t>(element_size);
+}
+
+// Bytes of the computation of derivatives by points through `plans` plans.
+std::int64_t point_work_bytes(const TransportTask& task, const char* prefix, Index plans,
+                              std::size_t element_size, int threads) {
+  if (!emits_points(task, prefix)) return 0;
+  const AttentionInput& input = task.input;
+  return differentiate_plans_bytes(input.queries, input.keys, plans, element_size, threads) +
+         input.energy().gradient_bytes(input.sizes(), element_size,
+                                       gradient_lanes(input.keys, threads));
+}
+
+}  // namespace
+
+template <class T>
+InputGradients<T>::InputGradients(const TransportTask& task, const char* prefix,
+                                  const Head<T>& head) {
+  const TileRange& own = head.part.range;
+  const auto room = [&](auto& values, const char* name, Index size) {
+    if (task.emits(std::string(prefix) + name)) values.resize(static_cast<std::size_t>(size));
+  };
+  room(a, "a", task.histograms ? task.lines() * own.cols : own.rows);
+  room(b, "b", own.cols);
+  room(weights, "histogram_weights", task.lines());
+  room(q, "q", head.q().rows * head.q().cols);
+  room(k, "k", head.k().rows * head.k().cols);
+}
+
+const char* written_gradient(const TransportTask& task) {
+  for (const char* name : {through_cost, through_scores}) {
+    if (task.emits(name)) return name;
+  }
+  return nullptr;
+}
+
+void require_gradients(const TransportTask& task) {
+  require_points(task, of_dual, "the derivative with respect to a cost is the plan: --emit plan");
+  require_solution_gradients(task);
+}
+
+template <class T>
+TransportPoints<T> points_of(const TransportTask& task, const Head<T>& head, bool of_cost,
+                             InputGradients<T>& to, int threads) {
+  if (!task.has_points()) return {};
+  const ScoreRecipe recipe = task.input.recipe(Scheme::sinkhorn);
+  const double scale = of_cost ? recipe.scale * task.unit() : recipe.scale;
+  const auto by = [](MatrixView<const T> vectors, std::vector<T>& values) {
+    return MatrixView<T>(values.empty() ? nullptr : values.data(), vectors.rows, vectors.cols);
+  };
+  return {recipe.energy,
+          head.arrays().energy_arguments(scale, threads),
+          {by(head.q(), to.q), by(head.k(), to.k), {}}};
+}
+
+template <class T>
+std::unique_ptr<GradientSink<T>> gradient_writer(const TransportTask& task, const Head<T>& head,
+                                                 const HeadOutputs& outputs) {
+  const char* const name = written_gradient(task);
+  if (name == nullptr) return nullptr;
+  PairWriter<T> pairs(outputs.dataset(name), outputs.position(head.problem), task.input.all_pairs(),
+                      head.part.range, T{0});
+  return std::make_unique<PairGradientWriter<T>>(std::move(pairs), head.scores(Scheme::sinkhorn),
+                                                 task.of_cost ? -1 / task.unit() : 1);
+}
+
+template <class T>
+void write_no_gradient(const TransportTask& task, Index problem, const HeadOutputs& outputs) {
+  const char* const name = written_gradient(task);
+  if (name == nullptr) return;
+  PairWriter<T>(outputs.dataset(name), outputs.position(problem), task.input.all_pairs(), {}, T{0});
+}
+
+void create_gradients(HeadOutputs& outputs, const TransportTask& task) {
+  const AttentionInput& input = task.input;
+  const DType type = task.f64 ? DType::f64 : DType::f32;
+  const auto create = [&](const std::string& name, DType dtype, const Shape& own,
+                          const std::vector<std::string>& labels, const Shape& chunk = {}) {
+    if (task.emits(name)) outputs.create(name, dtype, own, labels, chunk);
+  };
+  for (const std::string prefix : {of_dual, of_solution}) {
+    if (task.histograms) {
+      create(prefix + "a", DType::f64, {task.lines(), input.keys}, {"histogram", "key"});
+    } else {
+      create(prefix + "a", DType::f64, {input.queries}, {"query"});
+    }
+    create(prefix + "b", DType::f64, {input.keys}, {"key"});
+    create(prefix + "histogram_weights", DType::f64, {task.lines()}, {"histogram"});
+    if (!task.has_points()) continue;
+    create(prefix + "q", type, {input.queries, input.q->cols}, {"query", "feature"});
+    create(prefix + "k", type, {input.keys, input.k->cols}, {"key", "feature"});
+  }
+  if (const char* const name = written_gradient(task)) {
+    create(name, type, {input.queries, input.keys}, {"query", "key"}, gradient_chunk(input));
+  }
+}
+
+template <class T>
+void write_gradients(HeadOutputs& outputs, const TransportTask& task, const char* prefix,
+                     Index problem, InputGradients<T>& gradients) {
+  const AttentionInput& input = task.input;
+  const TileRange& own = input.part(problem).range;
+  const auto write = [&](const char* name, auto& values, Index first, Index total, Index width) {
+    const std::string whole = std::string(prefix) + name;
+    if (!task.emits(whole)) return;
+    using Value = typename std::remove_reference_t<decltype(values)>::value_type;
+    spread_rows(values, first, total, width, Value{0});
+    outputs.write(whole, problem, values.data());
+  };
+  if (task.histograms) {
+    spread_lines(gradients.a, task.lines(), own.col0, input.keys, 0.0);
+    write("a", gradients.a, 0, task.lines(), input.keys);
+  } else {
+    write("a", gradients.a, own.row0, input.queries, 1);
+  }
+  write("b", gradients.b, own.col0, input.keys, 1);
+  write("histogram_weights", gradients.weights, 0, task.lines(), 1);
+  if (!task.has_points()) return;
+  write("q", gradients.q, own.row0, input.queries, input.q->cols);
+  write("k", gradients.k, own.col0, input.keys, input.k->cols);
+}
+
+std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size) {
+  return result_bytes(task, of_dual, element_size) + result_bytes(task, of_solution, element_size);
+}
+
+double written_gradient_bytes(const TransportTask& task, std::size_t element_size) {
+  if (written_gradient(task) == nullptr) return 0;
+  const AttentionInput& input = task.input;
+  return pairs_elements(input.queries, input.keys, gradient_chunk(input)) *
+         static_cast<double>(element_size);
+}
+
+std::int64_t dual_gradient_work_bytes(const TransportTask& task, std::size_t element_size,
+                                      int threads) {
+  return point_work_bytes(task, of_dual, task.lines(), element_size, threads);
+}
+
+std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t element_size,
+                                          int threads, std::int64_t dense_limit) {
+  if (!task.upstream) return 0;
+  const AttentionInput& input = task.input;
+  const Index queries = input.queries;
+  const Index keys = input.keys;
+  const Index lines = task.lines();
+  // Upstream, and u, v and ones in the type of the computation; of a divergence also u, v and
+  // derivatives by marginals of three problems; of histograms U, V and R.
+  Index numbers = 2 + lines;
+  if (task.diverges) numbers += 12;
+  if (task.histograms) numbers += lines + 1;
+  std::int64_t bytes = numbers * (queries + keys) * static_cast<std::int64_t>(sizeof(double));
+  if (task.upstream->plan) {
+    bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
+  }
+  // A divergence also has square problems.
+  const Index longer = std::max(queries, keys);
+  const std::int64_t equations =
+      task.histograms
+          ? barycentre_gradient_bytes(queries, keys, lines, element_size, threads)
+          : implicit_gradient_bytes(task.diverges ? longer : queries, task.diverges ? longer : keys,
+                                    element_size, threads);
+  const Index plans = task.diverges ? 3 : lines;
+  // The writer has a tile on each lane, too.
+  const std::int64_t written =
+      written_gradient(task) == nullptr
+          ? 0
+          : 2 * differentiate_plans_bytes(queries, keys, plans, element_size, threads);
+  return bytes + std::max({equations, written,
+                           point_work_bytes(task, of_solution, plans, element_size, threads)});
+}
+
+#define ATTN_FOR_TYPE(T)                                                                          \
+  template struct InputGradients<T>;                                                              \
+  template TransportPoints<T> points_of(const TransportTask&, const Head<T>&, bool,               \
+                                        InputGradients<T>&, int);                                 \
+  template std::unique_ptr<GradientSink<T>> gradient_writer(const TransportTask&, const Head<T>&, \
+                                                            const HeadOutputs&);                  \
+  template void write_no_gradient<T>(const TransportTask&, Index, const HeadOutputs&);            \
+  template void write_gradients(HeadOutputs&, const TransportTask&, const char*, Index,           \
+                                InputGradients<T>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::tools
