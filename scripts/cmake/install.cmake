@@ -62,10 +62,11 @@ install(DIRECTORY ${documents}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 install(DIRECTORY ${documents}/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
-# --- Pages with their folders, so that links between them hold, and what their examples read. ---
+# --- Pages with their folders, so that links from page to page hold, and what their examples read. --
 
 file(GLOB pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS *.md data/*.md data/claims/*.md
-     data/figures/*.png lib/*.md scripts/*.md scripts/slurm/*.md tools/*.md tools/guide/*.md)
+     data/figures/*.png lib/*.md lib/*/*.md scripts/*.md scripts/*/*.md tests/*.md tests/bench/*.md
+     tools/*.md tools/guide/*.md .github/*.md LICENSE)
 foreach(page IN LISTS pages)
   get_filename_component(folder ${page} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})

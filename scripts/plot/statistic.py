@@ -61,11 +61,11 @@ def has_tails(rows):
                if row.get("enough_keys") is not None and row.get("keys") is not None)
 
 
-def explained_away(rows, name):
-    """The column with the share of explained-away keys, the first if there are several: the share among
-    keys with enough queries, if some have fewer."""
+def explained_away(rows, name, tails):
+    """The column with the share of explained-away keys, the first if there are several. `tails`: the share
+    among keys with enough queries."""
     found = [column for column in available(rows) if _EXPLAINED.match(column)]
-    beginning = "enough_" if has_tails(rows) else "share_"
+    beginning = "enough_" if tails else "share_"
     found = [column for column in found if column.startswith(beginning)] or found
     return found[0] if found else chosen(rows, name, "share_below_1e-08")
 
@@ -73,9 +73,10 @@ def explained_away(rows, name):
 def usual(tables):
     """The column that is drawn unless one is named: explained_away, or the least column sum if no key of
     these tables, (name, rows) each, is explained away. A map of zeros would say nothing."""
-    columns = [explained_away(rows, name) for name, rows in tables]
+    tails = any(has_tails(rows) for _, rows in tables)
+    columns = [explained_away(rows, name, tails) for name, rows in tables]
     none = not any(row.get(column) for (_, rows), column in zip(tables, columns) for row in rows)
-    least = "enough_min_c" if any(has_tails(rows) for _, rows in tables) else "min_c"
+    least = "enough_min_c" if tails else "min_c"
     return least if none and all(least in available(rows) for _, rows in tables) else columns[0]
 
 

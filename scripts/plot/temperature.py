@@ -16,7 +16,7 @@ from group_names import group_labels
 from libraries import mpl, np
 from plotting import GREY, legend_of, look, looks_of, new_figure, ordered, save
 from selection import options as row_options, select
-from statistic import chosen, described, explained_away, pooled
+from statistic import chosen, described, explained_away, has_tails, pooled
 from ticks import name_ticks
 from words import cut_apart, file_labels, natural, short, without_common
 
@@ -37,15 +37,16 @@ def options(parser):
 
 def rows_of(arguments):
     """All rows that are drawn, with their input; and the column of the second panel."""
-    inputs = [table.read(address) for address in arguments.inputs]
+    inputs = [(name, select(found, name, arguments))
+              for name, found, _ in map(table.read, arguments.inputs)]
+    tails = any(has_tails(found) for _, found in inputs)
     rows, column = [], arguments.statistic
-    for name, found, _ in inputs:
-        found = select(found, name, arguments)
+    for name, found in inputs:
         if not any(row.get("scale") for row in found):
             fail(3, f"{name}: no column scale; there are {', '.join(found[0])}",
                  "explain-away-stats --scale 0.25,0.5,1,2 --tsv makes it")
         chosen(found, name, "entropy")
-        column = chosen(found, name, column) if column else explained_away(found, name)
+        column = chosen(found, name, column) if column else explained_away(found, name, tails)
         for row in found:
             try:
                 row["scale"] = float(row["scale"])

@@ -26,12 +26,13 @@ class InputWarnings(ToolTest):
         return self.run_tool(tool, "in.h5", *options, *more).err
 
     def test_layout(self):
-        inside = vectors(1, 40, HEADS, DEPTH)
+        inside = vectors(1, 80, HEADS, DEPTH)
         for tool in ("attn-compute", "explain-away-stats"):
             said = self.said_of(tool, **inside)
-            self.assertIn("in.h5:/k has shape (1, 40, 3, 4), more heads (40) than keys (3): ", said)
+            self.assertIn("in.h5:/k has shape (1, 80, 3, 4), 80 heads and 3 keys: ", said)
             self.assertIn(LAYOUT, said)
-        self.assertNotIn(LAYOUT, self.said_of(options=["--layout", "blhd"], **inside))
+        for layout in ("blhd", "bhld"):
+            self.assertNotIn(LAYOUT, self.said_of(options=["--layout", layout], **inside))
         # Three axes may be a batch of single heads: only tokens tell.
         inside = vectors(40, HEADS, DEPTH)
         self.assertNotIn(LAYOUT, self.said_of(**inside))
@@ -44,7 +45,7 @@ class InputWarnings(ToolTest):
         decoding["q"] = decoding["q"][:, :, :1]
         self.assertNotIn(LAYOUT, self.said_of(**decoding))
         self.assertNotIn(LAYOUT, self.said_of(tokens=np.arange(5), **vectors(1, 16, 5, DEPTH)))
-        self.assertNotIn(LAYOUT, self.said_of(**vectors(1, 12, 5, DEPTH)))
+        self.assertNotIn(LAYOUT, self.said_of(**vectors(1, 32, 5, DEPTH)))
 
     def test_masks_turned_round(self):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
@@ -54,13 +55,28 @@ class InputWarnings(ToolTest):
         for mask in (causal, padding, np.ones((LENGTH, LENGTH), bool)):
             self.assertNotIn(MEANING, self.said_of(mask=mask, **given))
         for tool in ("attn-compute", "explain-away-stats"):
-            self.assertIn(f"in.h5:/mask lets no query attend to the key at its own place: {MEANING}",
+            self.assertIn(f"in.h5:/mask lets no query attend to the key at its own place in 6 of 6 heads: {MEANING}",
                           self.said_of(tool, mask=~causal, **given))
             # The sequence without padding may attend to nothing.
             self.assertIn(f"in.h5:/mask allows no pair in 3 of 6 heads: {MEANING}",
                           self.said_of(tool, mask=~padding, **given))
             self.assertIn("in.h5:/mask allows no pair in 6 of 6 heads",
                           self.said_of(tool, mask=np.zeros((LENGTH, LENGTH), bool), **given))
+
+    def test_masks_of_some_heads(self):
+        given = vectors(40, HEADS, LENGTH, DEPTH)
+        # PyTorch's polarity of a left-padded causal batch: the longest sequences tell.
+        causal = np.tril(np.ones((LENGTH, LENGTH), bool))
+        start = np.arange(40) % 4
+        allowed = causal & (np.arange(LENGTH) >= start[:, None])[:, None, None, :]
+        self.assertIn("at its own place in 30 of 120 heads", self.said_of(mask=~allowed, **given))
+        self.assertNotIn(MEANING, self.said_of(mask=allowed, **given))
+        masks = np.ones((40, HEADS, LENGTH, LENGTH), bool)
+        masks[7, 1] = False
+        masks[8, 2] = ~causal
+        said = self.said_of(mask=masks, **given)
+        self.assertIn("allows no pair in 1 of 120 heads", said)
+        self.assertIn("at its own place in 1 of 120 heads", said)
 
     def test_masks_of_own_parts(self):
         # Padding of the mask itself says nothing.

@@ -64,8 +64,9 @@ class LineTable(ToolTest):
 
     def test_refusals(self):
         for options, says in [(["--rows=keys"], "--rows keys has no effect without a table"),
-                              (["--rows=keys", "--tsv", "--sort=min_c"], "--sort is min_c, expected one of file, group"),
                               (["--rows=keys", "--tsv", "--sort=share"], "--sort has no effect on --rows keys"),
+                              (["--rows=keys", "--tsv", "--top=3"], "--top has no effect on --rows keys"),
+                              (["--rows=keys", "--tsv", "--shard=1/2", "-o", "p.h5"], "--rows keys has no effect on a shard"),
                               (["--rows=queries", "--tsv", "--scale=1,2"], "--rows queries has no effect on a sweep"),
                               (["--sort=min_c", "-q"], "--sort has no effect with --quiet")]:
             self.refused("explain-away-stats", "in.h5:/layer0", *options, status=2, output=None, says=says)

@@ -2,7 +2,10 @@
 
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "attnkit/error.hpp"
+#include "common/shards/shard.hpp"
 #include "common/tables/table_options.hpp"
 
 namespace attn::tools {
@@ -19,8 +22,13 @@ void require_rows(const cli::Arguments& arguments, bool swept) {
     throw Error(Failure::usage, rows + " has no effect without a table",
                 "--tsv, --csv or -o FILE.csv");
   }
-  if (arguments.given("sort")) {
-    throw Error(Failure::usage, "--sort has no effect on " + rows, "sort(1) sorts the lines");
+  if (shard_of(arguments)) {
+    throw Error(Failure::usage, rows + " has no effect on a shard", "run it without --shard");
+  }
+  for (const char* const option : {"sort", "top"}) {
+    if (!arguments.given(option)) continue;
+    throw Error(Failure::usage, fmt::format("--{} has no effect on {}", option, rows),
+                "sort(1) sorts the lines");
   }
   if (swept) throw Error(Failure::usage, rows + " has no effect on a sweep");
 }
@@ -82,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> line_table_meanings() {
       {"queries", "with --rows keys: the number of queries that may attend to it"},
       {"c, c_per_query, share",
        "with --rows keys: its column sum, the same over the number of queries, and its share of "
-       "the attention of the head"},
+       "the attention that the keys of the head get"},
       {"entropy", "with --rows queries: the entropy of the weights of the query, in nats"}};
 }
 

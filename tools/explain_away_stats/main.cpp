@@ -199,7 +199,6 @@ class ColumnTool : public SectionTool<ColumnTask> {
                                       : line_table_columns(rows_),
                {.own_top = true}),
         sweep_(sweep_table(wanted_.sums.epsilons)) {
-    require_rows(arguments, swept_);
     if (!swept_ || !arguments.output) return;
     throw Error(Failure::usage,
                 "--output is " + *arguments.output + ", but a sweep makes no bundle",
@@ -347,6 +346,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     throw Error(Failure::usage, "a sweep over --scale or --hybrid is not divided among shards",
                 "one value of each with --shard, or -o FILE.csv without it");
   }
+  require_rows(arguments, sweep_points(arguments).size() > 1);
   require_no_table_of_shard(arguments);
   return ColumnTool(arguments, report).run();
 }

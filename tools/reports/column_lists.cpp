@@ -99,9 +99,13 @@ std::string keys_text(const std::string& which, const std::vector<std::string>& 
   std::size_t width = 6;
   for (const ListedKey& key : keys) width = std::max(width, characters(key.group));
   width = std::min(width, group_width) + 2;
+  // The order is of c/n.
+  const bool per_query =
+      any([&](const ListedKey& key) { return key.sums.queries != keys.front().sums.queries; });
   std::string text =
       of_keys.empty()
-          ? fmt::format("\nkeys with the {} attention under {}\n", which, schemes.front())
+          ? fmt::format("\nkeys with the {} attention {}under {}\n", which,
+                        per_query ? "per query " : "", schemes.front())
           : fmt::format("\nkeys with the {} attention per query under {}, of keys with {}\n", which,
                         schemes.front(), of_keys);
   if (grouped) text += padded("group", width);
@@ -133,6 +137,24 @@ void ExplainedKeys::add(const ExplainedKeys& more) {
   enough_keys += more.enough_keys;
 }
 
+std::string left_out_text(Index masked_keys, Index padded_keys, Index padded_queries,
+                          Index empty_queries) {
+  std::string text;
+  if (masked_keys > 0) {
+    text += cli::counted(masked_keys, "key is", "keys are") +
+            " masked from every query and left out.\n";
+  }
+  if (padded_keys + padded_queries > 0) {
+    text += fmt::format("{} and {} are padding, and counted nowhere else.\n",
+                        cli::counted(padded_keys, "key"),
+                        cli::counted(padded_queries, "query", "queries"));
+  }
+  if (empty_queries > 0) {
+    text += cli::counted(empty_queries, "query has", "queries have") + " no key to attend to.\n";
+  }
+  return text;
+}
+
 std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsilon,
                             const std::string& enough) {
   const ExplainedKeys& first = found.front();
@@ -143,8 +165,11 @@ std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsi
   }
   for (std::size_t n = 0; n < found.size(); ++n) {
     const ExplainedKeys& of = found[n];
-    const std::string share =
-        of_enough ? count_text(of.enough_count) : count_text(of.count, of.keys);
+    // Groups may differ in their schemes, and so schemes in their keys.
+    const bool other = of_enough && of.enough_keys != first.enough_keys;
+    const std::string share = other       ? count_text(of.enough_count, of.enough_keys)
+                              : of_enough ? count_text(of.enough_count)
+                                          : count_text(of.count, of.keys);
     text += n == 0 ? fmt::format("{} explains away {} (c < {})", of.scheme, share, compact(epsilon))
                    : fmt::format(", {} {}", of.scheme, share);
   }
@@ -153,7 +178,10 @@ std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsi
   if (!of_enough) return text;
   text += fmt::format("Among all {}:", cli::counted(first.keys, "key"));
   for (std::size_t n = 0; n < found.size(); ++n) {
-    text += fmt::format("{} {} {}", n == 0 ? "" : ",", found[n].scheme, count_text(found[n].count));
+    const ExplainedKeys& of = found[n];
+    text +=
+        fmt::format("{} {} {}", n == 0 ? "" : ",", of.scheme,
+                    of.keys == first.keys ? count_text(of.count) : count_text(of.count, of.keys));
   }
   return text + ".\n";
 }
@@ -162,8 +190,8 @@ std::string tail_note(const ExplainedKeys& found, double epsilon, const std::str
   const Index in_tail = found.count - found.enough_count;
   if (2 * in_tail <= found.count) return "";
   return fmt::format(
-      "{} of the {} with c < {} under {} {} not have {}: lists and histogram leave out such keys",
-      in_tail, cli::counted(found.count, "key"), compact(epsilon), found.scheme,
+      "{} of the {} with c < {} under {} {} not have {}, so their small sums say little", in_tail,
+      cli::counted(found.count, "key"), compact(epsilon), found.scheme,
       in_tail == 1 ? "does" : "do", enough);
 }
 

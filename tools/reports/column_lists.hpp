@@ -44,6 +44,10 @@ struct ExplainedKeys {
   void add(const ExplainedKeys& more);
 };
 
+/// What the figures leave out, a line each: masked keys, padding, and queries without keys.
+std::string left_out_text(Index masked_keys, Index padded_keys, Index padded_queries,
+                          Index empty_queries);
+
 /// "unas explains away 5 of 1024 keys (c < 1e-8), dnas none." If some keys have few queries: "Among
 /// the 900 keys with ENOUGH, unas explains away 2 (c < 1e-8), dnas none. Among all 1024 keys: unas
 /// 5, dnas none."

@@ -18,6 +18,9 @@ namespace attn::tools {
 namespace {
 
 constexpr std::size_t heads_named = 10;
+// Heads stand out by an entropy below this, or by a sink that gets more than this share.
+constexpr double small_entropy = 0.5;
+constexpr double large_sink = 0.5;
 constexpr std::size_t field_width = 9;
 constexpr std::size_t page_width = 100;
 
@@ -27,16 +30,23 @@ Index heads_of(std::span<const GroupColumns> groups) {
   return heads;
 }
 
-// Keys with enough queries, if some have fewer.
+// What is explained away: among keys with enough queries, if some have fewer.
 struct Explained {
+  Index count = 0;
+  Index keys = 0;
   double share = 0;
   double least = 0;
 };
-Explained explained_of(const SchemeSummaryOf& summary) {
+Explained explained_of(const SchemeSummaryOf& summary, std::size_t epsilon = 0) {
   const bool tail = summary.enough.keys > 0 && summary.enough.keys < summary.sums.keys;
   const auto& counted = tail ? summary.enough.explained_away : summary.sums.explained_away;
-  return {counted.empty() ? 0 : counted.front().share,
-          tail ? summary.enough.least : summary.sums.min};
+  Explained of{.keys = tail ? summary.enough.keys : summary.sums.keys,
+               .least = tail ? summary.enough.least : summary.sums.min};
+  if (epsilon < counted.size()) {
+    of.count = counted[epsilon].count;
+    of.share = counted[epsilon].share;
+  }
+  return of;
 }
 
 // One head of a group under the group's first scheme.
@@ -56,7 +66,9 @@ class Page {
     labels_ = group_labels(names);
     for (std::size_t n = 0; n < groups.size(); ++n) {
       const auto& heads = groups[n].summaries.schemes.front().heads;
-      for (std::size_t head = 0; head < heads.size(); ++head) {
+      // Heads are compared under one scheme.
+      const bool alike = groups[n].schemes.front() == groups.front().schemes.front();
+      for (std::size_t head = 0; alike && head < heads.size(); ++head) {
         if (heads[head].sums.keys > 0) all_.push_back({n, static_cast<Index>(head), &heads[head]});
       }
       for (const std::string& scheme : groups[n].schemes) {
@@ -65,7 +77,12 @@ class Page {
         }
       }
     }
-    if (!options.sums.epsilons.empty()) below_ = "c<" + compact(options.sums.epsilons.front());
+    for (const GroupColumns& group : groups) {
+      for (const auto& scheme : group.summaries.schemes) {
+        has_sink_ = has_sink_ || scheme.all.on_sink > 0;
+        has_tail_ = has_tail_ || scheme.all.enough.keys < scheme.all.sums.keys;
+      }
+    }
   }
 
   std::string text() {
@@ -74,10 +91,10 @@ class Page {
         groups_.size() > 1 ? cli::counted(groups_.size(), "group") + ", " : "",
         cli::counted(heads_of(groups_), "head"),
         beginning_.empty() ? "" : ", names below " + printable(beginning_, beginning_.size()));
-    if (!below_.empty()) text += conclusion();
+    if (!options_.sums.epsilons.empty()) text += conclusion();
     text += outstanding() + lines();
     for (const std::string& scheme : schemes_) text += bound(scheme);
-    return text;
+    return text + left_out();
   }
 
  private:
@@ -127,50 +144,76 @@ class Page {
     return head.enough.greatest ? head.enough.greatest->value : 0;
   }
 
+  static double on_sink(const SchemeSummaryOf& head) {
+    return head.shares.total > 0 ? head.on_sink / head.shares.total : 0;
+  }
+
   std::string why_explained(const HeadAt& at) const {
     const GroupColumns& group = groups_[at.group];
-    std::string text = fmt::format("explains away {} of its keys", percent(share(*at.summary)));
+    const Explained of = explained_of(*at.summary);
+    std::string text =
+        fmt::format("explains away {} of {}", of.count, cli::counted(of.keys, "key"));
     for (std::size_t n = 1; n < group.schemes.size(); ++n) {
       const auto& other = group.summaries.schemes[n].heads[static_cast<std::size_t>(at.head)];
-      text += fmt::format(", {} {}", group.schemes[n], percent(share(other)));
+      const Index count = explained_of(other).count;
+      text += fmt::format(", {} {}", group.schemes[n], count == 0 ? "none" : std::to_string(count));
     }
     return text;
+  }
+  static std::string why_sink(const HeadAt& at) {
+    return fmt::format("the sink gets {} of the attention", percent(on_sink(*at.summary)));
   }
   static std::string why_greatest(const HeadAt& at) {
     const KeySum& key = *at.summary->enough.greatest;
     return fmt::format("key {} gets {} of a query's weight", key.position, percent(key.value));
   }
   static std::string why_entropy(const HeadAt& at) {
-    const double entropy = at.summary->mean_entropy;
-    return fmt::format("entropy {}: a query sees some {} keys", number(entropy),
-                       number(std::exp(entropy)));
+    return fmt::format("entropy {}, close to one key per query", number(at.summary->mean_entropy));
   }
 
   std::string outstanding() const {
-    using Why = std::function<std::string(const HeadAt&)>;
-    const std::vector<std::pair<std::vector<HeadAt>, Why>> kinds = {
+    struct Kind {
+      std::vector<HeadAt> heads;
+      std::function<std::string(const HeadAt&)> why;
+    };
+    const auto lack_of_entropy = [](const SchemeSummaryOf& head) {
+      // A head that looks at a sink alone sees no key.
+      return on_sink(head) > large_sink ? -1.0 : small_entropy - head.mean_entropy;
+    };
+    const std::vector<Kind> kinds = {
         {by(share, 0), [this](const HeadAt& at) { return why_explained(at); }},
         {by(greatest, options_.concentration), why_greatest},
-        {by([](const SchemeSummaryOf& head) { return -head.mean_entropy; },
-            -std::numeric_limits<double>::infinity()),
-         why_entropy}};
+        {by(on_sink, large_sink), why_sink},
+        {by(lack_of_entropy, 0), why_entropy}};
     std::vector<std::vector<std::string>> rows = {{"group", "head", "why"}};
     std::vector<std::pair<std::size_t, Index>> named;
     // In turn from each list, so that no kind of head hides the others.
     for (std::size_t n = 0; named.size() < heads_named; ++n) {
       bool any = false;
-      for (const auto& [heads, why] : kinds) {
-        if (n >= heads.size() || named.size() >= heads_named) continue;
+      for (const Kind& kind : kinds) {
+        if (n >= kind.heads.size() || named.size() >= heads_named) continue;
         any = true;
-        const HeadAt& at = heads[n];
+        const HeadAt& at = kind.heads[n];
         const std::pair place(at.group, at.head);
         if (std::find(named.begin(), named.end(), place) != named.end()) continue;
         named.push_back(place);
-        rows.push_back(
-            {labels_[at.group], head_label(groups_[at.group].leading, at.head), why(at)});
+        // Its own reason, and others that fit on the line.
+        std::string reasons = kind.why(at);
+        for (const Kind& other : kinds) {
+          const auto same = [&](const HeadAt& one) {
+            return std::pair(one.group, one.head) == place;
+          };
+          if (&other == &kind || std::none_of(other.heads.begin(), other.heads.end(), same))
+            continue;
+          const std::string more = "; " + other.why(at);
+          if (label_width() + reasons.size() + more.size() <= page_width) reasons += more;
+        }
+        rows.push_back({labels_[at.group], head_label(groups_[at.group].leading, at.head),
+                        std::move(reasons)});
       }
       if (!any) break;
     }
+    if (named.empty()) return fmt::format("\nNo head stands out under {}.\n", schemes_.front());
     if (groups_.size() == 1) {
       for (auto& row : rows) row.erase(row.begin());
     }
@@ -178,22 +221,36 @@ class Page {
            aligned(std::move(rows));
   }
 
+  // Of a group's name and a head in the list of heads.
+  std::size_t label_width() const {
+    std::size_t width = 0;
+    for (const std::string& label : labels_) width = std::max(width, characters(label) + 2);
+    return (groups_.size() > 1 ? width : 0) + 8;
+  }
+
   std::vector<std::string> titles() const {
     std::vector<std::string> all;
-    if (!below_.empty()) all.push_back(below_);
-    for (const char* title : {"least c", "entropy", "first", "max c/n"}) all.emplace_back(title);
+    for (const double epsilon : options_.sums.epsilons) all.push_back("c<" + compact(epsilon));
+    for (const char* title : {"least c", "entropy", "first"}) all.emplace_back(title);
+    if (has_sink_) all.emplace_back("sink");
+    all.emplace_back("max c/n");
     return all;
   }
 
   std::vector<std::string> fields(const SchemeSummaryOf* of) const {
     if (of == nullptr) return std::vector<std::string>(titles().size(), "-");
     const double total = of->shares.total;
-    const Explained explained = explained_of(*of);
     std::vector<std::string> all;
-    if (!below_.empty()) all.push_back(percent(explained.share));
-    all.push_back(number(explained.least));
+    for (std::size_t n = 0; n < options_.sums.epsilons.size(); ++n) {
+      const Explained explained = explained_of(*of, n);
+      // A few keys must not be shown as none.
+      all.push_back(explained.count > 0 && explained.share < 0.0005 ? "<0.1%"
+                                                                    : percent(explained.share));
+    }
+    all.push_back(number(explained_of(*of).least));
     all.push_back(number(of->mean_entropy));
     all.push_back(total > 0 ? percent(of->shares.first / total) : "-");
+    if (has_sink_) all.push_back(percent(on_sink(*of)));
     all.push_back(of->enough.greatest ? number(of->enough.greatest->value) : "-");
     return all;
   }
@@ -247,13 +304,30 @@ class Page {
     return least ? proven_text(scheme, *least, holds, *margin) : "";
   }
 
+  // "24 keys are masked from every query and left out."
+  std::string left_out() const {
+    Index masked = 0;
+    Index padded_keys = 0;
+    Index padded_queries = 0;
+    Index empty = 0;
+    for (const GroupColumns& group : groups_) {
+      const SchemeSummaryOf& all = group.summaries.schemes.front().all;
+      masked += all.sums.masked_keys;
+      padded_keys += all.padded_keys;
+      padded_queries += all.padded_queries;
+      empty += all.empty_queries;
+    }
+    return left_out_text(masked, padded_keys, padded_queries, empty);
+  }
+
   std::span<const GroupColumns> groups_;
   const ColumnSummaryOptions& options_;
   std::string beginning_;
   std::vector<std::string> labels_;
   std::vector<std::string> schemes_;
   std::vector<HeadAt> all_;
-  std::string below_;
+  bool has_sink_ = false;
+  bool has_tail_ = false;  // some keys have few queries
 };
 
 }  // namespace

@@ -211,18 +211,8 @@ class Writer {
           all_.front().enough.keys, cli::counted(first.keys, "key"),
           enough_words(summaries_.min_queries()));
     }
-    if (first.masked_keys > 0)
-      add("{} masked from every query and left out.\n",
-          cli::counted(first.masked_keys, "key is", "keys are"));
-    if (all_.front().padded_keys + all_.front().padded_queries > 0) {
-      add("{} and {} are padding, and counted nowhere else.\n",
-          cli::counted(all_.front().padded_keys, "key"),
-          cli::counted(all_.front().padded_queries, "query", "queries"));
-    }
-    if (all_.front().empty_queries > 0) {
-      add("{} no key to attend to.\n",
-          cli::counted(all_.front().empty_queries, "query has", "queries have"));
-    }
+    text_ += left_out_text(first.masked_keys, all_.front().padded_keys, all_.front().padded_queries,
+                           all_.front().empty_queries);
   }
 
   // "unas explains away 5 of 1024 keys (c < 1e-08), dnas none."

@@ -280,8 +280,10 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
   if (all.problems() > 0) {
     const double deviation = Distribution(all.relative_deviation).mean();
     outcome.summary += fmt::format(
-        ", gap at most {:.2g}, relative deviation {:.3g} on average: attention is {:.2g}% off",
-        all.max_gap, deviation, 100 * deviation);
+        ", gap at most {:.2g}, relative deviation {:.3g} on average: attention is {} the exact "
+        "solution",
+        all.max_gap, deviation,
+        deviation < 1 ? fmt::format("{:.2g}% off", 100 * deviation) : "far off");
   }
   outcome.summary += padding_words(all.padding);
   if (all.empty > 0)

@@ -18,16 +18,14 @@ namespace {
 constexpr const char* layout_hint =
     "if the axes are (batch, length, heads, depth), use --layout blhd";
 
-// Few sequences are shorter, while the first tokens of one meet more heads than keys.
-constexpr Index least_length = 16;
+// Few models have more heads.
+constexpr Index most_heads = 64;
 
 // The axis of heads of vectors (…, heads, length, depth).
 Index axis_of_heads(const Shape& shape) { return shape.size() < 3 ? 1 : shape[shape.size() - 3]; }
 
 // Some rows of a mask's block, spread over all of them.
 constexpr Index sampled_rows = 16;
-// Blocks looked at, spread over all of them.
-constexpr Index sampled_blocks = 64;
 
 // The numbers of one mask that one problem uses, without padding.
 class MaskBlock {
@@ -41,8 +39,6 @@ class MaskBlock {
     col0_ = by_key ? own_.col0 : 0;
     values_.resize(static_cast<std::size_t>(cols_));
   }
-
-  bool is_empty() const { return rows_ == 0 || cols_ == 0; }
 
   // Whether no row allows a key. All rows are read only if a sample of them allows none.
   bool allows_nothing() {
@@ -117,7 +113,7 @@ void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& inpu
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
                     cli::Report& report) {
   if (input.options.source != ScoreOptions::Source::vectors) return;
-  if (input.options.layout != ScoreOptions::Layout::heads_first) return;
+  if (input.options.layout_chosen) return;
   const ArraySource& k = input.k->input.dataset;
   const Index heads = axis_of_heads(k.shape());
   if (heads == input.keys) return;
@@ -129,46 +125,53 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
     report.warn(fmt::format("{} has {} and {}, but there are {} tokens: {}", k.address(),
                             cli::counted(heads, "head"), cli::counted(input.keys, "key"), tokens,
                             layout_hint));
-  } else if (k.shape().size() >= 4 && heads > input.keys && heads >= least_length) {
-    report.warn(fmt::format("{} has shape {}, more heads ({}) than keys ({}): {}", k.address(),
-                            to_string(k.shape()), heads, input.keys, layout_hint));
+  } else if (k.shape().size() >= 4 && heads > input.keys && heads > most_heads) {
+    report.warn(fmt::format("{} has shape {}, {} and {}: {}; if not, --layout bhld", k.address(),
+                            to_string(k.shape()), cli::counted(heads, "head"),
+                            cli::counted(input.keys, "key"), layout_hint));
   }
 }
 
 void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   if (!input.mask) return;
-  const Index count = input.own_problems();
-  const Index step = std::max<Index>(1, count / sampled_blocks);
+  struct Found {
+    bool closed = false;
+    bool excludes_own = false;
+  };
+  // By block and own part: heads often share a mask.
+  std::map<std::array<Index, 5>, Found> known;
+  const bool of_self = input.queries == input.keys;
+  Index count = 0;
   Index closed = 0;
-  Index looked_at = 0;
-  bool excludes_own = true;
-  std::map<std::array<Index, 5>, bool> known;  // by block and own part: whether it is closed
-  for (Index n = 0; n < count; n += step) {
+  Index excludes_own = 0;
+  for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
-    MaskBlock block(input, problem);
-    if (block.is_empty()) continue;
-    ++looked_at;
     const TileRange& own = input.part(problem).range;
-    const auto [found, is_new] = known.try_emplace(
-        {input.mask->block(problem), own.row0, own.rows, own.col0, own.cols}, false);
+    if (own.rows == 0 || own.cols == 0) continue;
+    const auto [found, is_new] =
+        known.try_emplace({input.mask->block(problem), own.row0, own.rows, own.col0, own.cols});
     if (is_new) {
-      found->second = block.allows_nothing();
-      excludes_own = excludes_own && block.excludes_own_place();
+      MaskBlock block(input, problem);
+      found->second = {block.allows_nothing(), of_self && block.excludes_own_place()};
     }
-    if (found->second) ++closed;
+    ++count;
+    if (found->second.closed) {
+      ++closed;
+    } else if (found->second.excludes_own) {
+      ++excludes_own;
+    }
   }
-  if (looked_at == 0) return;
-  const std::string name = input.mask->dataset.address();
-  constexpr const char* meaning =
-      "a query may attend to a key where the mask is true (not 0); if yours is true where a key is "
-      "hidden, as key_padding_mask and attn_mask of torch.nn.MultiheadAttention are, invert it";
-  if (closed > 0) {
-    report.warn(fmt::format("{} allows no pair in {} of {}: {}", name, closed,
-                            cli::counted(looked_at, "head"), meaning));
-  } else if (excludes_own && input.queries == input.keys) {
+  const auto warn = [&](const std::string& what, Index of) {
+    if (of == 0) return;
     report.warn(
-        fmt::format("{} lets no query attend to the key at its own place: {}", name, meaning));
-  }
+        fmt::format("{} {} in {} of {}: a query may attend to a key where the mask is true (not "
+                    "0); if yours is "
+                    "true where a key is hidden, as key_padding_mask and attn_mask of "
+                    "torch.nn.MultiheadAttention are, invert it",
+                    input.mask->dataset.address(), what, of, cli::counted(count, "head")));
+  };
+  warn("allows no pair", closed);
+  warn("lets no query attend to the key at its own place", excludes_own);
 }
 
 std::string advice_on_mask(const Shape& mask, const AttentionInput& input) {

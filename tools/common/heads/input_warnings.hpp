@@ -19,15 +19,14 @@ void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bu
 void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& input,
                   cli::Report& report);
 
-/// Warns if q and k look like (batch, length, heads, depth) but are read as (batch, heads, length,
-/// depth): k would have more heads than keys, at least 16, and `tokens` do not contradict, or
-/// `tokens` are as long as the axis of heads.
+/// Warns if q and k look like (batch, length, heads, depth), and no layout is given or recorded: k
+/// would have more than 64 heads and fewer keys, or `tokens` are as long as the axis of heads.
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
                     cli::Report& report);
 
-/// Warns of a mask that forbids every pair of a problem, or every pair of a query and the key at
-/// its own place in self-attention: it probably has True where a pair is forbidden. Reads some rows
-/// of the mask; only if these look so, all that is needed to be sure.
+/// Warns of masks that forbid every pair of a head, or in self-attention every pair of a query and
+/// the key at its own place: they probably have True where a pair is forbidden. Reads some rows of
+/// each mask; only if these look so, all that is needed to be sure.
 void warn_of_mask(const AttentionInput& input, cli::Report& report);
 
 /// Advice on a mask whose shape (…) does not fit; empty if there is none.

@@ -231,6 +231,8 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   }
   options.bf16 = arguments.bf16;
   options.layout = resolve_word(layouts, "layout", arguments, recorded);
+  options.layout_chosen =
+      arguments.given("layout") || (recorded != nullptr && recorded->text_attribute("attn_layout"));
   // Scores that a tool wrote contain the terms of its run.
   const bool contained = options.source == ScoreOptions::Source::scores && recorded != nullptr &&
                          has_written_scores(*recorded);

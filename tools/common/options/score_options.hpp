@@ -44,7 +44,8 @@ struct ScoreOptions {
   std::optional<Index> query_offset;  ///< the position of query 0; else the dataset query_offset
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
-  bool bf16 = false;  ///< products of bfloat16 numbers, in float32
+  bool layout_chosen = false;  ///< given or recorded
+  bool bf16 = false;           ///< products of bfloat16 numbers, in float32
 
   /// Which of scale, causal, window and softcap are given or recorded.
   std::vector<std::string> chosen;
