@@ -40,9 +40,10 @@ struct BarycentreTargets {
   std::span<double> barycentre = {};                         ///< p (Lq)
   std::span<double> row_potential = {}, col_potential = {};  ///< f (K, Lq), g (K, Lk)
   ObserverList<T> plan = {};                                 ///< they are shown Σ_k w_k P_k
-  /// Of the optimum, in units of the cost: the scale of its points is the scale of minus the cost.
+  /// Derivatives of the optimum, in units of the cost: the scale of its points is the scale of
+  /// minus the cost.
   BarycentreDerivatives<T> optimum = {};
-  BarycentreDerivatives<T> through_barycentre = {};  ///< of L, by the given scores
+  BarycentreDerivatives<T> through_barycentre = {};  ///< derivatives of L, by the given scores
 };
 
 /// Solves the problem and writes its results; see attnkit/barycentre.hpp. `progress` may be null. A

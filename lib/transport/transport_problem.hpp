@@ -43,11 +43,11 @@ struct TransportTargets {
   std::span<double> row_self_potential = {}, col_self_potential = {};  ///< only of a divergence
   ObserverList<T> plan = {};      ///< they are shown the plan, except of a divergence
   ExactSummary* exact = nullptr;  ///< takes all figures of exact transport; may be null
-  /// Of the optimum, in units of the cost: the scale of its points is the scale of minus the cost.
-  /// A divergence, and exact transport by points, require the cost |x_i − y_j|². A divergence of
-  /// points has them here even if no derivatives are requested.
+  /// Derivatives of the optimum, in units of the cost: the scale of its points is the scale of
+  /// minus the cost. A divergence, and exact transport by points, require the cost |x_i − y_j|². A
+  /// divergence of points has them here even if no derivatives are requested.
   TransportDerivatives<T> optimum = {};
-  /// Of L, by the given scores. A divergence of points has none by pairs.
+  /// Derivatives of L, by the given scores. A divergence of points has none by pairs.
   TransportDerivatives<T> through_solution = {};
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/column_result.hpp"
 #include "explain_away_stats/stored_attention.hpp"

@@ -1,7 +1,6 @@
 #include "reports/column_page.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -221,7 +220,7 @@ class Page {
            aligned(std::move(rows));
   }
 
-  // Of a group's name and a head in the list of heads.
+  // The width of a group's name and a head in the list of heads.
   std::size_t label_width() const {
     std::size_t width = 0;
     for (const std::string& label : labels_) width = std::max(width, characters(label) + 2);

@@ -101,8 +101,8 @@ struct ColumnSummaries {
   };
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
   std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
-  /// Of all heads under the first scheme, with the sums of the others: keys with enough queries,
-  /// by their sum per query.
+  /// The keys with enough queries of all heads, by their sum per query under the first scheme, with
+  /// their sums under the others.
   std::vector<KeySums> lowest, highest;
 
   /// The number of queries that is enough for all heads; absent if heads differ.

@@ -50,23 +50,6 @@ RankRows rank_rows(const AttentionInput& input, Index ranks) {
   return rows;
 }
 
-void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
-                          cli::Report& report) {
-  constexpr double as_low_as_a_mask = -9984;  // -1e4 as bfloat16 has it
-  if (!(least_bias <= as_low_as_a_mask)) return;
-  std::vector<std::string> names;
-  for (const Scheme scheme : schemes) {
-    const std::string name = scheme_name(scheme);
-    const bool listed = std::find(names.begin(), names.end(), name) != names.end();
-    if (!is_softmax(scheme) && !listed) names.push_back(name);
-  }
-  if (names.empty()) return;
-  report.warn(fmt::format(
-      "bias has finite values of -1e4 or less, which forbid nothing under {}: keys that they were "
-      "meant to mask receive as much attention as others; only -inf forbids",
-      fmt::join(names, ", ")));
-}
-
 Index MemoryPlan::heads_at_once() const {
   for (Index count = batch; count > 1; --count) {
     if (takes_heads_each(count)) return std::min<Index>(count, threads);

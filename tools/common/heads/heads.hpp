@@ -76,12 +76,6 @@ std::int64_t least_bytes(const AttentionInput& input, std::size_t element_size,
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
-/// Warns if a bias has finite values as low as many programs use for −inf (−1e4, −1e9, the lowest
-/// number of a format). In a softmax their weights are 0, but under the other `schemes` a key with
-/// such a bias for all queries gets as much attention as any other.
-void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
-                          cli::Report& report);
-
 /// Runs `body`, which works on `head`. An Error that it throws names the head and, if a finite bias
 /// leaves no room for scores, hints at −inf.
 template <class T, class Body>

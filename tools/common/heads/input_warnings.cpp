@@ -24,6 +24,17 @@ constexpr Index most_heads = 64;
 // The axis of heads of vectors (…, heads, length, depth).
 Index axis_of_heads(const Shape& shape) { return shape.size() < 3 ? 1 : shape[shape.size() - 3]; }
 
+// The names of the schemes other than softmax, each once.
+std::vector<std::string> column_normalised(const std::vector<Scheme>& schemes) {
+  std::vector<std::string> names;
+  for (const Scheme scheme : schemes) {
+    const std::string name = scheme_name(scheme);
+    const bool listed = std::find(names.begin(), names.end(), name) != names.end();
+    if (!is_softmax(scheme) && !listed) names.push_back(name);
+  }
+  return names;
+}
+
 // Some rows of a mask's block, spread over all of them.
 constexpr Index sampled_rows = 16;
 
@@ -97,17 +108,24 @@ void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& inpu
                   cli::Report& report) {
   const bool by_window = input.options.window.right == Index{0};
   if (input.causal == Causal::none && !by_window) return;
-  std::vector<std::string> leaking;
-  for (const Scheme scheme : schemes) {
-    const std::string name = scheme_name(scheme);
-    const bool listed = std::find(leaking.begin(), leaking.end(), name) != leaking.end();
-    if (!is_softmax(scheme) && !listed) leaking.push_back(name);
-  }
+  const std::vector<std::string> leaking = column_normalised(schemes);
   if (leaking.empty()) return;
   report.warn(fmt::format(
       "under {} each query depends on later ones through the column normalisation, even with a "
       "causal mask: fine for analysis, but a leak in an autoregressive model",
       fmt::join(leaking, ", ")));
+}
+
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report) {
+  constexpr double as_low_as_a_mask = -9984;  // -1e4 as bfloat16 has it
+  if (!(least_bias <= as_low_as_a_mask)) return;
+  const std::vector<std::string> names = column_normalised(schemes);
+  if (names.empty()) return;
+  report.warn(fmt::format(
+      "bias has finite values of -1e4 or less, which forbid nothing under {}: keys that they were "
+      "meant to mask receive as much attention as others; only -inf forbids",
+      fmt::join(names, ", ")));
 }
 
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,

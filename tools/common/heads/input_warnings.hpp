@@ -29,6 +29,12 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
 /// each mask; only if these look so, all that is needed to be sure.
 void warn_of_mask(const AttentionInput& input, cli::Report& report);
 
+/// Warns if a bias has finite values as low as many programs use for −inf (−1e4, −1e9, the lowest
+/// number of a format). In a softmax their weights are 0, but under the other `schemes` a key with
+/// such a bias for all queries gets as much attention as any other.
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report);
+
 /// Advice on a mask whose shape (…) does not fit; empty if there is none.
 std::string advice_on_mask(const Shape& mask, const AttentionInput& input);
 
