@@ -23,13 +23,13 @@
 ///   attn::AttentionPlan<float> plan(attn::shapes_of(in), {}, 4);
 ///   plan.run(in, {.out = {out, plan.out_shape()}});
 ///
-/// Arrays are row-major, in the caller's memory. Operands and `out` may have strides (TensorView),
-/// other arrays are dense. Leading axes are batch axes and broadcast: they are aligned at the last
-/// one, and an axis of length 1, or an absent one, is repeated. The last leading axis counts the
-/// heads: k and v may have fewer heads than q if their number divides that of q (grouped-query
-/// attention: query head h uses key head h / (Hq/Hk)). k and v, or wk, bk, wv and bv, have the same
-/// number of heads unless it is 1. Every position of the results' leading axes is one problem, (Lq,
-/// Lk).
+/// Arrays are row-major, in the caller's memory. Operands, `out` and gradients may have strides
+/// (TensorView), other arrays are dense. Leading axes are batch axes and broadcast: they are
+/// aligned at the last one, and an axis of length 1, or an absent one, is repeated. The last
+/// leading axis counts the heads: k and v may have fewer heads than q if their number divides that
+/// of q (grouped-query attention: query head h uses key head h / (Hq/Hk)). k and v, or wk, bk, wv
+/// and bv, have the same number of heads unless it is 1. Every position of the results' leading
+/// axes is one problem, (Lq, Lk).
 namespace attn {
 
 /// The term that depends on the distance of key j from query i and is added to the score.
@@ -302,8 +302,9 @@ class AttentionPlan {
   Shape key_shape() const;    ///< leading, Lk
 
   /// The most bytes of working memory that `run` and `gradients` keep, respectively. The first call
-  /// allocates it and later calls reuse it. O(L·d) for each thread that has work; dropout takes a
-  /// tile for each thread in addition.
+  /// allocates it and later calls reuse it. O(L·d) for each thread that has work. In addition,
+  /// dropout takes a tile for each thread, and a gradient with strides the size of a block for each
+  /// of up to 4 problems per thread.
   std::int64_t workspace_bytes() const;
   std::int64_t gradient_workspace_bytes() const;
 

@@ -94,10 +94,10 @@ class Shape {
 ///
 /// Element (i, j, …) is data[i·strides[0] + j·strides[1] + …]. Without `strides` the array is
 /// dense. Strides are 0 or more. The last one is 1, and the one before is at least the length of
-/// the last axis, so that rows do not overlap. AttentionPlan takes operands and `out` with strides,
-/// and uses them where they lie; each element of `out` has a place of its own. For everything else,
-/// strides that are not dense throw Error(input). So heads of PyTorch's shape (batch, length,
-/// heads, depth) pass without a copy:
+/// the last axis, so that rows do not overlap. AttentionPlan takes operands, `out` and gradients
+/// with strides; each element of what it writes has a place of its own. Operands and `out` are used
+/// where they lie. For everything else, strides that are not dense throw Error(input). So heads of
+/// PyTorch's shape (batch, length, heads, depth) pass without a copy:
 ///
 ///   in.q = {q, {batch, heads, length, depth}, {length * heads * depth, depth, heads * depth, 1}};
 template <class T>

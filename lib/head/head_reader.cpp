@@ -34,17 +34,9 @@ bool in_place(const Vectors& from) {
 
 // A block of such an array.
 template <class T>
-MatrixView<const T> block_at(const Operand& operand, const T* numbers, Index block) {
+MatrixView<const T> block_in_place(const Operand& operand, const T* numbers, Index block) {
   const Shape* const strides = operand.dataset.strides();
-  const Index size = operand.rows * operand.cols;
-  if (strides == nullptr) return {numbers + block * size, operand.rows, operand.cols};
-  const Shape& leading = operand.leading;
-  for (std::size_t axis = leading.size(); axis-- > 0; block /= leading[axis]) {
-    numbers += block % leading[axis] * (*strides)[axis];
-  }
-  const bool has_rows = strides->size() >= leading.size() + 2;
-  return {numbers, operand.rows, operand.cols,
-          has_rows ? (*strides)[leading.size()] : operand.cols};
+  return block_at(operand, numbers, strides == nullptr ? Shape() : *strides, block);
 }
 
 Allowed allowed_in(const Operand& matrix) {
@@ -178,7 +170,7 @@ void HeadReader<T>::load(Set& set) {
   for (auto& [key, wanted_by, block, is_new] : set.blocks.parts()) {
     const TileRange range{key.first, key.rows, 0, operand.cols};
     if (numbers != nullptr) {
-      block.values = block_at(operand, numbers, key.block).row_range(key.first, key.rows);
+      block.values = block_in_place(operand, numbers, key.block).row_range(key.first, key.rows);
     } else if (is_new) {
       stop_if_asked();
       block.reserve(key.rows, operand.cols);
@@ -203,7 +195,7 @@ void HeadReader<T>::place(const std::optional<Operand>& operand, Matrices<U>& ma
     const bool empty = key.rows == 0 || key.cols == 0;
     const TileRange range{by_row ? key.row0 : 0, by_row ? key.rows : 1, by_col ? key.col0 : 0,
                           by_col ? key.cols : 1};
-    const MatrixView<const U> block = block_at(*operand, numbers, key.block);
+    const MatrixView<const U> block = block_in_place(*operand, numbers, key.block);
     const U* const first = block.row(range.row0) + range.col0;
     matrix.in_memory.emplace(first, by_row ? block.row_stride : 0, by_col ? 1 : 0, 1);
     matrix.check.reset();

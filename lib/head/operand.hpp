@@ -7,6 +7,7 @@
 #include "tensor/array_source.hpp"
 #include "tensor/batch.hpp"
 #include "tensor/shape.hpp"
+#include "tensor/view.hpp"
 
 namespace attn {
 
@@ -34,6 +35,18 @@ struct Operand {
   bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
   HeadAxis heads = HeadAxis::leading;
 };
+
+/// A block of the operand's shape, in an array that begins at `numbers`. The strides are the
+/// array's, as in TensorView; none: it is dense.
+template <class T>
+MatrixView<T> block_at(const Operand& operand, T* numbers, const Shape& strides, Index block) {
+  const Index rows = operand.rows;
+  const Index cols = operand.cols;
+  if (strides.empty()) return {numbers + block * rows * cols, rows, cols};
+  const std::size_t axes = operand.leading.size();
+  const Index stride = strides.size() >= axes + 2 ? strides[axes] : cols;
+  return {numbers + block_offset(block, operand.leading, strides), rows, cols, stride};
+}
 
 /// Start and count of some rows and columns of a block, along the axes of the dataset.
 struct BlockAxes {

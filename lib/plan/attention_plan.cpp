@@ -132,7 +132,7 @@ class AttentionPlan<T>::Impl {
   template <class Attend>
   void differentiate(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out,
                      const AttentionGradients<T>& wanted, const Attend& attend) {
-    problems_.run(backward_bytes(), slots_.bytes(), [&] {
+    problems_.run(backward_bytes(), slots_.bytes(wanted), [&] {
       require_grad_out(grad_out);
       const Finish finish{slots_};
       slots_.start(wanted);

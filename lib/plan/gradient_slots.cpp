@@ -6,6 +6,30 @@
 #include "head/number_check.hpp"
 
 namespace attn {
+namespace {
+
+template <class T, class Take>
+void for_each_gradient(const AttentionGradients<T>& gradients, const Take& take) {
+  take("q", gradients.q);
+  take("k", gradients.k);
+  take("v", gradients.v);
+  take("x", gradients.x);
+  take("y", gradients.y);
+  take("wq", gradients.wq);
+  take("wk", gradients.wk);
+  take("wv", gradients.wv);
+  take("bq", gradients.bq);
+  take("bk", gradients.bk);
+  take("bv", gradients.bv);
+  take("bias", gradients.bias);
+  take("rel_bias", gradients.rel_bias);
+  take("hybrid", gradients.hybrid);
+  take("sink", gradients.sink);
+  take("gate", gradients.gate);
+  for (const auto& [name, view] : gradients.energy) take(name, view);
+}
+
+}  // namespace
 
 template <class T>
 GradientSlots<T>::GradientSlots(const AttentionLayout& layout, Index wave) : wave_(wave) {
@@ -38,32 +62,18 @@ void GradientSlots<T>::want(const std::string& name, const TensorView<T>& view) 
     throw Error(Failure::input, "the gradient of " + name + " has shape " + to_string(view.shape) +
                                     ", expected " + to_string(found->shape));
   }
-  require_dense("the gradient of " + name, view.shape, view.strides);
+  require_places("the gradient of " + name, view.shape, view.strides);
   found->view = view;
+  if (is_dense(view.shape, view.strides)) found->view.strides = {};
 }
 
 template <class T>
 void GradientSlots<T>::start(const AttentionGradients<T>& wanted) {
   finish();
-  want("q", wanted.q);
-  want("k", wanted.k);
-  want("v", wanted.v);
-  want("x", wanted.x);
-  want("y", wanted.y);
-  want("wq", wanted.wq);
-  want("wk", wanted.wk);
-  want("wv", wanted.wv);
-  want("bq", wanted.bq);
-  want("bk", wanted.bk);
-  want("bv", wanted.bv);
-  want("bias", wanted.bias);
-  want("rel_bias", wanted.rel_bias);
-  want("hybrid", wanted.hybrid);
-  want("sink", wanted.sink);
-  want("gate", wanted.gate);
-  for (const auto& operand : wanted.energy) want(operand.first, operand.second);
+  for_each_gradient(wanted,
+                    [&](const std::string& name, const TensorView<T>& view) { want(name, view); });
   for (Slot& slot : slots_) {
-    if (slot.wanted() && slot.sums.any_shared()) {
+    if (slot.wanted() && (slot.sums.any_shared() || !slot.view.strides.empty())) {
       slot.parts = Buffer<T>(wave_ * slot.size());
     }
   }
@@ -79,9 +89,15 @@ void GradientSlots<T>::finish() {
 }
 
 template <class T>
+MatrixView<T> GradientSlots<T>::Slot::block(Index problem) const {
+  if (!of.operand) return {view.data, rows, cols};
+  return block_at(*of.operand, view.data, view.strides,
+                  block_of[static_cast<std::size_t>(problem)]);
+}
+
+template <class T>
 T* GradientSlots<T>::Slot::part(Index problem, Index at) const {
-  if (sums.is_alone(problem)) return block(problem);
-  return parts.data() + at * size();
+  return in_place(problem) ? block(problem).data : parts.data() + at * size();
 }
 
 template <class T>
@@ -113,19 +129,29 @@ void GradientSlots<T>::clear(Index problem, Index at) const {
 template <class T>
 void GradientSlots<T>::collect(Index problem, Index at) {
   for (Slot& slot : slots_) {
-    if (!slot.wanted() || slot.sums.is_alone(problem)) continue;
-    const auto size = static_cast<std::size_t>(slot.size());
-    const auto sum = slot.sums.add(problem, {slot.part(problem, at), size});
-    std::copy(sum.begin(), sum.end(), slot.block(problem));
+    if (!slot.wanted() || slot.in_place(problem)) continue;
+    std::span<const T> whole = {slot.part(problem, at), static_cast<std::size_t>(slot.size())};
+    if (!slot.sums.is_alone(problem)) whole = slot.sums.add(problem, whole);
+    if (whole.empty()) continue;
+    const MatrixView<T> to = slot.block(problem);
+    for (Index i = 0; i < to.rows; ++i) std::copy_n(&whole[i * to.cols], to.cols, to.row(i));
   }
 }
 
 template <class T>
-std::int64_t GradientSlots<T>::bytes() const {
+std::int64_t GradientSlots<T>::bytes(const AttentionGradients<T>& with_strides) const {
+  const auto has_strides = [&](const std::string& name) {
+    bool has = false;
+    for_each_gradient(with_strides, [&](const std::string& other, const TensorView<T>& view) {
+      has = has || (other == name && !is_dense(view.shape, view.strides));
+    });
+    return has;
+  };
   std::int64_t bytes = 0;
   for (const Slot& slot : slots_) {
-    if (!slot.sums.any_shared()) continue;
-    const Index sums = slot.sums.most_open();
+    const bool shared = slot.sums.any_shared();
+    if (!shared && !has_strides(slot.of.name)) continue;
+    const Index sums = shared ? slot.sums.most_open() : 0;
     bytes += slot.size() * ((wave_ + 1) * static_cast<Index>(sizeof(T)) +
                             sums * static_cast<Index>(sizeof(double)));
     bytes += (sums + 2) * buffer_margin;

@@ -10,8 +10,8 @@
 namespace attn {
 
 /// The gradients of all operands of a plan, each of its operand's shape. A head's gradient is
-/// written straight to its block. If several heads share the block, it is written to a buffer and
-/// then added to their sum.
+/// written straight to its block. If the block has strides or several heads share it, the gradient
+/// is written to a buffer, and then copied or added to their sum.
 template <class T>
 class GradientSlots {
  public:
@@ -20,7 +20,8 @@ class GradientSlots {
 
   /// Call before the first wave of a run, with the requested gradients. Takes buffers from the
   /// thread's pool, until `finish`. Throws Error(usage) for the gradient of an operand that the
-  /// plan lacks, Error(input) for a gradient whose shape is not the operand's.
+  /// plan lacks, Error(input) for a gradient whose shape is not the operand's, or whose strides put
+  /// two elements in one place.
   void start(const AttentionGradients<T>& wanted);
 
   /// Where the gradients of head number `at` of a wave go, cut to its own queries and keys along
@@ -33,14 +34,14 @@ class GradientSlots {
   /// Sets the head's gradients to 0. Thread-safe.
   void clear(Index problem, Index at) const;
 
-  /// Adds a head's gradients to the sums of shared blocks. Call for all heads in order.
+  /// Completes the head's gradients that lie in buffers. Call for all heads in order.
   void collect(Index problem, Index at);
 
   /// Returns the buffers to the pool. Call after the last wave or an error.
   void finish();
 
-  /// Bytes that `start` and `collect` take if all gradients are requested.
-  std::int64_t bytes() const;
+  /// Bytes that `start` and `collect` take if all gradients are requested, and these have strides.
+  std::int64_t bytes(const AttentionGradients<T>& with_strides = {}) const;
 
  private:
   struct Slot {
@@ -49,14 +50,13 @@ class GradientSlots {
     Index rows, cols;
     PooledVector<Index> block_of;
     SharedSums<T> sums;
-    TensorView<T> view = {};
-    Buffer<T> parts = {};  // gradients of the heads of a wave, for shared blocks
+    TensorView<T> view = {};  // without strides if they are dense
+    Buffer<T> parts = {};     // gradients of the heads of a wave that are not written in place
 
     bool wanted() const { return view.data != nullptr; }
     Index size() const { return rows * cols; }
-    T* block(Index problem) const {
-      return view.data + block_of[static_cast<std::size_t>(problem)] * size();
-    }
+    bool in_place(Index problem) const { return view.strides.empty() && sums.is_alone(problem); }
+    MatrixView<T> block(Index problem) const;
     T* part(Index problem, Index at) const;
   };
 

@@ -21,22 +21,6 @@ PooledVector<double> own_numbers(const TensorView<const double>& from, Index pro
   return PooledVector<double>(start, start + count);
 }
 
-// Whether each element has a place of its own: along the axes in the order of their strides, every
-// step goes past all elements of the axes before.
-bool is_apart(const Shape& shape, const Shape& strides) {
-  std::vector<std::pair<Index, Index>> axes;
-  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
-    if (shape[axis] > 1) axes.emplace_back(strides[axis], shape[axis]);
-  }
-  std::sort(axes.begin(), axes.end());
-  Index past = 1;
-  for (const auto& [stride, length] : axes) {
-    if (stride < past) return false;
-    past = stride * length;
-  }
-  return true;
-}
-
 template <class View>
 void require_view(const char* name, const View& view, const Shape& expected) {
   if (view.shape == expected) {
@@ -51,12 +35,9 @@ template <class T>
 MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Index cols) {
   if (view.data == nullptr) return {nullptr, rows, cols};
   if (view.strides.empty()) return {view.data + problem * rows * cols, rows, cols};
-  T* first = view.data;
-  const std::size_t leading = view.shape.size() - 2;
-  for (std::size_t axis = leading; axis-- > 0; problem /= view.shape[axis]) {
-    first += problem % view.shape[axis] * view.strides[axis];
-  }
-  return {first, rows, cols, view.strides[leading]};
+  const Shape leading = leading_axes(view.shape, 2);
+  return {view.data + block_offset(problem, leading, view.strides), rows, cols,
+          view.strides[leading.size()]};
 }
 
 // The numbers of a problem, by query or by key.
@@ -80,10 +61,7 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   const Shape by_query = join(layout.leading, {layout.queries});
   const Shape by_key = join(layout.leading, {layout.keys});
   require("out", outputs.out, join(by_query, {layout.v_head_dim}));
-  if (outputs.out && !is_apart(outputs.out.shape, outputs.out.strides)) {
-    throw Error(Failure::input, "out has strides " + to_string(outputs.out.strides) +
-                                    ", expected a place of its own for each element");
-  }
+  if (outputs.out) require_places("out", outputs.out.shape, outputs.out.strides);
   require("row_potential", outputs.row_potential, by_query);
   require("unas_row_potential", outputs.unas_row_potential, by_query);
   require("col_potential", outputs.col_potential, by_key);

@@ -1,6 +1,8 @@
 #include "tensor/shape.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "attnkit/error.hpp"
 
@@ -78,6 +80,14 @@ Index ravel(const Shape& index, const Shape& shape) {
   return flat;
 }
 
+Index block_offset(Index block, const Shape& leading, const Shape& strides) {
+  Index offset = 0;
+  for (std::size_t axis = leading.size(); axis-- > 0; block /= leading[axis]) {
+    offset += block % leading[axis] * strides[axis];
+  }
+  return offset;
+}
+
 bool is_dense(const Shape& shape, const Shape& strides) {
   if (strides.empty()) return true;
   Index dense = 1;
@@ -102,6 +112,25 @@ void require_strides(const std::string& name, const Shape& shape, const Shape& s
               name + " has strides " + to_string(strides) +
                   ", expected one for each axis, 0 or more, 1 for the last, and rows "
                   "that do not overlap");
+}
+
+void require_places(const std::string& name, const Shape& shape, const Shape& strides) {
+  require_strides(name, shape, strides);
+  std::vector<std::pair<Index, Index>> axes;
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+    if (shape[axis] > 1) axes.emplace_back(strides[axis], shape[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  // Along the axes in the order of their strides, every step goes past all elements of those
+  // before.
+  Index past = 1;
+  for (const auto& [stride, length] : axes) {
+    if (stride < past) {
+      throw Error(Failure::input, name + " has strides " + to_string(strides) +
+                                      ", expected a place of its own for each element");
+    }
+    past = stride * length;
+  }
 }
 
 void require_dense(const std::string& name, const Shape& shape, const Shape& strides) {

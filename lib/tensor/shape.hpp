@@ -36,8 +36,16 @@ bool is_dense(const Shape& shape, const Shape& strides);
 /// Throws Error(input) that names the array unless its strides are allowed (TensorView).
 void require_strides(const std::string& name, const Shape& shape, const Shape& strides);
 
+/// Throws Error(input) that names the array unless each of its elements has a place of its own: the
+/// strides of an array that is written.
+void require_places(const std::string& name, const Shape& shape, const Shape& strides);
+
 /// Throws Error(input) that names the array unless it is dense.
 void require_dense(const std::string& name, const Shape& shape, const Shape& strides);
+
+/// Where block number `block` begins in an array with these strides and leading axes. Blocks
+/// are numbered in row-major order of the leading axes, the first ones.
+Index block_offset(Index block, const Shape& leading, const Shape& strides);
 
 /// The row-major position of multi-index `index` in `shape`; the inverse of unravel.
 Index ravel(const Shape& index, const Shape& shape);

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attnkit/statistics.hpp"
@@ -63,6 +65,17 @@ class Spreader {
     return view.data[offset];
   }
 
+  // Whether only the elements of a view have been written, and all of them.
+  static bool gaps_are_kept(const TensorView<T>& view) {
+    Index extent = 1;
+    for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
+      extent += (view.shape[axis] - 1) * view.strides[axis];
+    }
+    const auto written = std::count_if(view.data, view.data + extent + 1,
+                                       [](T number) { return !std::isnan(number); });
+    return written == element_count(view.shape);
+  }
+
   AttentionInputs<T> operator()(const AttentionInputs<T>& dense) {
     AttentionInputs<T> made = dense;
     for (auto* view : {&made.q, &made.k, &made.v, &made.scores, &made.x, &made.y, &made.wq,
@@ -81,10 +94,11 @@ class Spreader {
   Random& random_;
 };
 
-// All results and the gradients of q, k, v, x and wq, as far as there are any.
+// All results and gradients, as far as there are any. With a Spreader, out and gradients have
+// strides.
 template <class T>
 struct AllResults {
-  std::vector<T> out, weights, q, k, v, x, wq;
+  std::vector<T> out, weights, q, k, v, x, wq, bias, gate;
   std::vector<double> col_sum, row_potential, col_potential, row_entropy;
 
   AllResults(const AttentionInputs<T>& in, const AttentionOptions& options,
@@ -94,32 +108,43 @@ struct AllResults {
       values.resize(static_cast<std::size_t>(element_count(shape)));
       return TensorView(values.data(), shape);
     };
+    std::vector<std::pair<std::vector<T>*, TensorView<T>>> spread;
+    const auto place = [&](std::vector<T>& values, const Shape& shape) {
+      const TensorView<T> dense = room(values, shape);
+      if (spreader == nullptr) return dense;
+      spread.emplace_back(&values, spreader->room(shape, spreader->numbers_));
+      return spread.back().second;
+    };
     AttentionOutputs<T> to;
-    to.out = room(out, plan.out_shape());
-    if (spreader != nullptr) to.out = spreader->room(plan.out_shape(), spreader->numbers_);
+    to.out = place(out, plan.out_shape());
     to.weights = room(weights, join(plan.query_shape(), {plan.key_shape().back()}));
     to.col_sum = room(col_sum, plan.key_shape());
     to.row_potential = room(row_potential, plan.query_shape());
     to.col_potential = room(col_potential, plan.key_shape());
     to.row_entropy = room(row_entropy, plan.query_shape());
     AttentionGradients<T> gradients;
-    if (in.q) gradients.q = room(q, in.q.shape);
-    if (in.k) gradients.k = room(k, in.k.shape);
-    if (in.v) gradients.v = room(v, in.v.shape);
-    if (in.x) gradients.x = room(x, in.x.shape);
-    if (in.wq) gradients.wq = room(wq, in.wq.shape);
+    if (in.q) gradients.q = place(q, in.q.shape);
+    if (in.k) gradients.k = place(k, in.k.shape);
+    if (in.v) gradients.v = place(v, in.v.shape);
+    if (in.x) gradients.x = place(x, in.x.shape);
+    if (in.wq) gradients.wq = place(wq, in.wq.shape);
+    if (in.bias) gradients.bias = place(bias, in.bias.shape);
+    if (in.gate) gradients.gate = place(gate, in.gate.shape);
     plan.run(in, to);
     plan.gradients(in, grad_out, gradients);
-    if (spreader == nullptr) return;
-    for (Index n = 0; n < std::ssize(out); ++n) {
-      out[static_cast<std::size_t>(n)] = Spreader<T>::at(to.out, n);
+    for (auto& [values, view] : spread) {
+      for (Index n = 0; n < std::ssize(*values); ++n) {
+        (*values)[static_cast<std::size_t>(n)] = Spreader<T>::at(view, n);
+      }
+      CHECK(Spreader<T>::gaps_are_kept(view));
     }
   }
 
   bool operator==(const AllResults& other) const {
     return same_bits(out, other.out) && same_bits(weights, other.weights) &&
            same_bits(q, other.q) && same_bits(k, other.k) && same_bits(v, other.v) &&
-           same_bits(x, other.x) && same_bits(wq, other.wq) && same_bits(col_sum, other.col_sum) &&
+           same_bits(x, other.x) && same_bits(wq, other.wq) && same_bits(bias, other.bias) &&
+           same_bits(gate, other.gate) && same_bits(col_sum, other.col_sum) &&
            same_bits(row_potential, other.row_potential) &&
            same_bits(col_potential, other.col_potential) &&
            same_bits(row_entropy, other.row_entropy);
@@ -269,6 +294,10 @@ TEST_CASE("strides are refused where arrays must be dense, and if they are wrong
                        ", expected a place of its own for each element");
   }
   heads.run(in, {.out = {room.data(), heads.out_shape(), {3, 6, 1}}});
+  AttentionGradients<float> gradients;
+  gradients.k = {room.data(), {2, 5, 3}, {0, 3, 1}};
+  CHECK(message([&] { heads.gradients(in, in.q, gradients); }) ==
+        "the gradient of k has strides (0, 3, 1), expected a place of its own for each element");
   TransportInputs<float> between;
   between.x = between.y = {q.data(), {5, 3}};
   TransportOptions options;
