@@ -5,6 +5,8 @@
 
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
+#include "sinkhorn/attention_iterations.hpp"
+#include "sinkhorn/gibbs_kernel.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -94,8 +96,14 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
 }
 
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
-                                 std::size_t element_size) {
-  return description_of(options.scheme).useful_bytes(options, rows, cols, element_size);
+                                 std::size_t element_size, const RankRows& ranks) {
+  // The kept data are exponentials; each rank has a part of them.
+  return std::min(description_of(options.scheme).useful_bytes(options, rows, cols, element_size),
+                  kept_kernel_bytes(rows, cols, element_size, ranks));
+}
+
+std::int64_t attend_state_bytes(Scheme scheme, Index rows, Index cols) {
+  return description_of(scheme).is_iterated() ? iteration_state_bytes(rows, cols) : 0;
 }
 
 template Attention attend(const Scores<float>&, const SchemeOptions&, const ObserverList<float>&,

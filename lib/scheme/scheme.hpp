@@ -5,6 +5,7 @@
 #include <span>
 
 #include "pass/attention.hpp"
+#include "pass/rank_rows.hpp"
 
 namespace attn {
 
@@ -32,9 +33,13 @@ PooledVector<double> sink_weights(const Potentials& potentials, const SchemeOpti
 /// Adds the sink's own term −w log w to each query's entropy.
 void add_sink_entropies(const PooledVector<double>& sink_weights, std::span<double> entropies);
 
-/// The largest SchemeOptions::kept_bytes that attend can use.
+/// The largest SchemeOptions::kept_bytes that attend can use; with ranks, on the rank that has the
+/// most rows.
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
-                                 std::size_t element_size);
+                                 std::size_t element_size, const RankRows& ranks = {});
+
+/// Bytes of the state from which the iterations of a scheme go on; 0 for a scheme without them.
+std::int64_t attend_state_bytes(Scheme scheme, Index rows, Index cols);
 
 /// The parts into which threads can cut attend over a problem; with `gradients`, differentiate.
 ItemParts attend_parts(Scheme scheme, bool gradients, Index rows, Index cols,

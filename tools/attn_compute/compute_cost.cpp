@@ -19,8 +19,6 @@
 #include "head/repeated_scores.hpp"
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
-#include "sinkhorn/attention_iterations.hpp"
-#include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -68,19 +66,16 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  // The kept data are exponentials; each rank has a part of them.
   needs.useful_bytes =
-      std::min(useful_attend_bytes(options.scheme, input.queries, input.keys, element_size),
-               kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks));
+      useful_attend_bytes(options.scheme, input.queries, input.keys, element_size, needs.ranks);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
   needs.parts = attend_parts(options.scheme.scheme, options.emits_gradients(), input.queries,
                              input.keys, element_size);
-  if (stops && description_of(options.scheme.scheme).is_iterated()) {
-    needs.state_bytes = HeadState::bytes(iteration_state_bytes(input.queries, input.keys));
-  }
+  const std::int64_t state = attend_state_bytes(options.scheme.scheme, input.queries, input.keys);
+  if (stops && state > 0) needs.state_bytes = HeadState::bytes(state);
   if (stops && options.repetition && !options.emits_gradients()) {
     needs.state_bytes = HeadState::bytes(repeated_state_bytes(input.sizes()));
   }

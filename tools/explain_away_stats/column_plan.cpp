@@ -4,8 +4,6 @@
 
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
-#include "sinkhorn/attention_iterations.hpp"
-#include "sinkhorn/gibbs_kernel.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -44,8 +42,6 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale
-  // The kept data are exponentials; each rank has a part of them.
-  const std::int64_t kept = kept_kernel_bytes(input.queries, input.keys, element_size, needs.ranks);
   std::optional<ItemParts> parts;
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
@@ -53,12 +49,11 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
         attend_parts(scheme.value_or(Scheme::hnas), false, input.queries, input.keys, element_size);
     if (!parts || of_scheme.fewest < parts->fewest) parts = of_scheme;
     if (!scheme) continue;
-    if (stops && description_of(*scheme).is_iterated()) {
-      needs.state_bytes = HeadState::bytes(iteration_state_bytes(input.queries, input.keys));
-    }
-    const std::int64_t useful = useful_attend_bytes(options.scheme_options(*scheme, 0),
-                                                    input.queries, input.keys, element_size);
-    needs.useful_bytes = std::max(needs.useful_bytes, std::min(useful, kept));
+    const std::int64_t state = attend_state_bytes(*scheme, input.queries, input.keys);
+    if (stops && state > 0) needs.state_bytes = HeadState::bytes(state);
+    needs.useful_bytes = std::max(
+        needs.useful_bytes, useful_attend_bytes(options.scheme_options(*scheme, 0), input.queries,
+                                                input.keys, element_size, needs.ranks));
     if (points == 1) continue;
     rescaled = std::max(
         rescaled,
