@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/completion_table.hpp"
+#include "cli/help.hpp"
 #include "cli/wording.hpp"
 
 namespace attn::cli {

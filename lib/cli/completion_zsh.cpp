@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "cli/completion_table.hpp"
+#include "cli/completion.hpp"
 
 namespace attn::cli {
 namespace {

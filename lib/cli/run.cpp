@@ -6,9 +6,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/command.hpp"
-#include "cli/completion.hpp"
 #include "cli/help.hpp"
-#include "cli/man_page.hpp"
 #include "cli/memory_hint.hpp"
 #include "cli/option.hpp"
 #include "cli/parse.hpp"

@@ -2,8 +2,7 @@
 
 #include <stdexcept>
 
-#include "cli/completion.hpp"
-#include "cli/man_page.hpp"
+#include "cli/help.hpp"
 
 using namespace attn::cli;
 
