@@ -95,7 +95,7 @@ format:   ## format the C++ sources in place
 	@scripts/install-deps --check lint
 	git ls-files -co --exclude-standard 'lib/*.?pp' 'tools/*.?pp' 'tests/*.?pp' | xargs -r clang-format -i
 
-lint:     ## the checks of .ci/run that need no full build
+lint:     ## the checks that need no full build, clang-tidy among them
 	.ci/run deps format layering top-level shell python tidy
 
 clean:    ## remove build/
