@@ -7,7 +7,7 @@
 Reads weights (..., Lq, Lk), and optionally the strings tokens (Lk) or (B, Lk). Sums include all
 queries and keys, even if only a part is drawn. Colours show the square root of the weights, from 0
 to the largest weight of all maps, so that small weights are visible. Cells whose query may not attend
-to the key are hatched: by mask, bias, scores, attn_causal and attn_window of the bundle. Of a padded
+to the key are hatched: by mask, bias, scores, attn_causal and attn_window of the bundle. In a padded
 sequence (key_length, query_length, key_start, query_start) only its own queries and keys are drawn.
 With more than 400 queries or keys, a dot shows the largest of several weights, and column sums are
 drawn as ranges.

@@ -31,7 +31,7 @@ double MultiplyAdds(Index rounds, T* total) {
   return 2.0 * in_flight * static_cast<double>(lanes<T>() * rounds);
 }
 
-// Of the numbers that fill whole groups of vectors.
+// The sum of the numbers that fill whole groups of vectors.
 template <class T>
 T PlainSum(const T* x, Index n) {
   constexpr int vectors = 8;

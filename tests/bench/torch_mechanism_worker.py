@@ -52,7 +52,7 @@ def lstmn_gradients(x, w_h, w_x, w_prev, v, w, b, grad_h, block: int):
     steps, width, inner = x.shape[0], w_h.shape[1], w_h.shape[0]
     of_state, of_mean = w[:, :width].T.contiguous(), w_prev.T.contiguous()
     of_projection = w_h.T.contiguous()
-    # Of the energies by place, and of their slopes: W_h h gets v (energies - squares).
+    # Gradients of the energies by place, and of their slopes: W_h h gets v (energies - squares).
     grad_energies, grad_squares = torch.zeros(steps), torch.zeros(steps, inner)
     grad_states, grad_queries = torch.zeros(steps, 2 * width), torch.zeros(steps, inner)
     grad_states[:, :width] = grad_h

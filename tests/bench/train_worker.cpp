@@ -41,7 +41,7 @@ std::vector<SlotBatch> random_batch(Index sequences, Index length, Index vocabul
   return slots;
 }
 
-// Those of all attentions.
+// The layers of paths of all attentions.
 std::vector<PathLayer> path_layers(const Transformer& model) {
   std::vector<PathLayer> layers;
   for (const TransformerLayer& layer : model.decoder().layers()) {

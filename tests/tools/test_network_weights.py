@@ -168,7 +168,7 @@ class Steps(PathsTest):
         losses = np.array([loss(matrices(made, n), x, target) for n in range(2 * count)])
         differences = (losses[:count] - losses[count:]) / (2 * h)
         self.assertGreater(np.abs(differences).max(), 0.1)
-        # Of the step: 1e-16 over the rate; of differences: h^2 and 1e-15 over h.
+        # The error of the step is 1e-16 over the rate, the error of differences h^2 and 1e-15 over h.
         self.assert_near("gradients", gradient, differences, 1e-6 * (1 + np.abs(differences)))
 
     def test_steps_from_rescaled_networks_follow_the_same_function(self):

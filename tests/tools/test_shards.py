@@ -83,7 +83,7 @@ class Joined(ShardTest):
         self.assertEqual(len(whole.split("\n\n")), sum(len(part.split("\n\n")) for part in parts if part))
 
 
-# Of one INPUT without groups: runs whose heads are divided. A unit is a head, the heads that share a key and a value,
+# Runs with one INPUT without groups, whose heads are divided. A unit is a head, the heads that share a key and a value,
 # a sequence, or the heads of one number, which add into one gradient.
 
 

@@ -147,7 +147,7 @@ class Numbers(SinkhornTest):
         self.assert_near("plan", got["plan"], want["plan"], 1e-12)
         self.assertTrue((got["plan"][~band] == 0).all())
         self.assert_near("rows", got["plan"].sum(1), np.full(20, 1 / 20), 1e-9)
-        # Of second order in an error of 1e-10.
+        # The gap is of second order in an error of 1e-10.
         self.assertLess(report["result"]["gap"], 1e-15)
         self.assertGreaterEqual(report["result"]["gap"], 0)
         _, far = self.solve("inf.h5", "--epsilon", 0.001, "--iterations", 1)

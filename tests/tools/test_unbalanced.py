@@ -242,7 +242,7 @@ class Properties(UnbalancedTest):
             got, result = self.solve("in.h5", *options, "--unbalanced", rho)
             self.assertLess(result["iterations"], 2 * exact["iterations"])
             apart.append(np.abs(got["plan"] - balanced["plan"]).sum())
-        # Of first order in 1/rho, for potentials of about 10.
+        # The difference is of first order in 1/rho, for potentials of about 10.
         self.assertLess(apart[2], 1e-4)
         for n in range(2):
             self.assertLess(apart[n + 1], apart[n] / 50)

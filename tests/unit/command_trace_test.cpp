@@ -57,7 +57,7 @@ class Command {
     return read_trace(folder_ / "traces/trace", own(), all());
   }
 
-  // Of one line.
+  // What one line reads.
   std::string more(const std::string& line) const { return reads({{7, {line}}}).more; }
   std::vector<std::string> paths(const std::string& line) const {
     const CommandReads found = reads({{7, {line}}});

@@ -274,7 +274,8 @@ TEST_CASE("implicit gradients against differences of whole solutions") {
     CAPTURE(soft);
     const Found<double> found = differentiated(problem, 1);
     constexpr double step = 1e-4;
-    // Of the fourth order: errors are of order step⁴, and of the solutions' 1e-14 over the step.
+    // Differences of the fourth order: their errors are step⁴, and the solutions' 1e-14 over the
+    // step.
     const auto slope = [&](const std::function<void(double)>& move) {
       const auto at = [&](double distance) {
         move(distance);

@@ -4,7 +4,7 @@
 
 namespace attn::testing {
 
-/// Of scores, potentials, costs and bounds.
+/// The infinity of scores, potentials, costs and bounds.
 using attn::infinity;
 
 }  // namespace attn::testing

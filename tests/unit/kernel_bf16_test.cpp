@@ -23,7 +23,7 @@ float cut_to_bf16(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xFFFF0000U);
 }
 
-// Of very different sizes, some 0; with `small`, down to the least.
+// Numbers of very different sizes, some 0; with `small`, down to the least.
 float any_bf16(Random& random, bool small) {
   if (one_in(random, 9)) return one_in(random, 2) ? 0.0F : -0.0F;
   const double size = small ? std::ldexp(1.0, static_cast<int>(uniform(random, -60, 4))) : 1;

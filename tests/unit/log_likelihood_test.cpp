@@ -14,7 +14,7 @@ using namespace attn::testing;
 
 namespace {
 
-// Of the rows of `data`, each centre with the weight e^log_prior, by plain loops.
+// The log-likelihood of the rows of `data`, where each centre has the weight e^log_prior.
 template <class T>
 long double expected(MatrixView<const T> data, MatrixView<const T> centres, double variance,
                      const T* log_prior) {

@@ -54,7 +54,7 @@ inline Values random_values(Index count, std::mt19937_64& random,
                             std::pair<double, double> range = {-1, 1}) {
   std::uniform_real_distribution<double> any(range.first, range.second);
   Values values(static_cast<std::size_t>(count));
-  // Of float32, so that both types see the same numbers.
+  // Rounded to float32, so that both types see the same numbers.
   for (long double& one : values) one = static_cast<float>(any(random));
   return values;
 }

@@ -28,7 +28,7 @@ struct GateProblem {
     }
   }
 
-  // Those of the gate that queries or channels share are the first ones.
+  // What queries or channels share are the first numbers of the gate.
   BroadcastMatrix<T> source(bool by_query, bool by_channel, Index first = 0) const {
     const Index row_stride = by_query ? channels : 0;
     return {gate.data() + first * row_stride, row_stride, by_channel ? 1 : 0};

@@ -135,7 +135,7 @@ TEST_CASE("barycentre plans: gradients against differences") {
     CHECK(result.through_barycentre.residual <= 1e-10);
 
     constexpr double step = 1e-4;
-    // Of the optimum and of L = ⟨h, p⟩, of the fourth order.
+    // Differences of the fourth order: slopes of the optimum and of L = ⟨h, p⟩.
     const auto slopes = [&](const std::function<void(double)>& move) {
       double at[2][4];
       for (int n = 0; n < 4; ++n) {

@@ -217,7 +217,7 @@ TEST_CASE("divergence plans differentiate through their potentials") {
       };
       return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
     };
-    // Of the fourth order, and the errors of solutions over the step.
+    // The differences are of the fourth order; the errors of solutions count over the step.
     constexpr double limit = 1e-5;
     for (std::size_t i = 1; i < 5; ++i) {
       CHECK(std::abs(by_a.values[i] - by_a.values[0] - slope(a[i], &a[0], -1)) <= limit);

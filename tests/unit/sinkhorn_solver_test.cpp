@@ -272,8 +272,8 @@ TEST_CASE("with forbidden pairs the gap is computed along trees") {
         REQUIRE(got.summary.status == SolveStatus::converged);
         CHECK(got.summary.dual <= best + slack);
         CHECK(got.summary.dual + got.summary.gap >= best - slack);
-        // Of second order: the tolerance squared over the lightest link, which in a plan of this
-        // size and with scores of this size is above 1e-6.
+        // The gap is of second order: the tolerance squared over the lightest link, which in a plan
+        // of this size and with scores of this size is above 1e-6.
         CHECK(got.summary.gap <= tolerance * tolerance * static_cast<double>(2 * n) * 1e6);
         CHECK(got.summary.gap <= before);
         before = got.summary.gap;

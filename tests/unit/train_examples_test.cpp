@@ -122,7 +122,7 @@ TEST_CASE("cloze questions") {
   options.lines = 2;
   options.blank = 9;
   options.eligible = {true, true, true, true, false, true, true, true, true, false};
-  // Of line 3 only 1 was said; line 4 has 4 that may not be asked for; line 5 has 5 and 1.
+  // In line 3 only 1 was said; line 4 has 4 that may not be asked for; line 5 has 5 and 1.
   const std::vector<std::vector<Index>> lines = {{1, 2}, {},     {3},      {1, 6, 1},
                                                  {4, 4}, {5, 7}, {5, 4, 7}};
   const ClozeQuestions questions(lines, options);

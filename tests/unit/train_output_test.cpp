@@ -73,7 +73,7 @@ struct OutputProblem {
     return tokens;
   }
 
-  // Of all outputs that there can be behind `tokens`, the one with the largest mean of log p.
+  // The output that begins with `tokens` and has the largest mean of log p.
   struct Best {
     std::vector<Index> tokens;
     double mean = -std::numeric_limits<double>::infinity();

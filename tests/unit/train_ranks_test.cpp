@@ -112,7 +112,7 @@ TEST_CASE("ranks add the slots of a batch as one process does") {
 TEST_CASE("every rank meets every other one, in an order without waiting for ever") {
   for (int count = 1; count <= 9; ++count) {
     CAPTURE(count);
-    // Of each rank what it does next: to send (true) or to receive, and from whom.
+    // What each rank does next: it sends (true) or receives; and the other rank.
     std::vector<std::vector<std::pair<bool, int>>> todo(static_cast<std::size_t>(count));
     for (int own = 0; own < count; ++own) {
       NamedRanks ranks(own, count);

@@ -196,7 +196,7 @@ TEST_CASE("tails of Student's t in 40 digits") {
     CAPTURE(known.t);
     CHECK(is_within(student_upper_tail(known.t, known.degrees), known.p, 1e-13 * known.p));
   }
-  // Of every table of the distribution.
+  // Values that every table of the distribution has.
   CHECK(is_within(student_upper_tail(2.015048, 5), 0.05, 1e-7));
   CHECK(is_within(student_upper_tail(2.228139, 10), 0.025, 1e-7));
 }
@@ -404,7 +404,7 @@ TEST_CASE("intervals end where the tests have half of what the confidence leaves
     const Interval mean = mean_interval(a, confidence);
     CHECK(is_within((means.low + means.high) / 2, a.mean - b.mean, 1e-14));
     CHECK(is_within((mean.low + mean.high) / 2, a.mean, 1e-14));
-    // Of a difference that is smaller by the lower end, nothing but chance is left.
+    // A difference that is smaller by the lower end may be chance alone.
     Sample moved = a;
     moved.mean -= means.low;
     CHECK(is_within(welch_one_sided(b, moved).p, (1 - confidence) / 2, 1e-12));

@@ -14,8 +14,8 @@ namespace {
 
 // Far larger than any file written by hand.
 constexpr std::size_t most_toml_bytes = std::size_t{64} << 20;
-// Of a dotted key, and of arrays and inline tables within each other: toml++ represents them by
-// values nested as deep, and destroys these by recursion.
+// Limits for a dotted key, and for arrays and inline tables within each other: toml++ represents
+// them by values nested as deep, and destroys these by recursion.
 constexpr std::size_t most_key_parts = 32;
 constexpr std::size_t most_brackets = 32;
 

@@ -45,7 +45,7 @@ boost::crc_32_type crc_of_count(std::int64_t units) {
   return crc;
 }
 
-// Of the units, and of the state after the number of units.
+// Checksums of the units, and of the state that follows their number.
 std::string checksums(const boost::crc_32_type& of_units, const boost::crc_32_type& of_others) {
   return fmt::format("{:08x}{:08x}", of_units.checksum(), of_others.checksum());
 }
