@@ -7,6 +7,11 @@ from .modules import t5_bias
 _ROWS = 4  # per sequence
 
 
+def agrees(call, error):
+    """Whether a difference of this size is rounding."""
+    return error <= (0.05 if call.q.dtype in (torch.float16, torch.bfloat16) else 1e-3)
+
+
 def largest_error(call, masks):
     """The largest difference between the model's output and softmax over the recorded operands, for
     some queries of the first and last sequence, relative to the largest output; None if the model's

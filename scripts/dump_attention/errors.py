@@ -13,6 +13,10 @@ class DumpError(RuntimeError):
         self.hint = hint
 
 
+class Unseen(DumpError):
+    """Nothing was recorded, as the model's classes compute their attention by themselves."""
+
+
 class DumpWarning(UserWarning):
     """Something that the dump lacks."""
 
@@ -30,6 +34,11 @@ class Notes:
 
     def tell(self):
         """Warns, with one line for each text."""
-        for text, (first, *others) in self._layers.items():
-            more = f" and {len(others)} more layer{'s' * (len(others) > 1)}" if others else ""
-            warnings.warn(f"{first}{more}: {text}", DumpWarning, stacklevel=2)
+        for text, layers in self._layers.items():
+            warnings.warn(f"{one_and_more(layers)}: {text}", DumpWarning, stacklevel=2)
+
+
+def one_and_more(layers):
+    """Names of layers, in few words."""
+    first, *others = layers
+    return first + (f" and {len(others)} more layer{'s' * (len(others) > 1)}" if others else "")

@@ -1,13 +1,20 @@
-"""Functions of query, key and value: scaled_dot_product_attention, and those that a user names."""
+"""Functions of query, key and value: scaled_dot_product_attention, and those that a user names.
+
+Those that a user names take (B, H, L, d) or (B, L, H, d), and align causality with the first keys or
+with the last ones: what gives the function's own output is recorded.
+"""
 
 import importlib
 import inspect
 import sys
+from dataclasses import replace
 
 import torch
 
 from .call import Call, split_mask
+from .check import agrees, largest_error
 from .errors import DumpError
+from .masks import Masks
 from .projections import projections_of
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
@@ -130,10 +137,48 @@ def described(given, result, frames, name):
     mask = argument("mask")
     allowed, bias = split_mask(mask)
     out = result[0] if isinstance(result, tuple) else result
-    if not isinstance(out, torch.Tensor) or out.shape[:-1] != q.shape[:-1]:
-        out = None
     call = Call(q, k, v, scale=argument("scale"), allowed=allowed, bias=bias,
                 causal="top-left" if argument("causal") else "none", softcap=argument("softcap"),
-                dropout=argument("dropout") or 0, out=out)
+                dropout=argument("dropout") or 0)
+    readings = _readings(call, out, of_any_layout=name != SDPA)
+    call = next(filter(_as_computed, readings), readings[0]) if len(readings) > 1 else readings[0]
     projections_of(call, frames)
     return call
+
+
+def _readings(call, out, of_any_layout):
+    """What a call and its output may mean, the likeliest first."""
+    calls = [call]
+    if of_any_layout and call.q.dim() == call.k.dim() == call.v.dim() == 4:
+        swapped = {name: getattr(call, name).transpose(1, 2) for name in "qkv"}
+        calls = [one for one in (call, replace(call, **swapped)) if _fits(one)] or calls
+        calls += [replace(one, causal="bottom-right") for one in calls
+                  if one.causal != "none" and one.q.shape[-2] != one.k.shape[-2]]
+    return [replace(one, out=made) for one in calls for made in _outputs(out, one) or [None]]
+
+
+def _fits(call):
+    """Whether q, k and v of (B, H, L, d) belong together."""
+    return call.k.shape[:3] == call.v.shape[:3] and call.q.shape[1] % max(call.k.shape[1], 1) == 0
+
+
+def _outputs(out, call):
+    """What an output may mean as (…, Lq, dv): nothing if it has another shape."""
+    if not isinstance(out, torch.Tensor):
+        return []
+    wanted = (*call.q.shape[:-1], call.v.shape[-1])
+    if len(wanted) == 4 and out.dim() == 3 and out.shape[-1] == wanted[1] * wanted[-1]:
+        out = out.unflatten(-1, (wanted[1], wanted[-1]))
+    layouts = [out, out.transpose(1, 2)] if len(wanted) == 4 and out.dim() == 4 else [out]
+    return [one for one in layouts if one.shape == wanted]
+
+
+def _as_computed(call):
+    """Whether the output of the call follows from its operands."""
+    if call.dropout > 0:
+        return False
+    try:
+        error = largest_error(call, Masks(call))
+    except (RuntimeError, IndexError):  # its mask has another shape
+        return False
+    return error is not None and agrees(call, error)

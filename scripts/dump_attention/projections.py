@@ -18,6 +18,12 @@ class Frame:
         self.module = module
         self.linear = {}  # q, k, v, qkv or kv: (module, input, output)
 
+    @property
+    def of_attention(self):
+        """Whether the module is one of attention, by its projections or by the name of its class."""
+        return ({"q", "k", "v"} <= self.linear.keys() or
+                re.search(r"(?i)att(?:ention|n)[v\d]*$", type(self.module).__name__) is not None)
+
     def projected(self, module, args, result):
         """A module inside of this one was called."""
         weight = getattr(module, "weight", None)

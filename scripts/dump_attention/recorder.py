@@ -7,7 +7,7 @@ import sys
 
 from . import version
 from .bundle import Bundle, time_stamp
-from .errors import DumpError, Notes
+from .errors import DumpError, Notes, Unseen, one_and_more
 from .selection import Layers, Numbers
 
 try:
@@ -19,7 +19,7 @@ except ImportError as missing:
                     "dump-attention …") from missing
 
 # pylint: disable=wrong-import-position
-from .check import largest_error
+from .check import agrees, largest_error
 from .functions import SDPA, Functions
 from .masks import Masks
 from .modules import self_recording
@@ -27,13 +27,15 @@ from .projections import Frame
 from .registry import Registries
 from .tokens import Sequences, strings_of
 
+_BY_ITSELF = "computes its attention by itself, not by a function that is recorded"
+_FOR_UNSEEN = ("name a function that it calls (--function MODULE:CLASS.METHOD), or load a model of "
+               "Hugging Face with attn_implementation=\"sdpa\" (--attention sdpa)")
+
 
 @contextlib.contextmanager
 def recording(path, model, *, tokenizer, tokens, inputs, layers, heads, calls, functions, dtype,
               compress, name, force):
     """What dump_attention.recording() promises."""
-    if isinstance(functions, str):
-        functions = [functions]
     chosen = Layers(layers), Numbers(heads, "--heads"), Numbers(calls, "--calls")
     bundle = Bundle(path, dtype, compress, force)
     try:
@@ -57,6 +59,7 @@ class Recorder:
         self.groups_with_tokens = 0
         self.largest_error = 0.0
         self.tokenizer = self.tokens = self.name = None
+        self.about = {}  # more attributes of the file
         # As it was typed, where Python tells.
         self.command = shlex.join(getattr(sys, "orig_argv", None) or sys.argv)
         self._bundle, self._model = bundle, model
@@ -64,6 +67,7 @@ class Recorder:
         self._inputs = inputs
         self._notes, self._differing = Notes(), {}
         self._seen = {}  # calls of each layer, recorded or not
+        self._of_attention = {}  # modules of attention that ran, by name
         self._ids = {}  # token ids by group
         self._names = {}  # names of modules, by identity
         self._roots = []  # kept alive, so that no identity is reused
@@ -152,6 +156,8 @@ class Recorder:
                     self._sequences.embedded(module, args[0])
             elif self._stack:
                 self._stack[-1].projected(module, args, result)
+            if frame.of_attention and id(module) in self._names:
+                self._of_attention[self._names[id(module)]] = module
             return result
 
         return call
@@ -236,7 +242,11 @@ class Recorder:
         if layer not in self._layers or count not in self._numbers:
             return
         with torch.no_grad(), self.silence():
-            call = describe()
+            try:
+                call = describe()
+            except DumpError as error:
+                kind = "" if module is None else f" ({class_name(module)})"
+                raise DumpError(f"{layer}{kind}: {error}", error.status, error.hint) from error
             self._write(layer, layer if count == 1 else f"{layer}@{count}", call, module)
         self.calls[layer] = self.calls.get(layer, 0) + 1
 
@@ -259,8 +269,7 @@ class Recorder:
         error = None if call.dropout > 0 else largest_error(call, masks)
         if error is not None:
             self.largest_error = max(self.largest_error, error)
-            half = call.q.dtype in (torch.float16, torch.bfloat16)
-            if not error <= (0.05 if half else 1e-3):
+            if not agrees(call, error):
                 self._differing[layer] = error
         bundle = self._bundle
         group = bundle.group(name)
@@ -311,10 +320,30 @@ class Recorder:
             return len(self.tokens) in (1, batch) and all(len(row) == keys for row in self.tokens)
         return len(self.tokens) == keys
 
+    def _unseen(self):
+        """The names of the layers whose attention ran, but was not seen, by the name of the class.
+        A module that contains another one of these is not meant."""
+        def paths(names):
+            return ["." if name in ("", "attention") else f".{name}." for name in names]
+
+        seen, ran = paths(self._seen), paths(self._of_attention)
+        result = {}
+        for path, (name, module) in zip(ran, self._of_attention.items()):
+            if not (any(one.startswith(path) or path.startswith(one) for one in seen) or
+                    any(one.startswith(path) for one in ran if one != path)):
+                if name in self._layers:
+                    result.setdefault(class_name(module), []).append(name or "the model")
+        return result
+
     def finish(self):
         """Writes what is known at the end."""
         self._functions.replace_pending(at_the_end=True)
+        unseen = self._unseen()
         if not self.calls:
+            if unseen:
+                raise Unseen("no attention was recorded: " + "; ".join(
+                    f"{one_and_more(names)}: {kind} {_BY_ITSELF}" for kind, names in unseen.items()
+                ), 3, _FOR_UNSEEN)
             if self._seen:
                 raise DumpError("no call was recorded: --layers, --heads and --calls leave out all "
                                 f"of {', '.join(list(self._seen)[:8])}", 2)
@@ -337,11 +366,16 @@ class Recorder:
             name = self.name or next(filter(None, map(_configured_name, self._roots)), None)
             if name:
                 root["model_name"] = name
+            for what, value in self.about.items():
+                root[what] = value
         made = f"{version.read()}, PyTorch {torch.__version__}"
         for layer in self._differing:
             self._notes.add(layer, "the model's output differs from what follows from the recorded "
                             f"numbers, by up to {max(self._differing.values()):.2g} of its size: "
                             "the model does more than was recorded")
+        for kind, names in unseen.items():
+            for name in names:
+                self._notes.add(name, f"not recorded: {kind} {_BY_ITSELF}; {_FOR_UNSEEN}")
         self._notes.tell()
         self._bundle.finish(f"{time_stamp()}: {self.command} ({made})")
 

@@ -59,7 +59,6 @@ class Layers:
 
     def __init__(self, chosen):
         self.all = chosen is None
-        self.seen = []
         self._ranges, self._patterns = [], []
         for word in () if self.all else _words(chosen):
             numbers = _range(word, "--layers")
@@ -71,8 +70,6 @@ class Layers:
                 raise DumpError("--layers: a number, a range or a name is missing", 2)
 
     def __contains__(self, name):
-        if name not in self.seen:
-            self.seen.append(name)
         if self.all:
             return True
         number = re.search(r"\d+", name)

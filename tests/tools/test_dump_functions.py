@@ -25,6 +25,19 @@ def causal_by_default(q, k, v, is_causal=True):
     return plain_attention(q, k, v, is_causal=is_causal)
 
 
+LAYOUTS = {"bhld": lambda x: x, "blhd": lambda x: x.transpose(1, 2),
+           "joined": lambda x: x.transpose(1, 2).flatten(2)}
+
+
+def laid_out(q, k, v, given, made, causal=False):
+    """Attention of tensors in the layout `given` with a result in the layout `made`; causality is
+    counted from the last query and key."""
+    q, k, v = map(LAYOUTS[given], (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)
+    return LAYOUTS[made](plain_attention(q, k, v, mask.tril(len(mask.T) - len(mask)) if causal else None))
+
+
 class Functions(DumpTest):
 
     NAME = f"{__name__}:own_attention"
@@ -95,6 +108,32 @@ class Functions(DumpTest):
         q = torch.randn(2, 4, 9, 8)
         self.assertEqual(self.follow(q, q, q, attn_mask=less)[1], {"mask"})
 
+    def test_the_layout_is_what_gives_the_output(self):
+        for queries, keys, heads, key_heads in [(5, 7, 4, 2), (4, 4, 4, 4), (4, 8, 4, 4), (6, 3, 6, 3)]:
+            for given in ("bhld", "blhd"):
+                for made in LAYOUTS:
+                    for causal in (False, True) if queries <= keys else (False,):
+                        with self.subTest(given, made=made, heads=heads, keys=keys, causal=causal):
+                            tensors = [torch.randn(2, *size, 8) for size in (
+                                (heads, queries), (key_heads, keys), (key_heads, keys))]
+                            with recording(self.path, function=f"{__name__}:laid_out", force=True):
+                                out = globals()["laid_out"](*map(LAYOUTS[given], tensors), given, made,
+                                                            causal=causal)
+                            for name, tensor in zip("qkv", tensors):
+                                np.testing.assert_array_equal(self.values("laid_out", name), tensor)
+                            out = LAYOUTS["blhd"](out.unflatten(-1, (heads, 8))) if made == "joined" else (
+                                LAYOUTS[made](out))
+                            self.check("laid_out", out)
+                            self.assertLess(self.attributes("laid_out")["model_error"], 1e-5)
+
+    def test_a_layout_that_nothing_tells_is_the_usual_one(self):
+        name = f"{__name__}:own_attention"
+        q = torch.randn(2, 4, 5, 8)
+        with unittest.mock.patch.object(sys.modules[__name__], "own_attention", lambda q, k, v: v * 3):
+            with self.assertWarnsRegex(UserWarning, "output differs"), recording(self.path, function=name):
+                globals()["own_attention"](q, q, q)
+        np.testing.assert_array_equal(self.values("own_attention", "q"), q)
+
     def test_grouped_heads(self):
         class Layer(nn.Module):
             def forward(self, q, k, v):
@@ -161,6 +200,50 @@ class Functions(DumpTest):
             out = self.record(home.Layer(), x)
             self.check("attention", out)
             self.assertIs(home.sdpa, original)
+
+    def test_attention_that_is_not_seen_is_named(self):
+        self.stand_in_for_sdpa()
+
+        class Attention(nn.Module):
+            def forward(self, x, seen=False):
+                return nn.functional.scaled_dot_product_attention(x, x, x) if seen else x.softmax(-1) @ x.mT @ x
+
+        class Projected(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.q_proj, self.k_proj, self.v_proj, self.inner = *(nn.Linear(8, 8) for _ in "qkv"), Attention()
+
+            def forward(self, x, seen=False):
+                return self.inner(self.q_proj(x) + self.k_proj(x) + self.v_proj(x), seen)
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([Projected(), Projected(), Attention()])
+
+            def forward(self, x, seen=(True, False, False)):
+                for layer, one in zip(self.layers, seen):
+                    x = layer(x, one)
+                return x
+
+        x, kind = torch.randn(1, 2, 5, 8), rf"{__name__}.Functions.*\.Attention"
+        self.record(Model(), x, expect=[
+            rf"^layers.1.inner and 1 more layer: not recorded: {kind} computes its attention by itself"])
+        self.assertEqual(self.groups(), ["layers.0.inner"])
+        self.record(Model(), x, dump={"layers": "0-1"}, expect=["^layers.1.inner: not recorded"])
+        self.record(Model(), x, seen=(True, True, True))
+        with self.assertRaisesRegex(DumpError, f"^no attention was recorded: layers.0.inner and 2 more layers: {kind}"):
+            self.record(Model(), x, seen=(False, False, False))
+
+    def test_a_call_that_cannot_be_recorded_is_named(self):
+        class Layer(nn.Module):
+            def forward(self, x):
+                return own_attention(x, x, x)
+
+        model = nn.Sequential(Layer())
+        with unittest.mock.patch.object(sys.modules[__name__], "own_attention", lambda one, two, three: one):
+            with self.assertRaisesRegex(DumpError, r"^0 \(.*\.Layer\): .*has no arguments query, key and value"):
+                self.record(model, torch.randn(2, 4), dump={"functions": [self.NAME]})
 
     def test_inputs_of_functions(self):
         """x is what the projections see, after a normalisation; names of projections vary."""
