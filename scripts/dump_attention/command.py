@@ -1,4 +1,4 @@
-"""The command dump-attention: runs a script or module of Python, and records its attention."""
+"""The command dump-attention: runs a script or a model, and records its attention."""
 
 import argparse
 import os
@@ -12,11 +12,11 @@ import warnings
 
 from . import version
 from .documents import completion, man_page
-from .errors import DumpError, DumpWarning
+from .errors import DumpError, DumpWarning, Unseen
 
 TOOL = "dump-attention"
 ABOUT = """\
-Runs a Python script that runs a PyTorch model, and records the inputs of its attention.
+Runs a PyTorch model, or a Python script that runs one, and records the inputs of its attention.
 
 Writes a bundle, which is an HDF5 file, with a group for each layer. A group holds the queries, keys
 and values by head, q, k and v of (B, H, L, d), as attention sees them: after projections, rotary
@@ -27,18 +27,21 @@ as token_ids, their strings as tokens. Groups bear the names of modules; the sec
 is NAME@2.
 
 Records nn.MultiheadAttention, scaled_dot_product_attention of PyTorch 2, models of Hugging Face in
-any implementation of attention, and functions that you name. Needs Python with torch and h5py. For
-each call, some queries are computed anew from what was recorded; a warning says if the model's
-output differs."""
+any implementation of attention, and functions that you name. A warning names classes whose
+attention ran unseen. Needs Python with torch and h5py, and transformers for --model. For each call,
+some queries are computed anew from what was recorded; a warning says if the model's output
+differs."""
 EXAMPLES = [
     ("dump-attention -o dec.h5 infer.py --prompt 'the cat sat'",
      "Records what infer.py runs; --prompt is an option of infer.py."),
+    ("dump-attention -o dec.h5 --model ./my-llama --text 'the cat sat'",
+     "Runs a model of Hugging Face that lies in a folder, without a script."),
     ("explain-away-stats dec.h5", "Then: which tokens are ignored, by layer and head."),
     ("dump-attention -o dec.h5 --layers 0,3-5 --inputs -m mymodel.evaluate",
      "Some layers, with the inputs of the projections."),
 ]
 STATUSES = [(0, "success"), (2, "the command line is wrong"),
-            (3, "the script failed, or its attention cannot be recorded"),
+            (3, "the script or model failed, or its attention cannot be recorded"),
             (5, "the output exists already, or cannot be written")]
 
 
@@ -63,7 +66,8 @@ def parser():
     """All options; their help is also in the manual page."""
     made = _Parser(prog=TOOL, description=ABOUT, allow_abbrev=False, add_help=False,
                    usage=f"{TOOL} [options] -o FILE SCRIPT [ARGUMENT...]\n"
-                         f"       {TOOL} [options] -o FILE -m MODULE [ARGUMENT...]",
+                         f"       {TOOL} [options] -o FILE -m MODULE [ARGUMENT...]\n"
+                         f"       {TOOL} [options] -o FILE --model MODEL --text TEXT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog="\n".join(
                        ["Examples:", *(f"  {line}\n      {text}" for line, text in EXAMPLES), "",
@@ -72,10 +76,22 @@ def parser():
     add("-m", dest="module", metavar="MODULE",
         help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its "
              "arguments")
+    add("--model", metavar="MODEL",
+        help="run this model of Hugging Face: a folder, or a name in the cache on this disk; "
+             "nothing is fetched. It runs in float32, without a cache of keys; a decoder behind an "
+             "encoder reads the same text, behind its start token. Needs transformers")
+    add("--text", metavar="TEXT",
+        help="what the model reads. - is standard input, without its last line break. The "
+             "attribute text_length is the number of tokens")
+    add("--attention", metavar="NAME",
+        help="how the model computes attention, as attn_implementation of transformers, such as "
+             "sdpa; kept as the attribute model_attention. Default: eager, and sdpa where eager "
+             "attention cannot be recorded")
     add("--function", action="append", default=[], metavar="MODULE:NAME",
-        help="also record this function of query, key and value; may be repeated. __main__:NAME is "
-             "a function of the script. attn_mask, is_causal and scale have the meaning that "
-             "scaled_dot_product_attention gives them")
+        help="also record this function of query, key and value, of (B, H, L, d) or (B, L, H, d); "
+             "may be repeated. NAME may be CLASS.METHOD; __main__:NAME is a function of the script. "
+             "attn_mask, is_causal and scale have the meaning that scaled_dot_product_attention "
+             "gives them; softcap=C makes C*tanh(s/C) of a score s")
     add = made.add_argument_group("What is recorded").add_argument
     add("--layers", metavar="LIST",
         help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first "
@@ -168,7 +184,16 @@ def main(words, home, write_bytecode_before=False):
         made.error("-o -: scripts print there; name a file")
     if options.tokens is not None and options.tokenizer is not None:
         made.error("--tokens and --tokenizer: one of them is enough")
-    if options.module is None and options.script is None:
+    if options.model is not None:
+        if options.script is not None or options.module is not None:
+            made.error(f"--model and {options.script or '-m'}: one of them can be run")
+        if options.text is None:
+            made.error("--model: --text TEXT is needed")
+        if options.tokenizer is not None:
+            made.error("--tokenizer: a --model has its own")
+    elif options.text is not None or options.attention is not None:
+        made.error(f"--{'attention' if options.text is None else 'text'} is for a --model")
+    elif options.module is None and options.script is None:
         made.error("SCRIPT is needed")
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -187,8 +212,11 @@ def main(words, home, write_bytecode_before=False):
 
 def _record(options, command, dont_write_bytecode):
     script = options.script
-    if options.module is None and not os.path.isfile(script):
+    if script is not None and not os.path.isfile(script):
         raise DumpError(f"{script}: there is no such script", 3)
+    if options.model is None:
+        # As Python does for a script, and for a module. Its modules may hold the named functions.
+        sys.path[0] = os.getcwd() if script is None else os.path.dirname(os.path.abspath(script))
     show = warnings.showwarning
 
     def shown(message, category, *where, **more):
@@ -206,16 +234,26 @@ def _record(options, command, dont_write_bytecode):
         tokens = read_lines(options.tokens) if options.tokens is not None else None
         if options.tokenizer is not None and os.path.isfile(options.tokenizer):
             find_tokenizer(options.tokenizer, {})  # before the model runs
-    with recording(options.output, tokens=tokens, inputs=options.inputs, layers=options.layers,
-                   heads=options.heads, calls=options.calls, functions=_Named(options, script),
-                   dtype=options.dtype, compress=options.compress, name=options.name,
-                   force=options.force) as recorder:
-        recorder.command = command
-        sys.dont_write_bytecode = dont_write_bytecode
+
+    def record(run):
+        """Records run(recorder), which returns a tokenizer or None."""
+        with recording(options.output, tokens=tokens, inputs=options.inputs, layers=options.layers,
+                       heads=options.heads, calls=options.calls, function=options.function,
+                       dtype=options.dtype, compress=options.compress, name=options.name,
+                       force=options.force) as recorder:
+            recorder.command = command
+            sys.dont_write_bytecode = dont_write_bytecode
+            tokenizer = run(recorder)
+            if tokens is None:
+                recorder.tokenizer = tokenizer
+        return recorder
+
+    def run_script(_):
         names = _run(options)
         from .tokens import find_tokenizer  # pylint: disable=import-outside-toplevel
-        if tokens is None:
-            recorder.tokenizer = find_tokenizer(options.tokenizer, names)
+        return find_tokenizer(options.tokenizer, names)
+
+    recorder = record(run_script) if options.model is None else _record_model(options, record)
     if not options.quiet:
         count = sum(recorder.calls.values())
         print(f"{TOOL}: {count} call{'s' * (count != 1)} of {len(recorder.calls)} "
@@ -234,15 +272,30 @@ def _need_torch():
         raise DumpError(f"{missing}: recording needs PyTorch", 2) from missing
 
 
-class _Named(list):
-    """The named functions. The folder of the script must be on the path before they are looked up,
-    as its modules may hold them."""
+def _record_model(options, record):
+    """Records a model with the attention that was asked for; else with eager attention, and where
+    that is not seen, with scaled_dot_product_attention."""
+    _need_torch()
+    from . import pretrained  # pylint: disable=import-outside-toplevel
+    text = pretrained.read_text(options.text)
 
-    def __init__(self, options, script):
-        super().__init__(options.function)
-        # As Python does for a script, and for a module.
-        folder = os.getcwd() if options.module else os.path.dirname(os.path.abspath(script))
-        sys.path[0] = folder
+    def record_with(attention):
+        return record(lambda recorder: pretrained.run(options.model, text, attention, recorder))
+
+    try:
+        return record_with(options.attention or "eager")
+    except Unseen as unseen:
+        if options.attention is not None:
+            raise
+        try:
+            recorder = record_with("sdpa")
+        except DumpError as error:
+            raise error if error.status != 3 else DumpError(
+                unseen, 3, "name a function that it calls (--function MODULE:CLASS.METHOD)")
+    if not options.quiet:
+        print(f"{TOOL}: recorded with --attention sdpa, as eager attention of this model is not "
+              "seen", file=sys.stderr)
+    return recorder
 
 
 def _run(options):

@@ -78,7 +78,9 @@ class CommandTest(ToolTest):
         (self.folder / "infer.py").write_text(SCRIPT)
         (self.folder / "mylayer.py").write_text(LAYER)
 
-    def run_command(self, *arguments, status=0, command=None, **more):
+    prepare = None  # what is called before the command in the Python that has loaded torch
+
+    def run_command(self, *arguments, status=0, command=None, stdin=b"", **more):
         """Runs the command, or `command` in its place; by a Python that has loaded torch, which
         takes longer than most of these tests, unless `command` or `more` are given."""
         if command or more:
@@ -87,7 +89,8 @@ class CommandTest(ToolTest):
                                   capture_output=True, check=False, timeout=TIMEOUT, **more)
             run = Run(done.returncode, done.stdout, done.stderr.decode())
         else:
-            run = run_loaded(COMMAND[-1], arguments, self.folder, self.environment)
+            run = run_loaded(COMMAND[-1], arguments, self.folder, self.environment, stdin,
+                             self.prepare)
         self.assertEqual(run.status, status, run.err)
         shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
         self.assertEqual([p for p in os.listdir(self.folder) if p.endswith(".tmp")], [])
