@@ -16,8 +16,8 @@ __all__ = ["DumpError", "recording"]
 
 
 def recording(path, model=None, *, tokenizer=None, tokens=None, inputs=False, layers=None,
-              heads=None, calls=None, function=(), functions=(), dtype=None, compress=None, name=None,
-              force=False):
+              heads=None, calls=None, function=(), functions=(), dtype=None, compress=None,
+              name=None, force=False):
     """A context in which the attention of `model` (None: of every model) is recorded into a new
     bundle at `path`. Its value has `calls`, the number of calls by name of layer.
 
@@ -29,11 +29,12 @@ def recording(path, model=None, *, tokenizer=None, tokens=None, inputs=False, la
     layers     which layers: "0,3-5" or "decoder.*", or a list of numbers and patterns
     heads      which query heads: "0,2-3", or a list of numbers
     calls      which calls of each layer, counted from 1
-    function   the name, or a list of names, of further functions to record: "package.module:function"
-               or "package.module:Class.method". They take query, key and value first, or under
-               these names or q, k, v, of (B, H, L, d) or (B, L, H, d); attn_mask, is_causal and
-               scale have the meaning that scaled_dot_product_attention gives them; softcap=C makes
-               C·tanh(s/C) of a score s. `functions` is the same
+    function   the name, or a list of names, of further functions to record, such as
+               "package.module:function" or "package.module:Class.method". They take query, key and
+               value first, or under these names or q, k, v, of (B, H, L, d) or (B, L, H, d);
+               attn_mask, is_causal and scale have the meaning that scaled_dot_product_attention
+               gives them; softcap=C makes C·tanh(s/C) of a score s
+    functions  the same
     dtype      "f16" or "f32": the type of numbers in the file; default: as in the model, but
                float32 for bfloat16
     compress   "gzip" or "gzip:N"

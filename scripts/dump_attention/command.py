@@ -77,9 +77,10 @@ def parser():
         help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its "
              "arguments")
     add("--model", metavar="MODEL",
-        help="run this model of Hugging Face: a folder, or a name in the cache on this disk; "
-             "nothing is fetched. It runs in float32, without a cache of keys; a decoder behind an "
-             "encoder reads the same text, behind its start token. Needs transformers")
+        help="run this model of Hugging Face: a folder, or a name in the cache on this disk. "
+             "Nothing is fetched, and no code in the folder is run. It runs in float32, without a "
+             "cache of keys; a decoder behind an encoder reads the same text, behind its start "
+             "token. Needs transformers")
     add("--text", metavar="TEXT",
         help="what the model reads. - is standard input, without its last line break. The "
              "attribute text_length is the number of tokens")
@@ -89,9 +90,9 @@ def parser():
              "attention cannot be recorded")
     add("--function", action="append", default=[], metavar="MODULE:NAME",
         help="also record this function of query, key and value, of (B, H, L, d) or (B, L, H, d); "
-             "may be repeated. NAME may be CLASS.METHOD; __main__:NAME is a function of the script. "
-             "attn_mask, is_causal and scale have the meaning that scaled_dot_product_attention "
-             "gives them; softcap=C makes C*tanh(s/C) of a score s")
+             "may be repeated. NAME may be CLASS.METHOD; __main__:NAME is a function of the "
+             "script. attn_mask, is_causal and scale have the meaning that "
+             "scaled_dot_product_attention gives them; softcap=C makes C*tanh(s/C) of a score s")
     add = made.add_argument_group("What is recorded").add_argument
     add("--layers", metavar="LIST",
         help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first "

@@ -1,7 +1,7 @@
 """Functions of query, key and value: scaled_dot_product_attention, and those that a user names.
 
-Those that a user names take (B, H, L, d) or (B, L, H, d), and align causality with the first keys or
-with the last ones: what gives the function's own output is recorded.
+Those that a user names take (B, H, L, d) or (B, L, H, d), and align causality with the first or the
+last keys: what gives the function's own output is recorded.
 """
 
 import importlib
@@ -151,7 +151,11 @@ def _readings(call, out, of_any_layout):
     calls = [call]
     if of_any_layout and call.q.dim() == call.k.dim() == call.v.dim() == 4:
         swapped = {name: getattr(call, name).transpose(1, 2) for name in "qkv"}
-        calls = [one for one in (call, replace(call, **swapped)) if _fits(one)] or calls
+        calls = [one for one in (call, replace(call, **swapped)) if _fits(one)]
+        if not calls:
+            shapes = ", ".join(str(tuple(getattr(call, name).shape)) for name in "qkv")
+            raise DumpError(f"query, key and value of {shapes} are neither (B, H, L, d) nor "
+                            "(B, L, H, d)")
         calls += [replace(one, causal="bottom-right") for one in calls
                   if one.causal != "none" and one.q.shape[-2] != one.k.shape[-2]]
     return [replace(one, out=made) for one in calls for made in _outputs(out, one) or [None]]

@@ -47,7 +47,7 @@ def run(what, text, attention, recorder):
     except DumpError:
         raise
     except Exception as error:
-        raise DumpError(f"--model {what}: {type(model).__name__} does not run on a text alone: "
+        raise DumpError(f"--model {what}: {type(model).__name__} failed on the text: "
                         f"{_in_short(error)}") from error
     return tokenizer
 
@@ -75,8 +75,8 @@ def _config(library, what):
     except DumpError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        raise DumpError(f"--model {what}: there is no such folder, and no model of this name in the "
-                        "cache of Hugging Face on this disk") from error
+        raise DumpError(f"--model {what}: there is no such folder, and no model of this name in "
+                        "the cache of Hugging Face on this disk") from error
 
 
 def _loaded(library, kind, what, **more):

@@ -20,7 +20,7 @@ class Frame:
 
     @property
     def of_attention(self):
-        """Whether the module is one of attention, by its projections or by the name of its class."""
+        """Whether the module is one of attention, by its projections or the name of its class."""
         return ({"q", "k", "v"} <= self.linear.keys() or
                 re.search(r"(?i)att(?:ention|n)[v\d]*$", type(self.module).__name__) is not None)
 

@@ -126,6 +126,13 @@ class Functions(DumpTest):
                             self.check("laid_out", out)
                             self.assertLess(self.attributes("laid_out")["model_error"], 1e-5)
 
+    def test_shapes_that_do_not_fit(self):
+        q, k = torch.randn(2, 4, 5, 8), torch.randn(2, 3, 7, 8)
+        with unittest.mock.patch.object(sys.modules[__name__], "own_attention", lambda q, k, v: q):
+            with self.assertRaisesRegex(DumpError, r"of \(2, 4, 5, 8\), \(2, 3, 7, 8\), .* are neither"):
+                with recording(self.path, function=f"{__name__}:own_attention"):
+                    globals()["own_attention"](q, k, k)
+
     def test_a_layout_that_nothing_tells_is_the_usual_one(self):
         name = f"{__name__}:own_attention"
         q = torch.randn(2, 4, 5, 8)

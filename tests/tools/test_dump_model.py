@@ -59,7 +59,8 @@ class Models(CommandTest):
     def test_a_folder(self):
         out, err = self.record(self.model("decoder"))
         self.assertEqual(out, "")
-        self.assertRegex(err, r"\Adump-attention: 2 calls of 2 layers, [\d.e-]+ MB written in [\d.e-]+ s -> dump.h5\n\Z")
+        self.assertRegex(err, r"\Adump-attention: 2 calls of 2 layers, [\d.e-]+ MB written in [\d.e-]+ s "
+                         r"-> dump.h5\n\Z")
         with h5py.File(self.path) as file:
             self.assertEqual(sorted(file), ["layers.0.self_attn", "layers.1.self_attn"])
             about = dict(file.attrs)
@@ -127,7 +128,7 @@ class Models(CommandTest):
                             ("no/such", "no/such: there is no such folder, and no model of this name"),
                             (self.model("other", "other"), r"its configuration .*: Unrecognized model type other\.$"),
                             (self.model("decoder", "mute", tokens=False), r"mute: its tokenizer cannot .*tokenizer\.$"),
-                            (self.model("pictures", "pictures"), "Pictures does not run on a text alone: TypeError")]:
+                            (self.model("pictures", "pictures"), "Pictures failed on the text: TypeError")]:
             with self.subTest(model):
                 self.refused(model, says=says)
         self.model("decoder", max_position_embeddings=3)
