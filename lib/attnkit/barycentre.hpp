@@ -109,7 +109,7 @@ struct BarycentreOutputs {
 
   /// Gradients of L, through the barycentre, by the implicit function theorem (MATHEMATICS.md §2).
   /// Where a mass or a weight is 0, the derivative is one-sided, for an increase. It is infinite at
-  /// a mass of 0 with ∂L/∂g ≠ 0, as g is −log a.
+  /// a mass of 0 with ∂L/∂g ≠ 0, as g is −log a, and NaN if no histogram has mass.
   BarycentreGradients<T> through_barycentre = {};
 };
 

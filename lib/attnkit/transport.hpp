@@ -233,7 +233,8 @@ struct SolutionGradients {
 /// How accurate the gradients through a solution are: they hold at a solution only, and solve
 /// linear equations.
 struct SolutionGradientFigures {
-  /// done if none were requested; not_converged if the residual is too large, or if plan_error > 0.
+  /// done if none were requested; not_converged if the residual is too large, or if plan_error > 0;
+  /// infeasible as the problem.
   SolveStatus status = SolveStatus::done;
   /// The L1 error of the plan's sums if the plan is no solution: the iterations did not converge,
   /// or their fixed number left the plan outside of the usual tolerance. Else 0.
@@ -251,7 +252,9 @@ TransportShapes shapes_of(const TransportInputs<T>& inputs);
 /// leading axes of the results. All results of an infeasible problem are NaN.
 template <class T>
 struct TransportOutputs {
-  TensorView<double> row_potential = {};       ///< f (leading, m); −inf for a closed line
+  /// f (leading, m). For a closed line −inf; exact transport gives it a number, and infinite ones
+  /// to all lines if none has mass.
+  TensorView<double> row_potential = {};
   TensorView<double> col_potential = {};       ///< g (leading, n)
   TensorView<T> plan = {};                     ///< π (leading, m, n): all π_ij, O(m n) memory
   TensorView<double> row_sum = {};             ///< Σ_j π_ij (leading, m)
@@ -264,7 +267,8 @@ struct TransportOutputs {
   ///
   /// - By the cost: the plan; by scores, its negative.
   /// - By a, in units of the cost over mass: −ε f_i, or with penalties ρ_a (1 − exp(ε f_i/ρ_a)). At
-  ///   a marginal of 0: −inf. At a line that no mass can reach: +inf, with penalties ρ_a.
+  ///   a marginal of 0: −inf, but a number for exact transport. At a line that no mass can reach:
+  ///   +inf, with penalties ρ_a. For a divergence without mass: NaN.
   TensorView<double> row_marginal_gradient = {};  ///< by a (leading, m)
   TensorView<double> col_marginal_gradient = {};  ///< by b (leading, n)
   TensorView<T> x_gradient = {};  ///< 2 Σ_j π_ij (x_i − y_j) (leading, m, d); only of points

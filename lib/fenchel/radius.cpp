@@ -76,6 +76,7 @@ class RadiusQuery {
     double low = (room > 0 ? std::max(inside / room - 1, 0.0) : 1) / (reach * reach);
     // Rounding may leave no room below α.
     low = std::max(low, std::numeric_limits<double>::min() / same_distance);
+    if (!(low * reach * (inside + 2 * reach) < dual_range)) refuse_range(query);
     for (solve_at(low); nearer_at(low) <= 0 && low > smallest; low /= 8) solve_at(low / 8);
     bool bracketed = false;
     double high = low;
@@ -96,7 +97,11 @@ class RadiusQuery {
       }
       before = now;
     }
-    if (bracketed) find_root(low, high);
+    if (bracketed) {
+      find_root(low, high);
+    } else {
+      refuse_outside(query);
+    }
     return certified();
   }
 
@@ -108,6 +113,20 @@ class RadiusQuery {
   bool is_limit(double least, double now) const {
     return least >= square_radius_ * (1 - same_distance) &&
            now <= square_radius_ * (1 + same_distance);
+  }
+
+  // Throws Error(numerical) if no mean of the templates is within the radius.
+  void refuse_outside(Index query) {
+    const double least = hull_distance();
+    if (least * least > square_radius_ * (1 + same_distance)) refuse(least * least, query);
+  }
+
+  [[noreturn]] void refuse_range(Index query) {
+    refuse_outside(query);
+    throw Error(Failure::numerical,
+                "query " + std::to_string(query) + ": the radius " + number_text(square_radius_) +
+                    " needs an alpha beyond the range of logits",
+                "a larger radius");
   }
 
   [[noreturn]] void refuse(double least, Index query) const {

@@ -49,8 +49,7 @@ void require_range(const DualProblem& problem, const Templates& templates) {
   const double z = largest_norm(problem.evidence, problem.first_query, "evidence");
   const double reach = templates.largest_norm();
   const double lambda = problem.alpha * (z + 2 * reach);
-  constexpr double limit = 1e150;
-  if (!(lambda < limit && reach < limit && lambda * reach < limit)) {
+  if (!(lambda < dual_range && reach < dual_range && lambda * reach < dual_range)) {
     throw Error(Failure::numerical,
                 "alpha times evidence and templates exceeds the range of logits");
   }

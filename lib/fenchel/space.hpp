@@ -13,6 +13,9 @@ namespace attn::fenchel {
 /// Throws Error(input) if the shapes of a problem disagree.
 void require_shapes(const DualProblem& problem);
 
+/// What λ, its square and its logits may be.
+constexpr double dual_range = 1e150;
+
 /// Throws Error(input) for an evidence that is not finite, Error(numerical) if λ, its square or its
 /// logits may be beyond the format.
 void require_range(const DualProblem& problem, const Templates& templates);

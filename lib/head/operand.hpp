@@ -44,7 +44,8 @@ MatrixView<T> block_at(const Operand& operand, T* numbers, const Shape& strides,
   const Index cols = operand.cols;
   if (strides.empty()) return {numbers + block * rows * cols, rows, cols};
   const std::size_t axes = operand.leading.size();
-  const Index stride = strides.size() >= axes + 2 ? strides[axes] : cols;
+  // The stride of a single row does not matter, and may be less than its length.
+  const Index stride = rows > 1 && strides.size() >= axes + 2 ? strides[axes] : cols;
   return {numbers + block_offset(block, operand.leading, strides), rows, cols, stride};
 }
 

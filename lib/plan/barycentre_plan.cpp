@@ -60,6 +60,8 @@ class BarycentrePlan<T>::Impl {
     if (!histograms_.present()) throw Error(Failure::input, "expected histograms");
     count_ = histograms_.axis(0);
     if (count_ == 0) throw Error(Failure::input, "histograms has none, expected at least one");
+    if (rows_ == 0)
+      throw Error(Failure::input, "the barycentre has no places, expected at least one");
     histograms_.require_block({count_, cols_});
     weights_.require_block({count_});
     grad_masses_.require_block({rows_});
@@ -180,10 +182,10 @@ class BarycentrePlan<T>::Impl {
                   "weights adds up to " + std::to_string(sum) + ", expected a finite number > 0");
     }
     for (double& weight : w) weight /= sum;
+    const plan::SourceScores<T> made(source_, inputs, problem, nullptr);
     const HistogramTotals totals = equalise(a, count_, options_.histogram_rounding);
     if (!totals.equal) return infeasible(outputs, problem);
     const Histograms histograms{count_, a, w};
-    const plan::SourceScores<T> made(source_, inputs, problem, nullptr);
     const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
     const BarycentreGradients<T>& optimum = outputs.optimum;
     const BarycentreGradients<T>& through = outputs.through_barycentre;
@@ -235,6 +237,7 @@ class BarycentrePlan<T>::Impl {
     result.status = SolveStatus::infeasible;
     result.row_error = result.col_error = nan;
     result.value = result.primal = result.dual = result.gap = nan;
+    if (wanted(outputs.through_barycentre)) result.through_barycentre = infeasible_figures();
     return result;
   }
 

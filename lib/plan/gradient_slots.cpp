@@ -8,25 +8,33 @@
 namespace attn {
 namespace {
 
+// Throws Error(usage) for an operand of the energy that bears another operand's name.
 template <class T, class Take>
 void for_each_gradient(const AttentionGradients<T>& gradients, const Take& take) {
-  take("q", gradients.q);
-  take("k", gradients.k);
-  take("v", gradients.v);
-  take("x", gradients.x);
-  take("y", gradients.y);
-  take("wq", gradients.wq);
-  take("wk", gradients.wk);
-  take("wv", gradients.wv);
-  take("bq", gradients.bq);
-  take("bk", gradients.bk);
-  take("bv", gradients.bv);
-  take("bias", gradients.bias);
-  take("rel_bias", gradients.rel_bias);
-  take("hybrid", gradients.hybrid);
-  take("sink", gradients.sink);
-  take("gate", gradients.gate);
-  for (const auto& [name, view] : gradients.energy) take(name, view);
+  const std::pair<const char*, const TensorView<T>&> all[] = {{"q", gradients.q},
+                                                              {"k", gradients.k},
+                                                              {"v", gradients.v},
+                                                              {"x", gradients.x},
+                                                              {"y", gradients.y},
+                                                              {"wq", gradients.wq},
+                                                              {"wk", gradients.wk},
+                                                              {"wv", gradients.wv},
+                                                              {"bq", gradients.bq},
+                                                              {"bk", gradients.bk},
+                                                              {"bv", gradients.bv},
+                                                              {"bias", gradients.bias},
+                                                              {"rel_bias", gradients.rel_bias},
+                                                              {"hybrid", gradients.hybrid},
+                                                              {"sink", gradients.sink},
+                                                              {"gate", gradients.gate}};
+  for (const auto& [name, view] : all) take(name, view);
+  for (const auto& operand : gradients.energy) {
+    const std::string& name = operand.first;
+    const bool taken = std::any_of(std::begin(all), std::end(all),
+                                   [&](const auto& other) { return name == other.first; });
+    if (taken) throw Error(Failure::usage, name + " is not an operand of the energy");
+    take(name, operand.second);
+  }
 }
 
 }  // namespace
@@ -76,6 +84,7 @@ void GradientSlots<T>::start(const AttentionGradients<T>& wanted) {
     if (slot.wanted() && (slot.sums.any_shared() || !slot.view.strides.empty())) {
       slot.parts = Buffer<T>(wave_ * slot.size());
     }
+    if (slot.wanted() && slot.block_of.empty()) slot.clear_all();
   }
 }
 
@@ -89,15 +98,20 @@ void GradientSlots<T>::finish() {
 }
 
 template <class T>
-MatrixView<T> GradientSlots<T>::Slot::block(Index problem) const {
+MatrixView<T> GradientSlots<T>::Slot::block(Index number) const {
   if (!of.operand) return {view.data, rows, cols};
-  return block_at(*of.operand, view.data, view.strides,
-                  block_of[static_cast<std::size_t>(problem)]);
+  return block_at(*of.operand, view.data, view.strides, number);
+}
+
+template <class T>
+void GradientSlots<T>::Slot::clear_all() const {
+  const Index blocks = of.operand ? element_count(of.operand->leading) : 1;
+  for (Index n = 0; n < blocks; ++n) set_to_zero(block(n));
 }
 
 template <class T>
 T* GradientSlots<T>::Slot::part(Index problem, Index at) const {
-  return in_place(problem) ? block(problem).data : parts.data() + at * size();
+  return in_place(problem) ? block_of_problem(problem).data : parts.data() + at * size();
 }
 
 template <class T>
@@ -114,9 +128,13 @@ HeadGradientTargets<T> GradientSlots<T>::targets(Index problem, Index at,
 template <class T>
 void GradientSlots<T>::require_finite(Index problem, Index at) const {
   for (const Slot& slot : slots_) {
-    if (!slot.wanted() || all_finite(slot.part(problem, at), slot.size())) continue;
-    throw_beyond_range<T>("the gradient of " + slot.of.name + " is beyond the range of");
+    if (slot.wanted() && !all_finite(slot.part(problem, at), slot.size())) refuse(slot);
   }
+}
+
+template <class T>
+void GradientSlots<T>::refuse(const Slot& slot) {
+  throw_beyond_range<T>("the gradient of " + slot.of.name + " is beyond the range of");
 }
 
 template <class T>
@@ -133,7 +151,8 @@ void GradientSlots<T>::collect(Index problem, Index at) {
     std::span<const T> whole = {slot.part(problem, at), static_cast<std::size_t>(slot.size())};
     if (!slot.sums.is_alone(problem)) whole = slot.sums.add(problem, whole);
     if (whole.empty()) continue;
-    const MatrixView<T> to = slot.block(problem);
+    if (!all_finite(whole.data(), slot.size())) refuse(slot);
+    const MatrixView<T> to = slot.block_of_problem(problem);
     for (Index i = 0; i < to.rows; ++i) std::copy_n(&whole[i * to.cols], to.cols, to.row(i));
   }
 }

@@ -34,7 +34,8 @@ class GradientSlots {
   /// Sets the head's gradients to 0. Thread-safe.
   void clear(Index problem, Index at) const;
 
-  /// Completes the head's gradients that lie in buffers. Call for all heads in order.
+  /// Completes the head's gradients that lie in buffers. Call for all heads in order. Throws
+  /// Error(numerical) that names a gradient whose sum over heads is not finite.
   void collect(Index problem, Index at);
 
   /// Returns the buffers to the pool. Call after the last wave or an error.
@@ -56,10 +57,15 @@ class GradientSlots {
     bool wanted() const { return view.data != nullptr; }
     Index size() const { return rows * cols; }
     bool in_place(Index problem) const { return view.strides.empty() && sums.is_alone(problem); }
-    MatrixView<T> block(Index problem) const;
+    MatrixView<T> block(Index number) const;
+    MatrixView<T> block_of_problem(Index problem) const {
+      return block(block_of[static_cast<std::size_t>(problem)]);
+    }
+    void clear_all() const;  // no problem: a sum over none
     T* part(Index problem, Index at) const;
   };
 
+  [[noreturn]] static void refuse(const Slot& slot);
   void want(const std::string& name, const TensorView<T>& view);
 
   Index wave_;

@@ -37,7 +37,7 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
   if (view.strides.empty()) return {view.data + problem * rows * cols, rows, cols};
   const Shape leading = leading_axes(view.shape, 2);
   return {view.data + block_offset(problem, leading, view.strides), rows, cols,
-          view.strides[leading.size()]};
+          rows > 1 ? view.strides[leading.size()] : cols};
 }
 
 // The numbers of a problem, by query or by key.

@@ -44,9 +44,8 @@ void require_options(const StatisticsOptions& options) {
 }  // namespace
 
 StatisticsShapes shapes_of(const StatisticsInputs& inputs) {
-  StatisticsShapes shapes{plan::shape_of(inputs.column_sums), plan::shape_of(inputs.masked), {}};
-  if (inputs.most_keys) shapes.most_keys = inputs.most_keys.shape;
-  return shapes;
+  return {plan::shape_of(inputs.column_sums), plan::shape_of(inputs.masked),
+          plan::shape_of(inputs.most_keys)};
 }
 
 class StatisticsPlan::Impl {

@@ -97,9 +97,11 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
 
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
                                  std::size_t element_size, const RankRows& ranks) {
+  const std::int64_t useful =
+      description_of(options.scheme).useful_bytes(options, rows, cols, element_size);
+  if (useful == 0) return 0;
   // The kept data are exponentials; each rank has a part of them.
-  return std::min(description_of(options.scheme).useful_bytes(options, rows, cols, element_size),
-                  kept_kernel_bytes(rows, cols, element_size, ranks));
+  return std::min(useful, kept_kernel_bytes(rows, cols, element_size, ranks));
 }
 
 std::int64_t attend_state_bytes(Scheme scheme, Index rows, Index cols) {

@@ -329,6 +329,10 @@ HistogramTotals equalise(PooledVector<double>& masses, Index count, double epsil
   for (Index k = 0; k < count; ++k) {
     const auto own = part_of(masses, k, cols);
     all.push_back(std::accumulate(own.begin(), own.end(), 0.0));
+    if (!std::isfinite(all.back())) {
+      throw Error(Failure::input,
+                  "histogram " + std::to_string(k) + " adds up to more than the range of float64");
+    }
     const auto apart = [&](Index n) {
       return std::abs(all[static_cast<std::size_t>(n)] - all.front());
     };

@@ -76,7 +76,7 @@ struct HistogramTotals {
 };
 
 /// Scales K histograms (K, Lk) to the sum of the first, if their sums differ only by the rounding
-/// of their masses to units of `epsilon`.
+/// of their masses to units of `epsilon`. Throws Error(input) for a sum beyond float64.
 HistogramTotals equalise(PooledVector<double>& masses, Index count, double epsilon);
 
 /// The part of histogram k in (K, length).

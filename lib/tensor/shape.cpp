@@ -89,7 +89,7 @@ Index block_offset(Index block, const Shape& leading, const Shape& strides) {
 }
 
 bool is_dense(const Shape& shape, const Shape& strides) {
-  if (strides.empty()) return true;
+  if (strides.empty() || element_count(shape) == 0) return true;
   Index dense = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     if (shape[axis] != 1 && strides[axis] != dense) return false;

@@ -30,7 +30,7 @@ bool broadcast(const Shape& a, const Shape& b, Shape& out);
 Shape unravel(Index flat, const Shape& shape);
 
 /// Whether an array with these strides is dense and row-major. None at all stand for a dense array;
-/// the stride of an axis of length 1 does not matter.
+/// the stride of an axis of length 1 does not matter, and no stride of an array without elements.
 bool is_dense(const Shape& shape, const Shape& strides);
 
 /// Throws Error(input) that names the array unless its strides are allowed (TensorView).

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -50,6 +51,12 @@ struct ScoreDerivatives {
 /// Copies the results of one problem to where they go; an empty span is not requested.
 inline void write_result(std::span<double> to, std::span<const double> values) {
   if (!to.empty()) std::copy(values.begin(), values.end(), to.begin());
+}
+
+/// The figures of gradients of an infeasible problem.
+inline SolutionGradientFigures infeasible_figures() {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  return {.status = SolveStatus::infeasible, .plan_error = nan, .residual = nan};
 }
 
 /// The figures of gradients at a plan whose solution_error is `plan_error`.

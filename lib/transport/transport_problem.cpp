@@ -57,11 +57,12 @@ class TransportSolver {
     return examined.tolerance;
   }
 
-  static TransportProblem infeasible(TransportProblem found) {
+  TransportProblem infeasible(TransportProblem found) const {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     found.status = SolveStatus::infeasible;
     found.row_error = found.col_error = nan;
     found.mass = found.value = found.primal = found.dual = found.gap = nan;
+    if (to_.through_solution.wanted()) found.through_solution = infeasible_figures();
     return found;
   }
 

@@ -256,3 +256,21 @@ TEST_CASE("too few steps for a radius are reported, not hidden") {
   CHECK(found.summaries[0].status == DualStatus::iteration_limit);
   CHECK(found.summaries[0].iterations <= 2);
 }
+
+TEST_CASE("a radius that is out of reach, or needs an alpha out of range, is refused") {
+  const std::vector<double> t = {0, 0, 1, 0, 0, 1};
+  const std::vector<double> u = {1, 1, 1};
+  const auto refusal = [&](double z, double square_radius) {
+    const std::vector<double> evidence = {z, z};
+    const DualProblem problem{{t.data(), 3, 2}, {evidence.data(), 1, 2}, {u.data(), 1, 3}};
+    const Error error = thrown_error([&] { SolvedRadius(problem, square_radius); });
+    CHECK(error.failure() == Failure::numerical);
+    return std::string(error.what());
+  };
+  for (const double z : {1e4, 1e14, 1e100}) {
+    for (const double square_radius : {1.0, 1e-300}) {
+      CHECK(contains(refusal(z, square_radius), "any mean of the templates is at least"));
+    }
+  }
+  CHECK(contains(refusal(0.01, 1e-306), "needs an alpha beyond the range of logits"));
+}

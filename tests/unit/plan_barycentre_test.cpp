@@ -237,6 +237,9 @@ TEST_CASE("barycentre plans refuse what has no barycentre") {
   none.solver.stopping.iterations = 0;
   CHECK(contains(making(in, none), "iterations is 0"));
   BarycentreInputs<double> other = in;
+  other.cost.shape = {0, 4};
+  CHECK(contains(making(other, {}), "no places"));
+  other = in;
   other.weights.shape = {3};
   CHECK(contains(making(other, {}), "weights"));
   other = in;

@@ -11,6 +11,7 @@
 #include "scheme/gradient.hpp"
 #include "scheme_check.hpp"
 #include "score/projection.hpp"
+#include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -339,4 +340,34 @@ TEST_CASE_TEMPLATE("a projection gives what its q, k and v give", T, float, doub
   made.k = {k.data(), {heads, tokens, 4}};
   made.v = {v.data(), {heads, tokens, 5}};
   CHECK(out_of(in) == out_of(made));
+}
+
+TEST_CASE("a sum of finite gradients beyond the range is refused") {
+  const std::vector<float> q = {1, 1}, k = {1, -1}, v = {0, 1}, upstream = {3e38F, 3e38F};
+  AttentionInputs<float> in;
+  in.q = {q.data(), {2, 1, 1}};
+  in.k = {k.data(), {1, 2, 1}};
+  in.v = {v.data(), {1, 2, 1}};
+  AttentionPlan<float> plan(shapes_of(in), {}, 1);
+  std::vector<float> by_values(2);
+  AttentionGradients<float> to;
+  to.v = {by_values.data(), {1, 2, 1}};
+  const Error error = thrown_error([&] { plan.gradients(in, {upstream.data(), {2, 1, 1}}, to); });
+  CHECK(error.failure() == Failure::numerical);
+  CHECK(contains(error.what(), "the gradient of v is beyond the range"));
+}
+
+TEST_CASE("the gradient of what no problem uses is 0") {
+  std::vector<double> w(6, 1), by_weights(6, 777);
+  AttentionInputs<double> in;
+  in.x = {w.data(), {0, 4, 3}};
+  in.wq = in.wk = in.wv = {w.data(), {2, 3, 1}};
+  AttentionPlan<double> plan(shapes_of(in), {}, 1);
+  AttentionGradients<double> to;
+  to.wq = {by_weights.data(), {2, 3, 1}};
+  plan.gradients(in, {w.data(), plan.out_shape()}, to);
+  CHECK(by_weights == std::vector<double>(6, 0));
+  to.energy["v"] = {by_weights.data(), {2, 3, 1}};
+  const Error error = thrown_error([&] { plan.gradients(in, {w.data(), plan.out_shape()}, to); });
+  CHECK(contains(error.what(), "v is not an operand of the energy"));
 }

@@ -50,6 +50,10 @@ class Spreader {
       strides[order[n]] = next;
       next = next * shape[order[n]] + random_index(random_, 0, 3);
     }
+    // The stride of an axis of length 1 says nothing.
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      if (shape[axis] == 1) strides[axis] = random_index(random_, 0, 3);
+    }
     const U gap = std::is_floating_point_v<U> ? std::numeric_limits<U>::quiet_NaN() : U{7};
     held.emplace_back(static_cast<std::size_t>(next + 1), gap);
     return {held.back().data(), shape, strides};
@@ -306,4 +310,15 @@ TEST_CASE("strides are refused where arrays must be dense, and if they are wrong
   between.y.strides = {4, 1};
   CHECK(message([&] { transport.run(between, {}); }) ==
         "y has strides (4, 1), expected a dense array");
+}
+
+TEST_CASE("an array without elements is dense under any strides") {
+  std::vector<double> sums(1);
+  AttentionInputs<float> in;
+  const std::vector<float> numbers(8);
+  in.q = {numbers.data(), {2, 0, 4}, {4, 4, 1}};
+  in.k = {numbers.data(), {2, 1, 4}, {4, 4, 1}};
+  AttentionPlan<float> plan(shapes_of(in), {}, 1);
+  plan.run(in, {.row_entropy = {sums.data(), {2, 0}, {1, 1}}});
+  CHECK(sums[0] == 0);
 }

@@ -198,3 +198,13 @@ TEST_CASE("one plan runs again after an error") {
   plan.run(batch.inputs(), got.views);
   CHECK(got.out == out);
 }
+
+TEST_CASE("bytes of attention over very long sequences") {
+  AttentionShapes shapes;
+  shapes.q = shapes.k = shapes.v = Shape{Index{2'000'000'000}, 4};
+  AttentionOptions options;
+  options.window = {.left = 128, .right = 0};
+  const std::int64_t bytes = AttentionPlan<double>(shapes, options, 1).workspace_bytes();
+  CHECK(bytes > 0);
+  CHECK(bytes < std::int64_t{1} << 44);
+}

@@ -60,7 +60,9 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
     }
     const auto sum =
         gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
-    if (!sum.empty()) write(gradient, block, sum.data());
+    if (sum.empty()) continue;
+    require_finite(gradient, problem, sum);
+    write(gradient, block, sum.data());
   }
 }
 
