@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
@@ -22,10 +19,11 @@ PooledVector<double> own_numbers(const TensorView<const double>& from, Index pro
 }
 
 template <class View>
-void require_view(const char* name, const View& view, const Shape& expected) {
+void require_view(const char* name, const View& view, const Shape& expected,
+                  bool has_strides = false) {
   if (view.shape == expected) {
-    if (std::string_view(name) == "out") return require_strides(name, expected, view.strides);
-    return require_dense(name, expected, view.strides);
+    return has_strides ? require_strides(name, expected, view.strides)
+                       : require_dense(name, expected, view.strides);
   }
   throw Error(Failure::input, std::string(name) + " has shape " + to_string(view.shape) +
                                   ", expected " + to_string(expected));
@@ -60,8 +58,10 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   }
   const Shape by_query = join(layout.leading, {layout.queries});
   const Shape by_key = join(layout.leading, {layout.keys});
-  require("out", outputs.out, join(by_query, {layout.v_head_dim}));
-  if (outputs.out) require_places("out", outputs.out.shape, outputs.out.strides);
+  if (outputs.out) {
+    require_view("out", outputs.out, join(by_query, {layout.v_head_dim}), true);
+    require_places("out", outputs.out.shape, outputs.out.strides);
+  }
   require("row_potential", outputs.row_potential, by_query);
   require("unas_row_potential", outputs.unas_row_potential, by_query);
   require("col_potential", outputs.col_potential, by_key);
@@ -111,13 +111,14 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
     throw Error(Failure::usage, "the gradients of repeated attention need every time of it");
   }
   if (layout.gate) throw Error(Failure::usage, "gradients with a gate need out before the gate");
-  const auto require = [](const char* name, const auto& view, const Shape& expected) {
-    require_view(name, view, expected);
+  const auto require = [](const char* name, const auto& view, const Shape& expected,
+                          bool has_strides = false) {
+    require_view(name, view, expected, has_strides);
     if (view.data != nullptr || element_count(expected) == 0) return;
     throw Error(Failure::input, std::string(name) + " has no data");
   };
   const Shape by_query = join(layout.leading, {layout.queries});
-  require("out", results.out, join(by_query, {layout.v_head_dim}));
+  require("out", results.out, join(by_query, {layout.v_head_dim}), true);
   require("row_potential", results.row_potential, by_query);
   require("col_potential", results.col_potential, join(layout.leading, {layout.keys}));
   if (scheme.is_mixture()) require("unas_row_potential", results.unas_row_potential, by_query);
