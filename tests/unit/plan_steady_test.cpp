@@ -363,7 +363,7 @@ void check(const std::string& name, const Maker& make) {
   for (const int threads : sanitized ? std::vector{3} : counts) {
     CAPTURE(threads);
     const Cost small = cost_of(make(120, threads));
-    const Cost large = cost_of(make(sanitized ? 200 : 400, threads));
+    const Cost large = cost_of(make(long_run() ? 400 : 240, threads));
     // Shapes of operands, and results: some for each problem, whatever its size.
     CHECK(large.allocations <= 30 + 16 * heads);
     CHECK(large.allocations == small.allocations);

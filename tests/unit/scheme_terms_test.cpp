@@ -48,9 +48,13 @@ TEST_CASE_TEMPLATE("random energies and terms agree with the reference", T, floa
 
 TEST_CASE_TEMPLATE("each term by itself, under every scheme and energy", T, float, double) {
   Random random(103);
-  for (const Scheme scheme : all_schemes) {
+  for (int s = 0; const Scheme scheme : all_schemes) {
+    int place = s++;
     for (const Mechanism mechanism : all_mechanisms) {
+      ++place;
       for (int term = 0; term < 7; ++term) {
+        // Short runs have each term with each scheme and with each energy.
+        if (!long_run() && (term + place) % 3 != 0) continue;
         ProblemOptions options = usual_sizes(mechanism);
         if (term == 1) options.relative = Relative::t5;
         if (term == 2) options.relative = Relative::alibi;
