@@ -12,12 +12,12 @@ from mechanisms import PROBLEMS
 
 class Mechanisms(ToolTest):
 
-    def problems(self, one_of_tool=False):
-        """All, or in short runs only the first one of each tool."""
+    def problems(self, one_of_tool=False, sequences=11):
+        """All, or in short runs only the first one of each tool, each with a batch of its lengths."""
         firsts = {problem.tool: problem for problem in reversed(PROBLEMS)}.values()
         for problem in firsts if one_of_tool and not LONG else PROBLEMS:
             random = np.random.default_rng(3)
-            yield problem, {name: random.integers(0, problem.sizes[of] + 1, size=11)
+            yield problem, {name: random.integers(0, problem.sizes[of] + 1, size=sequences)
                             for name, of in problem.lengths.items()}
 
     def run_problem(self, problem, file, *words, **more):
@@ -59,7 +59,8 @@ class Mechanisms(ToolTest):
                     self.assertEqual(part.tobytes(), one[name].tobytes(), name)
 
     def test_gradients(self):
-        for problem, own in self.problems():
+        sequences = 11 if LONG else 4
+        for problem, own in self.problems(sequences=sequences):
             datasets = problem.datasets(own)
             random = np.random.default_rng(5)
             results = problem.evaluate(datasets, 0)
@@ -75,7 +76,7 @@ class Mechanisms(ToolTest):
 
             def loss(at):
                 total = 0.0
-                for sequence in range(11):
+                for sequence in range(sequences):
                     for name, value in problem.evaluate(at, sequence).items():
                         if name in differentiable:
                             own_part = upstream[f"grad_{name}"][(sequence, *map(slice, np.shape(value)))]
