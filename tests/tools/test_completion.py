@@ -5,9 +5,12 @@ import os
 import pty
 import select
 import signal
+import shutil
 import subprocess
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from attn import ToolTest, require_program, sample
 from test_help import TOOLS
@@ -28,7 +31,7 @@ for hit in "${COMPREPLY[@]}"; do printf '%s\n' "$hit"; done
 ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell 'PS1=; stty -echo; autoload -Uz compinit; compinit -u -D; source '${(q)1}
+zpty -w shell 'PS1=; stty -echo; autoload -Uz compinit; compinit -u -C -d '${(q)4}'; source '${(q)1}
 zpty -w shell 'compadd() {
   if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then builtin compadd "$@"; return; fi
   local -a hits; builtin compadd -A hits "$@"
@@ -46,18 +49,25 @@ zpty -d shell
 """
 
 # Interactive shells: the command, and a line that loads a script and binds ctrl-Y to write the
-# command line, as it then is, to the file {1}.
+# command line, as it then is, to the file {1}. zsh keeps what it knows of all commands in {2}.
 INTERACTIVE = {
     "bash": (["bash", "--norc", "--noprofile", "-i"],
              r"""source {0}; bind -x '"\C-y": printf %s "$READLINE_LINE" > {1}'"""),
     "zsh": (["zsh", "-f", "-i"],
-            "autoload -Uz compinit; compinit -u -D; source {0}; bindkey '^Y' finish; "
+            "autoload -Uz compinit; compinit -u -C -d {2}; source {0}; bindkey '^Y' finish; "
             'finish() {{ print -rn -- "$BUFFER" > {1} }}; zle -N finish'),
     "fish": (["fish", "--no-config", "-i"], r"source {0}; bind \cy 'commandline > {1}'"),
 }
 
 
 class Completion(ToolTest):
+
+    @classmethod
+    def setUpClass(cls):
+        # To find the completions of all commands takes zsh longer than a test.
+        folder = Path(tempfile.mkdtemp(prefix="attn-test-"))
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.known = folder / "zcompdump"
 
     def script(self, tool, shell):
         done = self.run_tool(tool, f"--completion={shell}")
@@ -82,7 +92,7 @@ class Completion(ToolTest):
         hits = self.folder / "hits"
         hits.unlink(missing_ok=True)
         self.ask(["zsh", "-f", "-c", ZSH, "zsh", str(self.script(tool, "zsh")),
-                  " ".join([tool, *words]), str(hits)])
+                  " ".join([tool, *words]), str(hits), str(self.known)])
         lines = hits.read_text().splitlines() if hits.exists() else []
         self.assertEqual(lines[-1:], ["done"], "zsh did not finish")
         # zsh asks again when nothing was added.
@@ -101,7 +111,7 @@ class Completion(ToolTest):
         require_program(self, shell)
         line, ready = self.folder / "line", self.folder / "ready"
         command, setup = INTERACTIVE[shell]
-        setup = setup.format(self.script(tool, shell), line)
+        setup = setup.format(self.script(tool, shell), line, self.known)
         process, terminal = pty.fork()
         if process == 0:
             os.chdir(self.folder)
