@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from attn import BIN, SOURCE, TIMEOUT, ToolTest
+from attn import BIN, LONG, SOURCE, TIMEOUT, ToolTest
 from loaded import run_loaded
 
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
@@ -23,6 +23,7 @@ else:
     import matplotlib.backends.backend_svg
     import matplotlib.figure
     import matplotlib.image
+    import matplotlib.layout_engine
     import matplotlib.pyplot
     import matplotlib.text
 
@@ -68,6 +69,19 @@ def record_layout(path):
     matplotlib.figure.Figure.savefig = savefig
 
 
+def place_panels_once():
+    """Places the panels of a figure when it is first drawn, and not again: to find the best places takes a
+    third of the time."""
+    engine = matplotlib.layout_engine.ConstrainedLayoutEngine
+    place = engine.execute
+
+    def execute(self, figure):
+        engine.execute = lambda *_: None
+        return place(self, figure)
+
+    engine.execute = execute
+
+
 @unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
 class FigureTest(ToolTest):
 
@@ -76,9 +90,12 @@ class FigureTest(ToolTest):
         # matplotlib's cache of fonts; made in each test's folder, it would take seconds each time.
         self.environment.pop("TMPDIR")
 
-    def plot(self, name, *arguments, status=0, stdin=b"", layout=None, room=None):
-        """Draws a figure. `room`: bytes that a file may have, as on a disk that is nearly full."""
+    def plot(self, name, *arguments, status=0, stdin=b"", layout=None, room=None, placed=True):
+        """Draws a figure. `room`: bytes that a file may have, as on a disk that is nearly full. Without
+        `placed`, its panels are placed only roughly."""
         def prepare():
+            if not placed:
+                place_panels_once()
             if layout:
                 record_layout(layout)
             if room is not None:
@@ -91,8 +108,11 @@ class FigureTest(ToolTest):
         return run
 
     def words(self, name, *arguments, **more):
-        """The text of a figure, a line for each piece of it."""
-        self.plot(name, *arguments, "-o", "figure.svg", **more)
+        """The text of a figure, a line for each piece of it. test_figure_layout tests where it is."""
+        self.plot(name, *arguments, "-o", "figure.svg", placed=LONG, **more)
+        return self.words_of_figure()
+
+    def words_of_figure(self):
         svg = (self.folder / "figure.svg").read_text()
         return [re.sub("<[^>]*>", "", text).replace("&lt;", "<").strip()
                 for text in re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)]

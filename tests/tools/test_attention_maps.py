@@ -45,6 +45,10 @@ class AttentionMaps(FigureTest):
         self.write("w.h5", weights=np.full((3, 4), 0.25), tokens=np.arange(50250, 50254))
         self.assertTrue({"50250", "50251", "50252", "50253"} <= set(self.words("attention-map", "w.h5")))
 
+    def height_of_figure(self):
+        svg = (self.folder / "figure.svg").read_text()
+        return float(re.search(r'<svg [^>]*?height="([\d.]+)pt"', svg)[1])
+
     MASKED = "the query may not attend to the key"
 
     def test_masked_cells_differ_from_zeros(self):
@@ -52,6 +56,7 @@ class AttentionMaps(FigureTest):
         weights[..., 0] = 1  # zeros that are allowed
         self.write("zeros.h5", weights=weights)
         self.assertNotIn(self.MASKED, self.words("attention-map", "zeros.h5"))
+        height = self.height_of_figure()
         full = np.ones((4, 4))
         for name, more, attributes in sample((
                 ("causal", {}, {"attn_causal": "top-left"}),
@@ -62,12 +67,7 @@ class AttentionMaps(FigureTest):
             with self.subTest(by=name):
                 self.write(f"{name}.h5", attributes, weights=weights, **more)
                 self.assertIn(self.MASKED, self.words("attention-map", f"{name}.h5"))
-        # The hatched part differs, and only there: the diagonal is allowed.
-        pictures = []
-        for name in ("zeros", "causal"):
-            self.plot("attention-map", f"{name}.h5", "-o", f"{name}.png")
-            pictures.append(matplotlib.image.imread(self.folder / f"{name}.png"))
-        self.assertGreater(pictures[1].shape[0], pictures[0].shape[0])  # by the legend
+                self.assertGreater(self.height_of_figure(), height)  # by the legend
         # A window or offset of another meaning is refused.
         self.write("bad.h5", {"attn_window": "a:b"}, weights=weights)
         self.refused("attention-map", "bad.h5", "-o", "f", status=3, says=["attn_window", "a:b"])

@@ -14,7 +14,7 @@ class Figures(FigureTest):
     def test_all_are_drawn_exactly_once(self):
         out = self.folder / "figures"
         before = {path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}
-        chosen = [] if LONG else ["FIGURES=collapse-curves evidence"]
+        chosen = [] if LONG else ["FIGURES=column-sums relative-deviation"]
         self.make("figures.mk", f"OUT={out}", "DPI=100", "-j2", *chosen)
         drawn = sorted(path.stem for path in out.glob("*.png"))
         self.assertGreaterEqual(len(drawn), 8 if LONG else 2)
@@ -23,19 +23,20 @@ class Figures(FigureTest):
             with self.subTest(figure=name):
                 picture = matplotlib.image.imread(out / f"{name}.png")
                 self.assertEqual(picture.shape[1], 700)
-                self.assertGreater(len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)), 50)
+                colours = np.ascontiguousarray(255 * picture, np.uint8).view(np.uint32)
+                self.assertGreater(len(np.unique(colours)), 50)
                 self.assertTrue((out / f"{name}.pdf").read_bytes().startswith(b"%PDF"))
         self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}", *chosen))
         # If an input of one figure changes, only that figure is drawn again; so is a deleted one. In short runs make
         # only says what it would do.
         only_say = [] if LONG else ["-n"]
-        (out / "evidence.png").rename(self.folder / "evidence.png")
+        (out / "relative-deviation.png").rename(self.folder / "away.png")
         self.assertEqual(self.make("figures.mk", f"OUT={out}", *only_say, *chosen).count(" -o "), 1)
-        (self.folder / "evidence.png").rename(out / "evidence.png")
-        (out / "data/curves.h5").unlink()
+        (self.folder / "away.png").rename(out / "relative-deviation.png")
+        (out / "data/column-sums.h5").unlink()
         again = self.make("figures.mk", f"OUT={out}", *only_say, *chosen)
         self.assertEqual(again.count("scripts/attn-plot"), 1)
-        self.assertIn("scripts/attn-plot collapse-curves", again)
+        self.assertIn("scripts/attn-plot column-sums", again)
         self.assertEqual({path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}, before)
 
     def test_column_sums_says_what_the_sums_are(self):
@@ -160,10 +161,9 @@ class Figures(FigureTest):
 
     def test_an_error_of_zero_has_no_logarithm(self):
         self.write("zeros.h5", error=[1e-3, 0.0, 0.0])
-        run = self.plot("sinkhorn-error", "zeros.h5", "-o", "a.svg")
+        run = self.plot("sinkhorn-error", "zeros.h5", "-o", "figure.svg")
         self.assertNotIn("warning", run.err)
-        self.assertIn("zeros.h5, 3 iterations, 0 from iteration 2 on",
-                      self.words("sinkhorn-error", "zeros.h5"))
+        self.assertIn("zeros.h5, 3 iterations, 0 from iteration 2 on", self.words_of_figure())
 
     def test_evidence(self):
         self.run_tool("tensor-gen", "normal", "t=2x30x3", "z=2x4x3", "-o", "problem.h5")
@@ -187,15 +187,15 @@ class Figures(FigureTest):
     def test_a_caption_repeats_the_commands(self):
         self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "--output=$in put.h5")
         for scheme in ("unas", "dnas"):
-            self.run_tool("attn-compute", "$in put.h5", f"--scheme={scheme}", "--emit", "weights",
+            self.run_tool("attn-compute", "$in put.h5", f"--scheme={scheme}", "--emit", "col_sum",
                           "-o", f"{scheme}.h5", "--quiet")
-        words = self.words("attention-map", "unas.h5", "dnas.h5", "--caption")
+        words = self.words("column-sums", "unas.h5", "dnas.h5", "--caption")
         lines = "\n".join(text[2:] for text in words if text.startswith("$ "))
         said = self.shell('tensor-gen() { printf "%s|" tensor-gen "$@"; echo; }\n'
                           'attn-compute() { printf "%s|" attn-compute "$@"; echo; }\n' + lines)
         self.assertEqual(said.out.decode().splitlines(), [
             "tensor-gen|normal|q=9x4|k=9x4|-o|$in put.h5|",
-            *(f"attn-compute|$in put.h5|--scheme|{scheme}|--emit|weights|"
+            *(f"attn-compute|$in put.h5|--scheme|{scheme}|--emit|col_sum|"
               for scheme in ("unas", "dnas"))])
 
     def test_masked_keys_are_not_explained_away(self):
@@ -276,11 +276,10 @@ class Figures(FigureTest):
 
     def test_captions_are_printed_on_request(self):
         self.run_tool("mode-collapse-sim", "curve", "-o", self.folder / "curve.h5")
-        self.assertFalse([text for text in self.words("collapse-curves", "curve.h5")
-                          if text.startswith("$")])
         words = self.words("collapse-curves", "curve.h5", "--caption")
         self.assertIn("$ mode-collapse-sim curve", words)
         self.run_tool("explain-away-stats", "--each", "/*", "-o", "s.h5", self.dump(), status=0)
+        self.assertFalse([text for text in self.words("column-sums", "s.h5") if text.startswith("$")])
         words = " ".join(self.words("column-sums", "s.h5", "--caption"))
         self.assertIn("explain-away-stats --each '/*' dump.h5", words)
         self.assertNotIn(str(self.folder), words)
@@ -293,20 +292,20 @@ class Figures(FigureTest):
         return self.folder / "dump.h5"
 
     def test_same_data_same_file(self):
-        self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
+        self.write("s.h5", unas_col_sum=[[0.25, 0.5, 2]], dnas_col_sum=[[0.5, 1, 1.5]])
         for name in ("a", "b"):
-            self.plot("collapse-curves", "curve.h5", "-o", name, "--dpi", "50")
-            self.plot("collapse-curves", "curve.h5", "-o", f"{name}.svg")
+            self.plot("column-sums", "s.h5", "-o", name, "--dpi", "50")
+            self.plot("column-sums", "s.h5", "-o", f"{name}.svg")
         for ending in (".png", ".pdf", ".svg"):
             self.assertEqual((self.folder / f"a{ending}").read_bytes(),
                              (self.folder / f"b{ending}").read_bytes(), ending)
 
     def test_custom_caption(self):
-        self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
-        words = self.words("collapse-curves", "curve.h5", "--caption=as printed", "--title", "T")
+        self.run_tool("explain-away-stats", self.dump(), "--each", "/*", "-o", "s.h5")
+        words = self.words("column-sums", "s.h5", "--caption=as printed", "--title", "T")
         self.assertIn("as printed", words)
         self.assertIn("T", words)
-        self.assertFalse([text for text in words if "mode-collapse-sim" in text])
+        self.assertFalse([text for text in words if "explain-away-stats" in text])
 
 
 class Refused(FigureTest):

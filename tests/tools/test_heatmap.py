@@ -7,7 +7,7 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import SANITIZED, SOURCE, sample
+from attn import LONG, SANITIZED, SOURCE, sample
 from figure import PASSAGE, FigureTest
 
 HEADER = ["group", "batch", "head", "scheme", "keys", "min_c", "share_below_1e-08", "entropy"]
@@ -107,18 +107,18 @@ class Heatmap(TableTest):
         self.put("t.csv", rows[1:], rows[0], ",")
         (self.folder / "t.json").write_bytes(self.run_tool(*run, "--json").out)
         self.run_tool(*run, "--only", "-o", "sums.h5")
-        for statistic in sample(([], ["--statistic", "entropy"]), 1):
+        sums = (self.folder / "sums.h5").read_bytes()
+        least = self.stats(*run[1:])["groups"][1]["unas"]["heads"][1]["col_sum"]["min"]
+        for statistic in sample((["--statistic", "min_c"], [], ["--statistic", "entropy"]), 1):
             with self.subTest(statistic=statistic):
                 expected = self.words("heatmap", "t.tsv", *statistic)
                 self.assertIn("layer", expected)
-                for other in ("t.csv", "t.json", "sums.h5"):
+                if "min_c" in statistic:
+                    self.assertIn(f"{least:.2g}".replace("e-0", "e-"), expected)
+                for other in ("t.csv", "t.json", *(["sums.h5"] if LONG else [])):
                     self.assertEqual(self.words("heatmap", other, *statistic), expected, other)
                 self.assertEqual(self.words("heatmap", *statistic, stdin=table), expected)
-                self.assertEqual(self.words("heatmap", "-", *statistic, stdin=(
-                    self.folder / "sums.h5").read_bytes()), expected)
-        least = self.stats(*run[1:])["groups"][1]["unas"]["heads"][1]["col_sum"]["min"]
-        self.assertIn(f"{least:.2g}".replace("e-0", "e-"),
-                      self.words("heatmap", "t.json", "--statistic", "min_c"))
+                self.assertEqual(self.words("heatmap", "-", *statistic, stdin=sums), expected)
 
     def test_a_batch_is_pooled(self):
         rows = [["layer0", batch, 0, "unas", 10 * (batch + 1), 0.25 * (batch + 1), 0.3 * batch, 2.5]
@@ -267,18 +267,19 @@ class Temperature(TableTest):
         return self.put(name, self.rows(**more), ["scale", *HEADER])
 
     def layout(self, *arguments):
-        self.plot("temperature", *arguments, "-o", "f.png", layout=self.folder / "layout.json")
+        """The numbers of lines in the panels of figure.svg."""
+        self.plot("temperature", *arguments, "-o", "figure.svg", layout=self.folder / "layout.json", placed=LONG)
         return self.read_json("layout.json")["lines"]
 
     def test_a_line_for_each_scheme_or_head(self):
-        self.assertEqual(self.layout(self.sweep()), [2, 2])
+        self.assertEqual(self.layout(self.sweep(), "--by", "head"), [4, 4])
         self.assertEqual(self.layout("sweep.tsv", "--by", "head", "--scheme", "unas"), [2, 2])
-        self.assertEqual(self.layout("sweep.tsv", "--by", "head"), [4, 4])
-        words = self.words("temperature", "sweep.tsv", "--by", "head", "--scheme", "unas")
+        words = self.words_of_figure()
         self.assertTrue({"head 0", "head 1", "temperature (1/scale)", "0.5", "1", "2",
                          "mean entropy of a query (nats)",
                          "keys explained away, c < 1e-8 (%)"} <= set(words), words)
-        words = self.words("temperature", "sweep.tsv")
+        self.assertEqual(self.layout("sweep.tsv"), [2, 2])
+        words = self.words_of_figure()
         self.assertTrue({"unas", "dnas", "least to largest head"} <= set(words), words)
 
     def test_a_line_for_each_input_and_share(self):
@@ -295,7 +296,7 @@ class Temperature(TableTest):
         rows = [[f"{row[0]}_{share}.h5", share, *row] for share in (0.25, 0.5, 0, 1) for row in self.rows(["hnas"])]
         self.put("cells.tsv", rows, ["file", "hybrid", "scale", *HEADER])
         self.assertEqual(self.layout("cells.tsv"), [4, 4])
-        words = self.words("temperature", "cells.tsv")
+        words = self.words_of_figure()
         self.assertEqual([word for word in words if word.startswith("u = ")],
                          ["u = 0", "u = 0.25", "u = 0.5", "u = 1"])
 

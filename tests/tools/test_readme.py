@@ -2,8 +2,8 @@
 
 Every block that is marked ```sh is run by `bash -euo pipefail`, each in a folder of its own that holds
 nothing but passage.h5, with the tools on the PATH and ATTNKIT naming the project's root; and then a
-second time in the same folder. Short runs do so with every third block, and do not draw again. Blocks that are not to be run bear
-another language, such as ```text.
+second time in the same folder. Short runs do so with every third block. They draw the figures of one block only: of
+others, attn-plot reads the command line. Blocks that are not to be run bear another language, such as ```text.
 """
 
 import importlib.util
@@ -105,23 +105,34 @@ class Examples(ToolTest):
         (binaries / "attn-plot").symlink_to(SOURCE / "scripts/attn-plot")
         self.environment |= {"PATH": f"{binaries}:{self.environment['PATH']}",
                              "ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
-        self.again = self.environment if LONG else self.without_drawing()
+        self.without_drawing = self.environment if LONG else self.with_undrawn_figures()
 
-    def without_drawing(self):
-        """An environment whose attn-plot only reads its input: each figure takes a second, and tests of figures write
-        over those before them, too."""
+    def with_undrawn_figures(self):
+        """An environment whose attn-plot only reads its command line and its input: each figure takes a second, and tests
+        of figures write over those before them, too."""
         programs = self.folder.parent / "without-drawing"
         programs.mkdir()
-        (programs / "attn-plot").write_text("#!/bin/sh\nexec cat >/dev/null\n")
+        (programs / "attn-plot").write_text(textwrap.dedent(f"""\
+            #!{sys.executable}
+            import sys
+            sys.dont_write_bytecode = True
+            sys.path.insert(0, "{SOURCE}/scripts/plot")
+            import kinds
+            arguments = kinds.parser_of(sys.argv[1]).parse_args(sys.argv[2:])
+            given = arguments.inputs if isinstance(arguments.inputs, list) else [arguments.inputs]
+            for name in given:
+                (sys.stdin.buffer if name == "-" else open(name.partition(":")[0], "rb")).read()
+            """))
         (programs / "attn-plot").chmod(0o755)
         return self.environment | {"PATH": f"{programs}:{self.environment['PATH']}"}
 
-    def run_block(self, page, line, script, twice):
+    def run_block(self, page, line, script, twice, drawn=True):
         where = f"{name_of(page)}:{line}"
         folder = self.folder / where.replace("/", "_").replace(":", "-")  # make dislikes colons
         folder.mkdir()
         shutil.copy(SOURCE / "data/passage.h5", folder)
-        for turn, environment in (("first", self.environment), ("second", self.again))[:1 + twice]:
+        first = self.environment if drawn else self.without_drawing
+        for turn, environment in (("first", first), ("second", self.without_drawing))[:1 + twice]:
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder,
                                   env=environment, capture_output=True, timeout=TIMEOUT,
                                   stdin=subprocess.DEVNULL, check=False)
@@ -133,9 +144,10 @@ class Examples(ToolTest):
         found = [(page, *block) for page in PAGES for block in scripts_of(page.read_text())
                  if not (WITHOUT_PICTURES and "attn-plot" in block[1])]
         again = sample(found, len(found) // 3)
+        drawn = sample([block for block in found if "attn-plot" in block[2]], 1)
         for block in found:
             with self.subTest(page=name_of(block[0]), line=block[1]):
-                self.run_block(*block, twice=block in again)
+                self.run_block(*block, twice=block in again, drawn=block in drawn)
         self.assertEqual(contents(SOURCE / "data"), before, "an example writes into data/")
 
     def test_code_is_that_of_an_example(self):

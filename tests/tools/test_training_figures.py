@@ -33,8 +33,8 @@ class Training(FigureTest):
 
     def paths(self, *words):
         """The vertices of the lines in the SVG, in points, and of the bands, counted from the bottom."""
-        self.plot("training", *words, "-o", "f.svg")
-        svg = (self.folder / "f.svg").read_text()
+        self.plot("training", *words, "-o", "figure.svg")
+        svg = (self.folder / "figure.svg").read_text()
         self.height = float(re.search(r'<svg [^>]*?height="([\d.]+)pt"', svg)[1])
         axes = svg.partition('id="axes_1"')[2]
         return [np.array(re.findall(r"[ML] (\S+) (\S+)", path), float)
@@ -58,17 +58,14 @@ class Training(FigureTest):
     def test_mean_and_band_of_seeds(self):
         logs = self.seeds("a", {}, [[1.0, 5.0, 2.0], [2.0, 3.0, 4.0], [6.0, 1.0, 9.0]])
         values = np.array([[1, 5, 2], [2, 3, 4], [6, 1, 9]], float)
-        drawn = self.paths(*logs)
         axis = values.mean(axis=0)  # 3, 3, 5: the first two are at one height
-        line = next(path for path in drawn if len(path) == 3 and np.ptp(path[:, 0]) > 100)
-        unit = (line[0, 1] - line[2, 1]) / (axis[2] - axis[0])
-        self.assertGreater(unit, 0)
-        self.assert_near("mean", line[:, 1], line[0, 1] - unit * (axis - axis[0]), 1e-3)
         for band, (low, high) in (("range", (values.min(axis=0), values.max(axis=0))),
                                   ("deviation", (axis - values.std(axis=0), axis + values.std(axis=0)))):
             drawn = self.paths(*logs, f"--band={band}")
             line = next(path for path in drawn if len(path) == 3 and np.ptp(path[:, 0]) > 100)
             unit = (line[0, 1] - line[2, 1]) / (axis[2] - axis[0])
+            self.assertGreater(unit, 0)
+            self.assert_near("mean", line[:, 1], line[0, 1] - unit * (axis - axis[0]), 1e-3)
             edges = next(path for path in drawn if len(path) > 6 and np.ptp(path[:, 0]) > 100)
             for place in range(3):
                 heights = edges[np.isclose(edges[:, 0], line[place, 0], atol=0.01), 1] + self.height
@@ -118,10 +115,10 @@ class Training(FigureTest):
             self.log(f"scaled-{name}", {PATHS: paths, "optimizer.rescale": "factors"}, scaled)
         words = ["scaled-sgd.jsonl", "scaled-si.jsonl", "--deviation-from", "plain-sgd.jsonl",
                  "--deviation-from", "plain-si.jsonl"]
-        said = self.training(*words)
-        self.assertTrue({"|difference| of training loss (nats)", "no paths", "paths a"} <= set(said), said)
         lines = [path for path in self.paths(*words) if len(path) == 2 and np.ptp(path[:, 0]) > 100
                  and np.ptp(path[:, 1]) > 1]
+        said = self.words_of_figure()
+        self.assertTrue({"|difference| of training loss (nats)", "no paths", "paths a"} <= set(said), said)
         self.assertEqual(len(lines), 2)
         # A decade down each, two decades apart.
         decade = lines[0][1, 1] - lines[0][0, 1]
