@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from attn import sample
+from attn import LONG, sample
 from networks import (RELU, SIZES, basis, cyclic, gradients_of, hidden, largest, loss, matrices, network, nodes,
                       structure, value)
 from paths import PathsTest
@@ -299,10 +299,10 @@ class Steps(PathsTest):
                 self.assert_near(name, scaled[name], np.concatenate(want, 1), 1e-14 * np.abs(np.concatenate(want, 1)))
 
     def test_momentum_and_decay(self):
-        """Four steps of each rule in a plain loop; moments travel in the bundle."""
+        """Steps of each rule in a plain loop; moments travel in the bundle."""
         random = np.random.default_rng(42)
         rate, decay, momentum = 0.002, 0.3, 0.8
-        for sizes, rule in sample(itertools.product(SIZES, ("sgd", "adam", "si-sgd", "si-adam")), 9):
+        for sizes, rule in sample(itertools.product(SIZES, ("sgd", "adam", "si-sgd", "si-adam")), 8):
             w, x, target = self.problem(random, sizes)
             in_paths, adam = rule.startswith("si"), rule.endswith("adam")
             paths = basis(sizes, *largest(sizes, w))
@@ -310,7 +310,7 @@ class Steps(PathsTest):
             options = [f"--optimizer={rule}", f"--rate={rate}", f"--weight-decay={decay}",
                        *(["--epsilon=1e-2"] if adam else [f"--momentum={momentum}"])]
             m = v = 0
-            for step in range(1, 5):
+            for step in range(1, 5 if LONG else 4):
                 w = matrices(bundle)
                 gradients = gradients_of(w, x, target)
                 numbers = np.concatenate([matrix.ravel() for matrix in w])
