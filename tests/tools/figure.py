@@ -59,8 +59,9 @@ def record_layout(path):
 
     def savefig(figure, *arguments, **more):
         original(figure, *arguments, **more)
-        figure.dpi = more["dpi"]
-        figure.draw_without_rendering()
+        if figure.dpi != more["dpi"]:
+            figure.dpi = more["dpi"]
+            figure.draw_without_rendering()
         lines = [len(axis.lines) for axis in figure.axes]
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"size": list(figure.get_size_inches()), "texts": drawn_texts(figure),
