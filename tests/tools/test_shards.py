@@ -18,7 +18,7 @@ from shards import ENGINES, GROUPS, LENGTHS, RUNS, ShardTest
 class Joined(ShardTest):
 
     def test_same_bits_as_undivided(self):
-        counts = (1, 2, 3, 7, 64 if LONG else 16)
+        counts = (1, 2, 3, 7, 64) if LONG else (1, 9)
         for place, (tool, options) in enumerate(RUNS):
             name, *verb = tool.split()
             arguments = [*options.split(), "dump.h5", "--each", "/text/*", "-q"]
@@ -156,13 +156,13 @@ class Killed(ShardTest):
         whole = (self.folder / "joined.h5").read_bytes()
         before = sorted(os.listdir(self.folder))
         moments, killed = random.Random(3), 0
-        for turn in range(1000 if LONG else 60):
+        for turn in range(1000 if LONG else 24):
             command = commands[turn % len(commands)]
             with subprocess.Popen([BIN / command[0], *command[1:]], cwd=self.folder, env=self.environment) as process:
                 time.sleep(moments.uniform(0, 0.06))
                 process.kill()
             killed += process.returncode == -signal.SIGKILL
-        self.assertGreater(killed, 10)
+        self.assertGreater(killed, 4)
         for command in commands:
             self.run_tool(*command)
         self.assertEqual((self.folder / "joined.h5").read_bytes(), whole)

@@ -117,7 +117,7 @@ class Numbers(UnbalancedTest):
     def test_the_solution(self):
         random = np.random.default_rng(1)
         for m, n, epsilon, rho in ((1, 1, 1, (1, 1)), (5, 9, 0.3, (1, 0.4)), (60, 41, 0.05, (0.5, 2)),
-                                   (30, 300, 0.02, (0.05, 0.05)), (20, 20, 0.03, (5, 1)), (33, 65, 0.5, (1e-3, 10))):
+                                   (30, 130, 0.02, (0.05, 0.05)), (20, 20, 0.03, (5, 1)), (33, 65, 0.5, (1e-3, 10))):
             cost, a, b = problem(random, m, n)
             if m == 60:
                 a[3] = b[7] = 0
