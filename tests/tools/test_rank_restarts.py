@@ -31,8 +31,9 @@ class Restarts(RankTest):
         names = ("q", "k", "v", "grad_out")
         self.write("heads.h5", **{name: draw.normal(size=(9, 900, 16)) for name in names})
         self.write("long.h5", **{name: draw.normal(size=(4000, 16)) for name in names})
-        self.write("masked.h5", q=draw.normal(size=(3000, 16)), k=3 * draw.normal(size=(3000, 16)),
-                   mask=draw.random(size=(3000, 3000)) < 0.9)
+        if LONG:
+            self.write("masked.h5", q=draw.normal(size=(3000, 16)), k=3 * draw.normal(size=(3000, 16)),
+                       mask=draw.random(size=(3000, 3000)) < 0.9)
         self.write("wide.h5", **{name: draw.normal(size=(900, 40)) for name in ("q", "k", "v")})
 
     def test_goes_on(self):
@@ -67,7 +68,7 @@ class Restarts(RankTest):
         runs = [["attn-compute", "long.h5", "--scheme=dnas"], ["attn-compute", "long.h5", "--emit=col_sum"],
                 ["explain-away-stats", "long.h5", "--scheme=dnas"]]
         for place, run in enumerate(sample(runs, 2)):
-            for rank in range(3):
+            for rank in range(3) if LONG else [place]:
                 with self.subTest(run=run, rank=rank):
                     command = [*run, "-o", "out.h5", "--checkpoint=ck", "--threads=1"]
                     (self.folder / "script").write_text(
@@ -75,7 +76,7 @@ class Restarts(RankTest):
                     with subprocess.Popen([*mpirun(3), "sh", "script"], cwd=self.folder, env=self.environment,
                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                           stderr=subprocess.PIPE) as running:
-                        self.wait_for(lambda: (self.folder / ".out.h5.tmp").exists())
+                        self.wait_for(lambda: (self.folder / ".ck.tmp").exists())
                         time.sleep(0.3 + 0.2 * place)
                         start = time.monotonic()
                         os.kill(int((self.folder / f"pid.{rank}").read_text()), signal.SIGUSR1)
