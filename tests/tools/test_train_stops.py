@@ -8,7 +8,7 @@ import time
 
 import h5py
 
-from attn import BIN, LONG, TIMEOUT
+from attn import BIN, LONG, TIMEOUT, sample
 from training import PROSE, TrainTest
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -50,7 +50,7 @@ class Interrupted(TrainTest):
 
     def test_killed_at_random_moments(self):
         moments, kills, tries = random.Random(2), 0, 0
-        while kills < (20 if LONG else 8):
+        while kills < (20 if LONG else 4):
             status = self.interrupted(signal.SIGKILL, moments.uniform(0, self.seconds / 2))
             tries += 1
             self.assertLess(tries, 200)
@@ -63,7 +63,7 @@ class Interrupted(TrainTest):
         self.assertEqual(self.outcome(), self.whole)
 
     def test_stopped(self):
-        for number in STOPPING:
+        for number in sample(STOPPING, 2):
             with self.subTest(signal=number):
                 status, tries = 0, 0
                 # Before its handlers are set, a signal ends the process; before its first step there is
@@ -122,7 +122,7 @@ class Interrupted(TrainTest):
         self.assertEqual(self.outcome(), whole)
 
     def test_signal_before_the_first_step(self):
-        (self.folder / "long.txt").write_text(PROSE.read_text() * 400)
+        (self.folder / "long.txt").write_text(PROSE.read_text() * (400 if LONG else 200))
         words = (*self.COMMAND[1:], "--set", "data.text=long.txt")
         begun = time.monotonic()
         with self.begin(*words) as process:
@@ -135,7 +135,7 @@ class Interrupted(TrainTest):
         (self.folder / ".run.h5.lock.tmp").unlink()  # the next run would, but it may be stopped before
         moments = random.Random(3)
         statuses = (((), 75), (("--requeue-status", "9"), 9))
-        for place, number in enumerate(STOPPING):
+        for place, number in enumerate(sample(STOPPING, 2)):
             # Short runs take one status for each signal.
             for words_of_status, status in statuses if LONG else [statuses[place % 2]]:
                 with self.subTest(signal=number, status=status), self.begin(*words, *words_of_status) as process:

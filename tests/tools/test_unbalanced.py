@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from attn import ToolTest
+from attn import ToolTest, sample
 
 try:
     with warnings.catch_warnings():
@@ -328,6 +328,7 @@ class Gradients(UnbalancedTest):
             changes = np.eye(values.size).reshape(-1, *values.shape)
             if balanced and values.ndim == 1:
                 changes = changes[1:] - changes[:-1]
+            changes = sample(changes, 3)
             want = self.differences(lambda x: self.optimum(*more, **{**data, name: x}), values, changes)
             found = np.array([(got["dual_grad_" + name] * change).sum() for change in changes])
             self.assert_near(name, found, want, 1e-7)
@@ -335,9 +336,9 @@ class Gradients(UnbalancedTest):
         # That by the cost is the plan.
         cost = ((data["q"][:, None] - data["k"]) ** 2).sum(-1)
         by_cost = {"cost": cost, "a": data["a"], "b": data["b"]}
-        changes = np.eye(cost.size).reshape(-1, *cost.shape)
+        changes = sample(np.eye(cost.size).reshape(-1, *cost.shape), 5)
         want = self.differences(lambda x: self.optimum(*more, **{**by_cost, "cost": x}), cost, changes)
-        self.assert_near("cost", got["plan"].ravel(), want, 1e-7)
+        self.assert_near("cost", np.array([(got["plan"] * change).sum() for change in changes]), want, 1e-7)
 
     def test_differences(self):
         self.check("--unbalanced", "0.7:2", balanced=False)
