@@ -3,6 +3,7 @@ double, and central differences of them."""
 
 import numpy as np
 
+import attn
 import formulas
 from formulas import LONG
 from test_terms import alibi_slopes, positions, t5_bucket
@@ -117,14 +118,20 @@ def long(data):
 
 
 def differences(result, data, gradient_of_result, names):
-    """d/dx Σ gradient_of_result · result(data) for every element of the datasets `names`."""
+    """d/dx Σ gradient_of_result · result(data) for every element of the datasets `names`; in short runs for two
+    fifths of large ones, with NaN for the others. near_differences compares."""
     data = long(data)
     found = {}
     for name in names:
-        gradient = np.zeros(data[name].shape, LONG)
-        for at in np.ndindex(*data[name].shape):
+        shape = data[name].shape
+        gradient = np.zeros(shape, LONG)
+        left_out = np.random.default_rng(1).random(shape) < (0.6 if not attn.LONG and data[name].size > 12 else 0)
+        for at in np.ndindex(*shape):
             start = data[name][at]
             if not np.isfinite(start):
+                continue
+            if left_out[at]:
+                gradient[at] = np.nan
                 continue
             losses = []
             for step in (STEP, -STEP):
@@ -134,3 +141,13 @@ def differences(result, data, gradient_of_result, names):
             gradient[at] = (losses[0] - losses[1]) / (2 * STEP)
         found[name] = gradient
     return found
+
+
+def near_differences(test, name, found, expected, tolerance, floor=0.0):
+    """Checks the elements that `differences` has found, relatively to the largest of them or to `floor`."""
+    test.assertEqual(found.shape, expected.shape, name)
+    test.assertTrue(np.isfinite(found).all(), name)
+    known = ~np.isnan(expected)
+    test.assertEqual(known.any(), expected.size > 0, name)
+    largest = max(np.abs(expected[known]).max(initial=0), floor)
+    test.assert_near(name, found[known], expected[known], tolerance * largest)

@@ -7,7 +7,7 @@ import unittest
 import numpy as np
 
 from attn import LONG, ToolTest, sample
-from problems import Problem, differences, long
+from problems import Problem, differences, long, near_differences
 
 SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
            "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"]}
@@ -41,9 +41,8 @@ class Gradients(ToolTest):
             for name in names:
                 gradient = found["grad_" + name]
                 self.assertEqual(gradient.dtype, np.float64 if precision == "f64" else np.float32)
-                largest = max(np.abs(exact[name]).max(initial=0), floor)
-                self.assert_near(f"grad_{name} {problem.options()} {precision}", gradient,
-                                 exact[name], TOLERANCE[precision] * largest)
+                near_differences(self, f"grad_{name} {problem.options()} {precision}", gradient, exact[name],
+                                 TOLERANCE[precision], floor)
         return found
 
     def vectors(self, heads=2, groups=2, queries=5, keys=6, dq=3, dk=3):
@@ -112,8 +111,7 @@ class Gradients(ToolTest):
                                 grad_out, ["hybrid", "q"])
             self.assertEqual(found["grad_hybrid"].shape, ())
             for name in exact:
-                self.assert_near(name, found["grad_" + name], exact[name],
-                                 1e-8 * np.abs(exact[name]).max())
+                near_differences(self, name, found["grad_" + name], exact[name], 1e-8)
 
     def test_biases(self):
         shapes = ((2, 5, 6), (5, 6), (1, 6), (2, 5, 1), (), (6,))

@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 from attn import ToolTest
-from problems import Problem, differences, long
+from problems import Problem, differences, long, near_differences
 
 GRADIENTS = ["q", "k", "v", "wo", "bo"]
 
@@ -44,9 +44,8 @@ class Join(ToolTest):
             if precision == "f64":
                 self.assert_near("joined", found["joined"], exact, 1e-12 * size)
             for name in names:
-                largest = np.abs(gradients[name]).max(initial=0)
-                self.assert_near(f"grad_{name} {problem.options()} {precision}",
-                                 found["grad_" + name], gradients[name], limit * largest)
+                near_differences(self, f"grad_{name} {problem.options()} {precision}", found["grad_" + name],
+                                 gradients[name], limit)
         return found
 
     def test_every_scheme(self):

@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from attn import ToolTest, sample
-from problems import differences, t5_bucket
+from problems import differences, near_differences, t5_bucket
 from repeated import em, shifted
 
 # As in test_gradients.py; each move may enlarge the rounding of the queries before it.
@@ -35,16 +35,15 @@ class RepeatedGradients(ToolTest):
         self.write("in.h5", **data, grad_out=grad_out)
         emit = ",".join("grad_" + name for name in names)
         # The only query has all weights of its keys: its gradient is 0.
-        floor = 1e-3 * max(np.abs(gradient).max() for gradient in exact.values())
+        floor = 1e-3 * max(np.nanmax(np.abs(gradient)) for gradient in exact.values())
         for precision in precisions:
             found = self.compute("in.h5", "-q", "--only", f"--emit={emit}",
                                  f"--precision={precision}", *options)
             for name in names:
                 gradient = found["grad_" + name]
                 self.assertEqual(gradient.dtype, np.float64 if precision == "f64" else np.float32)
-                largest = max(np.abs(exact[name]).max(), floor)
-                self.assert_near(f"grad_{name} {options} {precision}", gradient, exact[name],
-                                 TOLERANCE[precision] * 3**moves * largest)
+                near_differences(self, f"grad_{name} {options} {precision}", gradient, exact[name],
+                                 TOLERANCE[precision] * 3**moves, floor)
 
     def vectors(self, queries, keys, d, heads=2, groups=1):
         return {"q": 0.7 * self.normal(heads, queries, d), "k": self.normal(groups, keys, d),
@@ -129,8 +128,7 @@ class RepeatedGradients(ToolTest):
                     found = self.compute("in.h5", "-q", "--only", "--emit=grad_bias", "--energy=gaussian",
                                          "--scheme=mean-shift", f"--iterations={times}", "--scale=0.8",
                                          f"--precision={precision}")["grad_bias"]
-                    self.assertEqual(found.shape, shape)
-                    self.assert_near("bias", found, exact, tolerance * 3**times * max(1, np.abs(exact).max()))
+                    near_differences(self, "bias", found, exact, tolerance * 3**times, floor=1)
 
     def test_relative_positions_of_mean_shift(self):
         data = self.vectors(5, 7, 2) | {"rel_bias": self.normal(32, 2)}
@@ -146,7 +144,7 @@ class RepeatedGradients(ToolTest):
         options = ["in.h5", "-q", "--only", "--emit=grad_rel_bias,grad_bias", "--energy=gaussian",
                    "--scheme=mean-shift", "--iterations=3", "--relative-bias=t5", "--scale=1"]
         found = self.compute(*options)
-        self.assert_near("rel_bias", found["grad_rel_bias"], exact, 1e-7 * np.abs(exact).max())
+        near_differences(self, "rel_bias", found["grad_rel_bias"], exact, 1e-7)
         np.testing.assert_array_equal(found["grad_bias"], found["grad_rel_bias"])
         self.assert_same_bits(self.compute(*options, "--threads=3"), found)
 
@@ -212,8 +210,7 @@ class RepeatedGradients(ToolTest):
         found = self.compute("in.h5", "-q", "--only", *options,
                              "--emit=" + ",".join("grad_" + n for n in names))
         for name in names:
-            self.assert_near(name, found["grad_" + name], exact[name],
-                             1e-7 * np.abs(exact[name]).max())
+            near_differences(self, name, found["grad_" + name], exact[name], 1e-7)
 
     def test_parts_and_checkpoints(self):
         data = {n: self.normal(3, 90, 3) for n in ("q", "k", "v", "grad_out")}
