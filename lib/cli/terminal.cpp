@@ -7,32 +7,20 @@
 #include <cstring>
 
 #include "attnkit/error.hpp"
+#include "system/descriptor.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::cli {
-namespace {
-
-// Returns 0 or errno.
-int write_fully(int descriptor, std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
-}  // namespace
-
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 void write_all(int descriptor, std::string_view text, const std::string& destination) {
-  const int error = write_fully(descriptor, text);
+  const int error = write_fully(descriptor, text.data(), text.size());
   if (error != 0) throw Error(Failure::output, destination + ": " + system_reason(error));
 }
 
-void write_error(std::string_view text) noexcept { write_fully(STDERR_FILENO, text); }
+void write_error(std::string_view text) noexcept {
+  write_fully(STDERR_FILENO, text.data(), text.size());
+}
 
 void secure_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {

@@ -20,8 +20,7 @@ namespace {
 class Opener {
  public:
   explicit Opener(const InputBundle::Options& options)
-      : files_(std::make_shared<InputFiles>(options.tmpdir, options.allow_external,
-                                            options.on_source)),
+      : files_(std::make_shared<InputFiles>(options)),
         renamed_(options.renamed.begin(), options.renamed.end()) {}
 
   InputBundle::Impl::Root root(const Address& address) {

@@ -23,10 +23,17 @@ struct FollowedSource {
   std::vector<std::string> files;  ///< real paths
 };
 
+/// What a reader should know about a table of text, as one line.
+struct TableNote {
+  std::string line;
+  bool doubtful;  ///< whether the numbers are probably not what the user means
+};
+
 /// The input of a tool: one INPUT (a file, a group of a file, or the stream "-") and named datasets
 /// from elsewhere, which take precedence over INPUT's (tools/README.md, `-i NAME=ADDRESS`). Files
-/// are HDF5, .npz or .safetensors, whose arrays are datasets; named datasets may also be .npy. File
-/// formats are detected from their first bytes. Streams are HDF5.
+/// are HDF5, .npz or .safetensors, whose arrays are datasets; named datasets may also be .npy, and
+/// tables of text if the tool reads them. File formats are detected from their first bytes, tables
+/// by their ending. Streams are HDF5.
 class InputBundle {
  public:
   struct Options {
@@ -42,6 +49,9 @@ class InputBundle {
     /// the folder of the file that the user named. Such files are always looked up relative to the
     /// file that refers to them, with symbolic links resolved, never in the current directory.
     bool allow_external = false;
+    /// Set by a tool that reads tables of text (.csv, .tsv): called with a line about each whose
+    /// first line needs one. Other tools refuse them, and name tensor-convert.
+    std::function<void(const TableNote&)> on_table = {};
     /// Called for each link or dataset that refers to other files, when it is opened; possibly more
     /// than once per address.
     std::function<void(const FollowedSource&)> on_source = {};

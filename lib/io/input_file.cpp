@@ -5,6 +5,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "attnkit/error.hpp"
 #include "io/array_skeleton.hpp"
+#include "io/arrays/table_file.hpp"
 #include "system/descriptor.hpp"
 #include "system/system_reason.hpp"
 #include "system/unnamed_file.hpp"
@@ -98,7 +100,26 @@ void check_content(int descriptor, const std::string& label) {
     throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
                 "name the file itself, or convert it to a bundle with tensor-convert");
   }
-  throw Error(Failure::input, label + " is not an HDF5 file");
+  const bool text =
+      std::all_of(start.begin(), start.begin() + static_cast<std::ptrdiff_t>(got),
+                  [](unsigned char c) { return c >= ' ' || (c >= '\t' && c <= '\r'); });
+  throw Error(
+      Failure::input, label + " is not an HDF5 file",
+      text ? "tensor-convert reads matrices of numbers from files whose names end in .csv or "
+             ".tsv"
+           : "");
+}
+
+/// A table of text, for a tool that reads such tables.
+std::shared_ptr<const ArrayFile> open_table(int descriptor, const std::string& label,
+                                            const std::string& tmpdir,
+                                            const std::function<void(const TableNote&)>& on_table) {
+  if (!on_table) {
+    throw Error(Failure::input,
+                label + " is a table of text, expected HDF5, .npy, .npz or .safetensors",
+                "make a bundle of it: tensor-convert NAME=" + label + " -o NAME.h5");
+  }
+  return read_table(descriptor, label, tmpdir, on_table);
 }
 
 void spool(int from, int to, const std::string& label, const std::string& folder) {
@@ -142,7 +163,8 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
 
 }  // namespace
 
-InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
+InputFile open_input_file(const std::string& file, const std::string& tmpdir,
+                          const std::function<void(const TableNote&)>& on_table) {
   if (file == "-") return open_stream(STDIN_FILENO, "standard input", tmpdir);
   Descriptor descriptor = open_descriptor(file, O_RDONLY | O_NOCTTY);
   if (!descriptor) {
@@ -157,7 +179,11 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   if (S_ISDIR(status.st_mode)) throw Error(Failure::input, file + " is a folder, expected a file");
   if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
   if (status.st_size > 0 && !has_signature_at(descriptor.get(), file, 0)) {
-    if (auto arrays = open_array_file(descriptor.get(), file, tmpdir)) {
+    auto arrays = open_array_file(descriptor.get(), file, tmpdir);
+    if (!arrays && is_called_table(file)) {
+      arrays = open_table(descriptor.get(), file, tmpdir, on_table);
+    }
+    if (arrays) {
       InputFile opened;
       opened.label = file;
       opened.handle = array_skeleton(*arrays, file);

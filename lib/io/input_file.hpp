@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "io/arrays/array_file.hpp"
 #include "io/hdf5/h5.hpp"
 #include "io/hdf5/never_written.hpp"
+#include "io/input.hpp"
 
 namespace attn::io {
 
@@ -28,8 +30,9 @@ struct InputFile {
 
 /// Opens a regular file in place; its format is detected from its first bytes. A stream (a FIFO, a
 /// process substitution, "-" for standard input) must be HDF5 and is first read to its end into an
-/// unnamed temporary in `tmpdir`. Devices are refused, as some never end. Throws what InputBundle's
-/// constructor promises.
-InputFile open_input_file(const std::string& file, const std::string& tmpdir);
+/// unnamed temporary in `tmpdir`. Devices are refused, as some never end, and tables of text
+/// without `on_table`. Throws what InputBundle's constructor promises.
+InputFile open_input_file(const std::string& file, const std::string& tmpdir,
+                          const std::function<void(const TableNote&)>& on_table = {});
 
 }  // namespace attn::io

@@ -49,16 +49,16 @@ std::string description_of(const SourceReference& reference) {
   return reference.address + " stores its values in " + reference.file;
 }
 
-InputFiles::InputFiles(std::string tmpdir, bool allow_external,
-                       std::function<void(const FollowedSource&)> on_source)
-    : tmpdir_(std::move(tmpdir)),
-      allow_external_(allow_external),
-      on_source_(std::move(on_source)) {}
+InputFiles::InputFiles(const InputBundle::Options& options)
+    : tmpdir_(options.tmpdir),
+      allow_external_(options.allow_external),
+      on_source_(options.on_source),
+      on_table_(options.on_table) {}
 
 std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
   std::weak_ptr<const InputFile>& slot = open_[file];
   if (auto found = slot.lock()) return found;
-  InputFile opened = open_input_file(file, tmpdir_);
+  InputFile opened = open_input_file(file, tmpdir_, on_table_);
   if (!opened.is_stream) {
     if (const auto path = real_path(file)) opened.folder = opened.limit = folder_of(*path);
   }

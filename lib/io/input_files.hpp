@@ -22,8 +22,7 @@ struct SourceReference {
 /// for as long as any part of it is used.
 class InputFiles : public std::enable_shared_from_this<InputFiles> {
  public:
-  InputFiles(std::string tmpdir, bool allow_external,
-             std::function<void(const FollowedSource&)> on_source);
+  explicit InputFiles(const InputBundle::Options& options);
 
   /// Opens a file that the user named. Throws what open_input_file throws.
   std::shared_ptr<const InputFile> named(const std::string& file);
@@ -44,6 +43,7 @@ class InputFiles : public std::enable_shared_from_this<InputFiles> {
   std::string tmpdir_;
   bool allow_external_;
   std::function<void(const FollowedSource&)> on_source_;
+  std::function<void(const TableNote&)> on_table_;
   std::map<std::string, std::weak_ptr<const InputFile>> open_;
 };
 

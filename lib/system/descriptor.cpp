@@ -46,6 +46,18 @@ void widen_pipe(int descriptor) {
 
 }  // namespace
 
+int write_fully(int descriptor, const char* data, std::size_t count) noexcept {
+  for (std::size_t done = 0; done < count;) {
+    const ssize_t put = write(descriptor, data + done, count - done);
+    if (put >= 0) {
+      done += static_cast<std::size_t>(put);
+    } else if (!again(descriptor, POLLOUT)) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 CopyFailure copy_to_end(int from, int to, std::size_t& copied) {
   widen_pipe(from);
   widen_pipe(to);
@@ -57,14 +69,8 @@ CopyFailure copy_to_end(int from, int to, std::size_t& copied) {
       if (again(from, POLLIN)) continue;
       return {errno, false};
     }
-    for (ssize_t done = 0; done < got;) {
-      const ssize_t put = write(to, buffer.data() + done, static_cast<std::size_t>(got - done));
-      if (put < 0) {
-        if (again(to, POLLOUT)) continue;
-        return {errno, true};
-      }
-      done += put;
-    }
+    const int error_number = write_fully(to, buffer.data(), static_cast<std::size_t>(got));
+    if (error_number != 0) return {error_number, true};
     copied += static_cast<std::size_t>(got);
   }
 }

@@ -33,6 +33,9 @@ class Descriptor {
 /// open(2) with O_CLOEXEC, retried on EINTR. On failure the result is empty and errno is set.
 Descriptor open_descriptor(const std::string& path, int flags, unsigned mode = 0);
 
+/// Writes all bytes at the position of `descriptor`. Returns 0, or errno.
+int write_fully(int descriptor, const char* data, std::size_t count) noexcept;
+
 /// The failure of copy_to_end; error_number is 0 if there was none.
 struct CopyFailure {
   int error_number = 0;

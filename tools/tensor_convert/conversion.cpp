@@ -126,6 +126,13 @@ void Conversion::open_words() {
   if (files_.empty() && named_.empty()) files_.push_back("-");
   io::InputBundle::Options options = input_options(arguments_, report_);
   options.named = named_;
+  options.on_table = [this](const io::TableNote& note) {
+    if (note.doubtful) {
+      report_.warn(note.line);
+    } else {
+      report_.note(note.line);
+    }
+  };
   if (files_.empty()) {
     bundles_.emplace_back(options);
     return;

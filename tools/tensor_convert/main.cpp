@@ -16,13 +16,19 @@ namespace {
 using namespace attn;
 
 cli::Declaration declare() {
-  cli::Declaration tool("tensor-convert", "Converts between bundles, .npy, .npz and .safetensors",
+  cli::Declaration tool("tensor-convert",
+                        "Converts between bundles, .npy, .npz and .safetensors; reads .csv",
                         cli::Role::generator);
   tool.about(
           "Each argument is NAME=ADDRESS, which takes one dataset under that NAME "
-          "(FILE[:name][slices]; the dataset of an .npy has no name), or a FILE, which takes all "
-          "of its datasets. Without arguments, a bundle is read from standard input. File formats "
-          "are detected from their first bytes.")
+          "(FILE[:name][slices]; the dataset of an .npy or a table has no name), or a FILE, which "
+          "takes all of its datasets. Without arguments, a bundle is read from standard input. "
+          "File "
+          "formats are detected from their first bytes.")
+      .about(
+          "A table of numbers is a float64 matrix of its lines and columns. Its name ends in .tsv "
+          "(cells separated by tabs) or .csv (by commas, or by the semicolons or tabs of its first "
+          "line). A header line of names is left out, and a note says so; nan and inf are numbers.")
       .about(
           "Elements are kept bit for bit unless --dtype converts them. bfloat16 becomes float32, "
           "without loss, in formats that lack it (all but .safetensors). A dataset in a group is "
@@ -55,6 +61,8 @@ cli::Declaration declare() {
       .report_member("datasets, elements", "the numbers of datasets and of their elements")
       .example("tensor-convert q=q.npy k=k.npy v=v.npy -o layer.h5",
                "Make a bundle of three arrays.")
+      .example("tensor-convert cost=cost.csv a=sums.tsv[:,0] -o problem.h5",
+               "Make a bundle of tables of numbers.")
       .example("tensor-convert out=passage.h5:/q -o out.npy", "Write one array for NumPy.")
       .example("tensor-convert model.safetensors --model bert --layer 3 -o weights.h5",
                "Extract the projections of a checkpoint's layer.");

@@ -20,10 +20,9 @@
 namespace attn::io {
 namespace {
 
-class NpyFile : public ArrayFile {
+class SingleArray : public ArrayFile {
  public:
-  NpyFile(std::shared_ptr<const Bytes> bytes, const std::string& label)
-      : array_(read_npy_header(std::move(bytes), label)) {}
+  explicit SingleArray(StoredArray array) : array_(std::move(array)) {}
 
   bool is_single() const override { return true; }
   std::vector<std::string> names() const override { return {std::string()}; }
@@ -82,10 +81,6 @@ class SafetensorsFile : public ArrayFile {
   std::string metadata_;
 };
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 bool is_npy(const unsigned char* start, std::size_t size) {
   return size >= npy_magic_size && std::memcmp(start, npy_magic, npy_magic_size) == 0;
 }
@@ -125,6 +120,10 @@ std::string array_address(const std::string& label, const std::string& name) {
   return name.empty() ? label : label + ":" + name;
 }
 
+std::shared_ptr<const ArrayFile> single_array(StoredArray array) {
+  return std::make_shared<SingleArray>(std::move(array));
+}
+
 std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::string& label,
                                                  const std::string& tmpdir) {
   std::array<unsigned char, 16> start{};
@@ -133,14 +132,14 @@ std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::stri
   fstat(descriptor, &status);
   if (is_zip(start.data(), size)) return std::make_shared<NpzFile>(descriptor, label, tmpdir);
   const bool npy = is_npy(start.data(), size);
-  if (!npy && !ends_with(label, ".safetensors") &&
+  if (!npy && !label.ends_with(".safetensors") &&
       !may_be_safetensors(start.data(), size, status.st_size)) {
     return nullptr;
   }
   Descriptor own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!own) throw Error(Failure::input, "cannot open " + label + ": " + system_reason(errno));
   auto bytes = std::make_shared<FileBytes>(std::move(own), label, status.st_size);
-  if (npy) return std::make_shared<NpyFile>(std::move(bytes), label);
+  if (npy) return single_array(read_npy_header(std::move(bytes), label));
   return std::make_shared<SafetensorsFile>(bytes, label);
 }
 

@@ -18,7 +18,8 @@ class ArrayFile {
   ArrayFile(const ArrayFile&) = delete;
   ArrayFile& operator=(const ArrayFile&) = delete;
 
-  /// Whether the file holds one unnamed array (.npy), which has the empty name here.
+  /// Whether the file holds one unnamed array (.npy, a table), which has the empty
+  /// name here.
   virtual bool is_single() const { return false; }
 
   /// Sorted.
@@ -39,6 +40,9 @@ class ArrayFile {
 
 /// The name of an array of the file `label` in messages: "m.safetensors:layer.0.q", "a.npy".
 std::string array_address(const std::string& label, const std::string& name);
+
+/// A file that holds `array` and nothing else.
+std::shared_ptr<const ArrayFile> single_array(StoredArray array);
 
 /// Opens a regular file if it has one of these formats, else returns null. The format is detected
 /// from the first bytes, and from the file name if these are not conclusive. `bytes` is the whole

@@ -164,7 +164,9 @@ class DeflatedMember : public Bytes {
     for (Index done = 0; done < size();) {
       const Index wanted = std::min(piece_size, size() - done);
       if (stream.read(wanted, buffer.data()) != wanted) refuse_size("less");
-      write_all(temporary.descriptor(), buffer.data(), wanted);
+      const int failed =
+          write_fully(temporary.descriptor(), buffer.data(), static_cast<std::size_t>(wanted));
+      if (failed != 0) refuse(failed);
       done += wanted;
     }
     if (!stream.at_end()) refuse_size("more");
@@ -183,15 +185,6 @@ class DeflatedMember : public Bytes {
                 address_ + " cannot be unpacked (" + std::to_string(size()) + " bytes) in " +
                     temporary_folder(tmpdir_) + ": " + system_reason(error_number),
                 "name another folder with --tmpdir or TMPDIR");
-  }
-
-  void write_all(int descriptor, const char* data, Index count) const {
-    for (Index done = 0; done < count;) {
-      const ssize_t put = write(descriptor, data + done, static_cast<std::size_t>(count - done));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) refuse(errno);
-      done += put;
-    }
   }
 
   Descriptor duplicate(const UnnamedFile& temporary) const {
