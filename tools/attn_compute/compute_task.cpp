@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "attn_compute/query_list.hpp"
 #include "attn_compute/repeated_scheme.hpp"
 #include "attnkit/error.hpp"
 #include "common/heads/score_source.hpp"
+#include "common/options/index_list.hpp"
 #include "common/options/scheme_settings.hpp"
 
 namespace attn::tools {
@@ -85,7 +85,8 @@ void choose_queries(const cli::Arguments& arguments, const AttentionInput& input
                 "of which is written",
                 "--emit weights");
   }
-  options.queries = parse_queries(arguments.text("queries"), input.queries, where);
+  options.queries =
+      parse_indices(arguments.text("queries"), {"queries", "query", where, input.queries});
 }
 
 // Gradients start from the output.

@@ -1,19 +1,11 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
-
 #include "cli/report.hpp"
 #include "io/output.hpp"
 #include "pass/row_selection.hpp"
 
 namespace attn::tools {
-
-/// Parses the queries of --queries, "0,17,100:108,-1,::1000": indices, negative ones counted from
-/// the end, and ranges with a positive step, clipped as in NumPy. `rows` is the number of queries
-/// of `where`. Throws Error(usage) for a malformed list, an index out of range or an empty
-/// selection.
-RowSelection parse_queries(const std::string& list, Index rows, const std::string& where);
 
 /// Moves the selected rows of `values`, of `width` numbers each, to the front.
 template <class T>

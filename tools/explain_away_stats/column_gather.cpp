@@ -180,7 +180,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
 ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptions& options,
                                   double slack) {
   ColumnStatistics statistics;
-  statistics.leading = input.leading;
+  static_cast<HeadAxes&>(statistics) = input.axes;
   statistics.queries = input.queries;
   statistics.keys = input.keys;
   statistics.slack = slack;

@@ -58,6 +58,7 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
       points(points_of(arguments, bundle)),
       input(points.front().input) {
   require_layout_effect(arguments, input);
+  if (arguments.given("heads")) input.choose_heads(arguments.text("heads"), bundle.description());
   const RowsOf rows = rows_of(arguments);
   const Index lines = rows == RowsOf::keys ? input.keys : input.queries;
   table_bytes = line_table_bytes(
@@ -88,14 +89,13 @@ void ColumnTask::report_params(cli::Report& report) const {
   params["scheme"] = options().schemes;
 }
 
-void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
-                    cli::Report& report) {
+void read_key_names(const io::InputBundle& bundle, const Shape& leading,
+                    ColumnStatistics& statistics, cli::Report& report) {
   if (!bundle.has("tokens")) return;
   const ArraySource tokens = bundle.dataset("tokens");
   const Shape& shape = tokens.shape();
   const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
-  const bool per_batch =
-      !statistics.leading.empty() && shape == Shape{statistics.leading.front(), statistics.keys};
+  const bool per_batch = !leading.empty() && shape == Shape{leading.front(), statistics.keys};
   const bool ids = is_integral(tokens.dtype()) && tokens.dtype() != DType::boolean;
   if ((tokens.dtype() != DType::string && !ids) || (!one_list && !per_batch)) {
     report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
@@ -103,8 +103,7 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
     return;
   }
   statistics.names = ids ? numbers_as_text(tokens) : tokens.read_strings();
-  statistics.heads_per_name =
-      element_count(statistics.leading) / (one_list ? 1 : statistics.leading.front());
+  statistics.heads_per_name = element_count(leading) / (one_list ? 1 : leading.front());
 }
 
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
@@ -115,7 +114,7 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                   column_needs(task, checkpoints(arguments), arguments.ranks), arguments.threads,
                   arguments.memory)
           .bytes;
-  const Shape shape = join(input.leading, {input.queries, input.keys});
+  const Shape shape = join(input.axes.leading, {input.queries, input.keys});
   const auto heads = static_cast<double>(input.own_problems());
   double flops = 0;
   const auto points = static_cast<double>(task.points.size());

@@ -47,9 +47,9 @@ struct ColumnTask {
 };
 
 /// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the
-/// outermost leading axis. Warns if it has another shape or type.
-void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
-                    cli::Report& report);
+/// outermost of the input's `leading` axes. Warns if it has another shape or type.
+void read_key_names(const io::InputBundle& bundle, const Shape& leading,
+                    ColumnStatistics& statistics, cli::Report& report);
 
 /// Reports shape and bytes for --dry-run.
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,

@@ -50,8 +50,7 @@ std::vector<std::vector<Cell>> line_table_rows(RowsOf rows, const SectionName& s
                                                const std::vector<Index>& queries_of_key,
                                                const HeadColumns& columns, const OwnPart& own) {
   std::vector<std::vector<Cell>> table;
-  const std::vector<Cell> place =
-      place_cells(section.file, section.group, unravel(head, names.leading));
+  const std::vector<Cell> place = place_cells(section.file, section.group, names.index(head));
   const auto add = [&](Index index, std::initializer_list<Cell> cells) {
     std::vector<Cell> row = place;
     row.emplace_back(scheme);

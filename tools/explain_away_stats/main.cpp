@@ -78,6 +78,11 @@ cli::Declaration declare() {
            "Names the heads in which a key with enough queries gets more than X of their weight, "
            "on average.",
            {0, 1}, 0.3);
+  d.text("heads", "LIST",
+         "Reports only these heads of the queries, such as 0,3,8:12,-1: places along the last of "
+         "the leading axes, in every group. Each keeps its number and, where heads share keys, its "
+         "keys.")
+      .default_words("all");
   d.flag(
       "full",
       "Prints the tables by head and the lists of keys for any number of heads. Without it, more "
@@ -102,6 +107,7 @@ cli::Declaration declare() {
             "Two thresholds, and the figures for a script.");
   d.example("explain-away-stats --each '/text/*/layer*' --map q=Q,k=K --causal dump.h5",
             "All layers and heads of a model's dump.");
+  d.example("explain-away-stats --heads 0,8:12 --tsv dump.h5", "Some heads of every layer.");
   d.exit_status(1, "a proven bound on the column sums is violated, or sinkhorn did not converge");
   return d;
 }
@@ -154,9 +160,14 @@ std::string heading_of(const ColumnTask& task) {
   const ScoreOptions& scores = input.options;
   const std::string energy =
       input.q ? scores.energy_of(task.options().scored_schemes().front()) : "as stored";
-  return fmt::format("{}: {}, {}, {}", task.bundle.description(),
-                     times(join(input.leading, {input.queries, input.keys})), energy,
-                     precision_words(task.options().scores, task.options().f64));
+  std::string heads;
+  if (!input.chosen.empty()) {
+    heads =
+        fmt::format(", {} of {}", cli::counted(input.axes.chosen.size(), "head"), input.axes.all);
+  }
+  return fmt::format("{}: {}, {}, {}{}", task.bundle.description(),
+                     times(join(input.axes.leading, {input.queries, input.keys})), energy,
+                     precision_words(task.options().scores, task.options().f64), heads);
 }
 
 // One row for each point of a sweep and scheme, pooled over the heads of a section.
@@ -240,7 +251,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     ColumnStatistics names;
     names.leading = task.input.leading;
     names.keys = task.input.keys;
-    if (rows_ == RowsOf::keys) read_key_names(task.bundle, names, report());
+    if (rows_ == RowsOf::keys) read_key_names(task.bundle, task.input.leading, names, report());
     std::vector<ColumnStatistics> statistics = gather_columns(
         arguments(), task,
         [&](const std::string& scheme, Index head, const std::vector<Index>& queries,
@@ -251,13 +262,13 @@ class ColumnTool : public SectionTool<ColumnTask> {
         checkpoint(), *progress_, report());
     warn_of_input(options.scored_schemes(), task.bundle, task.input, report());
     if (!swept_) {
-      read_key_names(task.bundle, statistics.front(), report());
+      read_key_names(task.bundle, task.input.leading, statistics.front(), report());
       summarise(task, statistics.front());
       return;
     }
     auto points = nlohmann::ordered_json::array();
     for (std::size_t n = 0; n < statistics.size(); ++n) {
-      read_key_names(task.bundle, statistics[n], report());
+      read_key_names(task.bundle, task.input.leading, statistics[n], report());
       points.push_back(summarise_point(task.points[n], label, statistics[n]));
     }
     if (arguments().json) report().result() = {{"sweep", std::move(points)}};
@@ -276,7 +287,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     }
     const ColumnSummaries& summaries =
         reporter_->add(section(), heading_of(task), statistics, report());
-    add_rows(statistics.leading, task.options().schemes, summaries, nullptr);
+    add_rows(statistics, task.options().schemes, summaries, nullptr);
   }
 
   nlohmann::ordered_json summarise_point(const ColumnPoint& point, const std::string& label,
@@ -286,7 +297,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     const std::vector<std::string>& schemes = point.options.schemes;
     SweepPoint at = point.at;
     at.scale = point.options.scores.scale;
-    add_rows(statistics.leading, schemes, summaries, &at);
+    add_rows(statistics, schemes, summaries, &at);
     add_sweep_rows(label, at, schemes, summaries, sweep_);
     reporter_->verdict().add(statistics, summaries, label, report());
     nlohmann::ordered_json json;
@@ -306,11 +317,11 @@ class ColumnTool : public SectionTool<ColumnTask> {
     table_.pack(report());
   }
 
-  void add_rows(const Shape& leading, const std::vector<std::string>& schemes,
+  void add_rows(const HeadAxes& heads, const std::vector<std::string>& schemes,
                 const ColumnSummaries& summaries, const SweepPoint* at) {
     if (rows_ != RowsOf::heads) return;
     for (std::vector<Cell>& row :
-         column_table_rows(section(), leading, schemes, wanted_, summaries, at)) {
+         column_table_rows(section(), heads, schemes, wanted_, summaries, at)) {
       table_.add(std::move(row));
     }
   }
@@ -341,7 +352,22 @@ class ColumnTool : public SectionTool<ColumnTask> {
   bool stopped_ = false;  // some head of a shard did not converge
 };
 
+// Results and shards hold all heads.
+void require_heads_effect(const cli::Arguments& arguments) {
+  if (!arguments.given("heads")) return;
+  if (shard_of(arguments)) {
+    throw Error(Failure::usage, "--heads has no effect on a shard, which computes all heads",
+                "run it without --shard");
+  }
+  if (!arguments.output) return;
+  throw Error(
+      Failure::usage,
+      "--output is " + *arguments.output + ", but --heads only chooses heads of a report",
+      "-o FILE.csv writes their table; slices choose heads of datasets: -i 'q=FILE:/q[:4]'");
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  require_heads_effect(arguments);
   if (shard_of(arguments) && sweep_points(arguments).size() > 1) {
     throw Error(Failure::usage, "a sweep over --scale or --hybrid is not divided among shards",
                 "one value of each with --shard, or -o FILE.csv without it");

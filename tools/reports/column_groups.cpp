@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -115,9 +116,11 @@ class Grid {
       const auto& summaries =
           group.summaries.schemes[static_cast<std::size_t>(found - group.schemes.begin())];
       Row row{labels[n], {}, {}};
+      Index place = 0;
       for (const SchemeSummaryOf& head : summaries.by_head()) {
-        row.heads.push_back(pool_of(head));
-        row.all.add(row.heads.back());
+        const Pool pool = pool_of(head);
+        row.heads[group.number(place++)] = pool;
+        row.all.add(pool);
       }
       const SchemeSummaryOf& all = summaries.all;
       row.all.median = all.sums.median;
@@ -151,7 +154,7 @@ class Grid {
     std::vector<GridRow> shown;
     for (const Row& row : rows_) {
       shown.push_back({row.label, {}, text_of(row.all)});
-      for (const Pool& head : row.heads) shown.back().heads.push_back(text_of(head));
+      for (const auto& [number, head] : row.heads) shown.back().heads[number] = text_of(head);
     }
     return head_grid(title, shown);
   }
@@ -159,15 +162,12 @@ class Grid {
  private:
   struct Row {
     std::string label;
-    std::vector<Pool> heads;
+    std::map<Index, Pool> heads;  // by their places along the last axis
     Pool all;
   };
 
   void add(const Row& row) {
-    if (all_.heads.size() < row.heads.size()) all_.heads.resize(row.heads.size());
-    for (std::size_t head = 0; head < row.heads.size(); ++head) {
-      all_.heads[head].add(row.heads[head]);
-    }
+    for (const auto& [number, head] : row.heads) all_.heads[number].add(head);
     all_.all.add(row.all);
   }
 
@@ -238,8 +238,7 @@ std::vector<ListedKey> merged(const std::vector<GroupColumns>& groups,
   for (const GroupColumns& group : groups) {
     if (group.schemes != groups.front().schemes) continue;
     for (const auto& key : group.summaries.*list) {
-      keys.push_back(
-          {group.section.label.substr(beginning), head_label(group.leading, key.head), key});
+      keys.push_back({group.section.label.substr(beginning), group.label(key.head), key});
     }
   }
   std::stable_sort(keys.begin(), keys.end(), [&](const ListedKey& a, const ListedKey& b) {

@@ -12,9 +12,8 @@
 namespace attn::tools {
 
 /// The statistics kept for one section of several.
-struct GroupColumns {
+struct GroupColumns : HeadAxes {
   SectionName section;
-  Shape leading;
   std::vector<std::string> schemes;
   ColumnSummaries summaries;
 };

@@ -15,7 +15,7 @@ Json key_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary
   const Index head = summary.first_head + position / statistics.keys;
   const Index index = position % statistics.keys;
   Json entry;
-  entry["head"] = unravel(head, statistics.leading);
+  entry["head"] = statistics.index(head);
   entry["index"] = index;
   entry["key"] = statistics.names.empty() ? Json(nullptr) : Json(statistics.name_of(head, index));
   return entry;
@@ -115,12 +115,12 @@ nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
     json["heads"] = Json::array();
     for (Index head = 0; head < statistics.heads(); ++head) {
       Json entry;
-      entry["index"] = unravel(head, statistics.leading);
+      entry["index"] = statistics.index(head);
       const SchemeSummaryOf& summary = scheme.heads[static_cast<std::size_t>(head)];
       entry.update(summary_json(statistics, summary, options, figures));
       json["heads"].push_back(std::move(entry));
       if (summary.concentrated > 0) {
-        json["concentrated_heads"]["heads"].push_back(unravel(head, statistics.leading));
+        json["concentrated_heads"]["heads"].push_back(statistics.index(head));
       }
     }
     result[statistics.schemes[n].name] = std::move(json);

@@ -207,8 +207,7 @@ class Page {
           const std::string more = "; " + other.why(at);
           if (label_width() + reasons.size() + more.size() <= page_width) reasons += more;
         }
-        rows.push_back({labels_[at.group], head_label(groups_[at.group].leading, at.head),
-                        std::move(reasons)});
+        rows.push_back({labels_[at.group], groups_[at.group].label(at.head), std::move(reasons)});
       }
       if (!any) break;
     }

@@ -95,7 +95,7 @@ class Writer {
     const Index heads = statistics_.heads();
     const Index shown = heads > heads_shown ? heads_shown : heads;
     for (Index head = 0; head < shown; ++head) {
-      line(head_label(statistics_.leading, head), [&](std::size_t n) -> const SchemeSummaryOf& {
+      line(statistics_.label(head), [&](std::size_t n) -> const SchemeSummaryOf& {
         return summaries_.schemes[n].heads[static_cast<std::size_t>(head)];
       });
     }
@@ -179,17 +179,15 @@ class Writer {
       if (of_head.concentrated == 0) continue;
       const KeySum& key = *of_head.enough.greatest;
       const std::string name = statistics_.name_of(head, key.position);
-      add("{} head {} (key {}{}, {})", shown++ == 0 ? "" : ",",
-          head_label(statistics_.leading, head), key.position,
-          name.empty() ? "" : " " + printable(name, 18), number(key.value));
+      add("{} head {} (key {}{}, {})", shown++ == 0 ? "" : ",", statistics_.label(head),
+          key.position, name.empty() ? "" : " " + printable(name, 18), number(key.value));
     }
     text_ += shown < all_[scheme].concentrated ? ", ...\n" : "\n";
   }
 
   std::vector<ListedKey> listed(const std::vector<ColumnSummaries::KeySums>& keys) const {
     std::vector<ListedKey> list;
-    for (const auto& key : keys)
-      list.push_back({"", head_label(statistics_.leading, key.head), key});
+    for (const auto& key : keys) list.push_back({"", statistics_.label(key.head), key});
     return list;
   }
 

@@ -162,7 +162,7 @@ std::vector<ColumnSummaries::KeySums> under_all_schemes(const ColumnStatistics& 
 
 std::string ColumnStatistics::name_of(Index head, Index key) const {
   if (names.empty()) return "";
-  return names[static_cast<std::size_t>(head / heads_per_name * keys + key)];
+  return names[static_cast<std::size_t>(problem(head) / heads_per_name * keys + key)];
 }
 
 ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSummaryOptions& options,

@@ -8,6 +8,7 @@
 
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
+#include "common/heads/head_axes.hpp"
 #include "common/heads/heads.hpp"
 #include "stats/attention_shares.hpp"
 #include "stats/enough_queries.hpp"
@@ -32,8 +33,7 @@ struct SchemeColumns {
   std::optional<Convergence> convergence;  ///< the slowest of those heads
 };
 
-struct ColumnStatistics {
-  Shape leading;
+struct ColumnStatistics : HeadAxes {
   Index queries = 0;
   Index keys = 0;
   std::vector<Index> queries_of_key;  ///< (heads, Lk): the queries that may attend to the key
@@ -44,7 +44,8 @@ struct ColumnStatistics {
   std::vector<Index> padded_keys;     ///< per head; these are masked, too
   std::vector<SchemeColumns> schemes;
   double slack = 0;  ///< bound_slack of the type of the computation
-  /// Names of the keys, per block of `heads_per_name` consecutive heads; empty if there are none.
+  /// Names of the keys, per block of `heads_per_name` consecutive heads of the input; empty if
+  /// there are none.
   std::vector<std::string> names;
   Index heads_per_name = 1;
 

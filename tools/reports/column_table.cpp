@@ -67,16 +67,16 @@ std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& option
   return columns_of(column_figures(options), std::move(columns));
 }
 
-std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const Shape& leading,
+std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const HeadAxes& heads,
                                                  const std::vector<std::string>& schemes,
                                                  const ColumnSummaryOptions& options,
                                                  const ColumnSummaries& summaries,
                                                  const SweepPoint* point) {
   const Figures<SchemeSummaryOf> figures = column_figures(options);
   std::vector<std::vector<Cell>> rows;
-  for (Index head = 0; head < element_count(leading); ++head) {
+  for (Index head = 0; head < element_count(heads.leading); ++head) {
     for (std::size_t n = 0; n < schemes.size(); ++n) {
-      std::vector<Cell> row = place_cells(section.file, section.group, unravel(head, leading));
+      std::vector<Cell> row = place_cells(section.file, section.group, heads.index(head));
       if (point != nullptr) {
         row.push_back(cell(point->scale));
         row.push_back(cell(point->hybrid));

@@ -25,7 +25,7 @@ std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& option
 
 /// The rows of one section, or of one point of a sweep: a row for each head and scheme. `point` is
 /// null without a sweep.
-std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const Shape& leading,
+std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const HeadAxes& heads,
                                                  const std::vector<std::string>& schemes,
                                                  const ColumnSummaryOptions& options,
                                                  const ColumnSummaries& summaries,

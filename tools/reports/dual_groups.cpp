@@ -21,8 +21,9 @@ std::string grid_of(const std::string& title, const std::vector<std::string>& la
   for (std::size_t n = 0; n < groups.size(); ++n) {
     GridRow row{labels[n], {}, ""};
     DualHead all;
+    Index place = 0;
     for (const DualHead& head : groups[n].heads) {
-      row.heads.push_back(number(figure(head)));
+      row.heads[place++] = number(figure(head));
       all.add(head);
     }
     row.all = number(figure(all));

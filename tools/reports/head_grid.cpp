@@ -67,11 +67,13 @@ std::vector<std::string> group_labels(const std::vector<std::string>& names) {
 
 std::string head_grid(const std::string& title, const std::vector<GridRow>& rows) {
   std::size_t width = 8;
-  std::size_t count = 0;
+  std::set<Index> numbers;
   for (const GridRow& row : rows) {
     width = std::max(width, characters(row.label) + 1);
-    count = std::max(count, row.heads.size());
+    for (const auto& [number, head] : row.heads) numbers.insert(number);
   }
+  const std::vector<Index> columns(numbers.begin(), numbers.end());
+  const std::size_t count = columns.size();
   const std::size_t room = table_width > width ? (table_width - width) / cell_width : 0;
   const std::size_t at_once = std::max<std::size_t>(2, room) - 1;  // and "all"
   std::string text = title + "\n";
@@ -81,13 +83,14 @@ std::string head_grid(const std::string& title, const std::vector<GridRow>& rows
     if (first > 0) text += "\n";
     std::string heading = padded(first == 0 ? "group" : "", width);
     for (std::size_t head = first; head < last; ++head) {
-      heading += cell(fmt::format("head {}", head));
+      heading += cell(fmt::format("head {}", columns[head]));
     }
     text += heading + (ends ? cell("all") + "\n" : "\n");
     for (const GridRow& row : rows) {
       std::string line = padded(row.label, width);
       for (std::size_t head = first; head < last; ++head) {
-        line += cell(head < row.heads.size() ? row.heads[head] : "");
+        const auto found = row.heads.find(columns[head]);
+        line += cell(found == row.heads.end() ? "" : found->second);
       }
       text += trimmed_line(line + (ends ? cell(row.all) : ""));
     }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
+
+#include "tensor/shape.hpp"
 
 namespace attn::tools {
 
@@ -12,14 +15,15 @@ std::string common_beginning(const std::vector<std::string>& names);
 /// less than their end, as long as all stay distinct.
 std::vector<std::string> group_labels(const std::vector<std::string>& names);
 
-/// A row of a table by group and head: a cell for each head, and one for all.
+/// A row of a table by group and head: a cell for each head by its place, and one for all.
 struct GridRow {
   std::string label;
-  std::vector<std::string> heads;
+  std::map<Index, std::string> heads;
   std::string all;
 };
 
-/// A table of at most 100 columns with the title on a line above; further heads continue below.
+/// A table of at most 100 columns with the title on a line above, with the heads that some row has;
+/// further heads continue below.
 std::string head_grid(const std::string& title, const std::vector<GridRow>& rows);
 
 }  // namespace attn::tools

@@ -168,8 +168,8 @@ class ReportJoin {
         }
         const ColumnSummaries& summaries =
             reporter->add(section.section, section.heading, section.statistics, report_);
-        add_rows(column_table_rows(section.section, section.statistics.leading, schemes, wanted,
-                                   summaries, nullptr));
+        add_rows(column_table_rows(section.section, section.statistics, schemes, wanted, summaries,
+                                   nullptr));
       });
     });
     table_->print(report_);

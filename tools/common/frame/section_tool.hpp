@@ -190,7 +190,7 @@ class SectionTool {
   void survey() {
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       std::unique_ptr<const Task> task = look_at(section);
-      counts_.push_back(task->input.problems);
+      counts_.push_back(problems_of(*task));
       if (arguments_.output) plans_.push_back(plan_of(arguments_, *task));
       if (share_) {
         cli::Arguments whole = arguments_;
@@ -210,6 +210,12 @@ class SectionTool {
 
   ResultPlan plan_of(const cli::Arguments& arguments, const Task& task) const {
     return plan_results(arguments, task.bundle, task.effect(arguments), sections_.renamed());
+  }
+
+  /// The number of problems to compute.
+  static Index problems_of(const Task& task) {
+    if constexpr (requires { task.input.own_problems(); }) return task.input.own_problems();
+    return task.input.problems;
   }
 
   /// The number of pairs of queries and keys, if the task has such pairs, else of problems.

@@ -5,6 +5,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/heads/foreign_names.hpp"
+#include "common/options/index_list.hpp"
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -74,6 +75,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
       take_ready_made_of(bundle, with_values);
       break;
   }
+  axes.leading = leading;
   take_parts(bundle);
   set_recipes();
   if (q) {
@@ -135,6 +137,18 @@ void AttentionInput::set_recipes() {
   plain.energy = &energy_in_use(options, Scheme::unas);
   preferring.energy = &energy_in_use(options, Scheme::fenchel);
   bf16 = options.bf16;
+}
+
+void AttentionInput::choose_heads(const std::string& list, const std::string& where) {
+  const RowSelection rows = parse_indices(list, {"heads", "head", where, heads()});
+  if (rows.count() == heads()) return;
+  axes.all = heads();
+  for (const RowRange& range : rows.ranges()) {
+    for (Index head = range.first; head < range.last; ++head) axes.chosen.push_back(head);
+  }
+  axes.leading.back() = rows.count();
+  const Index count = element_count(axes.leading);
+  for (Index head = 0; head < count; ++head) chosen.push_back(axes.problem(head));
 }
 
 std::vector<Index> AttentionInput::sequences() const {

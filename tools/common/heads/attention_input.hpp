@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/heads/head_axes.hpp"
 #include "common/options/padding_words.hpp"
 #include "common/options/score_options.hpp"
 #include "common/shards/problem_share.hpp"
@@ -28,6 +29,8 @@ struct AttentionInput : AttentionSources {
   Causal causal = Causal::none;
   bool any_float64 = false;             ///< whether a dataset in use is float64
   std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all problems
+  std::vector<Index> chosen;            ///< the problems of choose_heads; empty: all
+  HeadAxes axes;                        ///< of the heads to compute, without a shard
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) unless it
   /// has the shape of out.
@@ -42,13 +45,23 @@ struct AttentionInput : AttentionSources {
   /// Error(input) if its shape is not joined_shape(queries).
   void take_grad_joined(const io::InputBundle& bundle);
 
+  /// Leaves only the heads that `list` chooses along the last leading axis: --heads. `where` is the
+  /// bundle in messages. Throws what parse_indices throws.
+  void choose_heads(const std::string& list, const std::string& where);
+
   /// All datasets that are read, for the report.
   std::vector<ArraySource> datasets() const;
 
-  /// The number of problems to compute, and the n-th of them: all problems, or the problems of
-  /// `share`.
-  Index own_problems() const { return share ? share->size() : problems; }
-  Index own_problem(Index n) const { return share ? share->problem(n) : n; }
+  /// The number of problems to compute, and the n-th of them: all problems, the problems of
+  /// `share`, or the chosen ones.
+  Index own_problems() const {
+    if (share) return share->size();
+    return chosen.empty() ? problems : std::ssize(chosen);
+  }
+  Index own_problem(Index n) const {
+    if (share) return share->problem(n);
+    return chosen.empty() ? n : chosen[static_cast<std::size_t>(n)];
+  }
 
   /// The padding of the problems to compute.
   Padding padding() const;

@@ -67,9 +67,4 @@ std::string compact(double value) {
   return fmt::format("{}e{}", mantissa, exponent);
 }
 
-std::string head_label(const Shape& leading, Index head) {
-  if (leading.empty()) return "0";
-  return fmt::format("{}", fmt::join(unravel(head, leading), ","));
-}
-
 }  // namespace attn::tools

@@ -4,8 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/shape.hpp"
-
 /// Formatting of tables for people.
 namespace attn::tools {
 
@@ -26,8 +24,5 @@ std::string number(double value);
 
 /// 1e-8 rather than 1e-08.
 std::string compact(double value);
-
-/// The position of a head among the leading axes: "3", "0,3".
-std::string head_label(const Shape& leading, Index head);
 
 }  // namespace attn::tools
