@@ -56,8 +56,9 @@ struct SummaryOptions {
   std::optional<Index> bins;
 };
 
-/// Counts of log10 c_j in equal bins (EA Fig. 1); the last bin includes its upper edge. The edges
-/// lie between the whole powers of ten that enclose all positive sums, at least one decade.
+/// Counts of log10 c_j in equal bins (EA Fig. 1); the last bin includes its upper edge. The bins
+/// cover the whole powers of ten that enclose all positive sums, at least one decade. With two or
+/// more bins no power of ten is an edge, so that sums that are 1 up to rounding share a bin.
 struct Histogram {
   std::vector<double> edges;  ///< of log10 c_j, bins + 1 of them
   std::vector<Index> counts;

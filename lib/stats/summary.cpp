@@ -135,16 +135,29 @@ std::vector<double> histogram_edges(std::span<const std::span<const double>> sum
     low = std::floor(std::log10(smallest));
     high = std::max(low + 1, std::ceil(std::log10(largest)));
   }
-  const auto decades = static_cast<Index>(high - low);
-  if (!bins && decades > usual_bins) {
-    const Index decades_per_bin = (decades + usual_bins - 1) / usual_bins;
-    bins = (decades + decades_per_bin - 1) / decades_per_bin;
-    high = low + static_cast<double>(*bins * decades_per_bin);
+  auto decades = static_cast<Index>(high - low);
+  // Bins of the width w have their edges at low + (n − ½)w. A power of ten is not among them if w
+  // is a decade divided by a whole number, or an odd number of decades divided by one.
+  Index count = 0;
+  double width = 1;
+  if (bins) {
+    if (*bins == 1) return {low, high};
+    decades += 1 - decades % 2;
+    count = *bins;
+    width = static_cast<double>(decades) / static_cast<double>(count - 1);
+  } else if (decades <= usual_bins) {
+    const Index per_decade = usual_bins / decades;
+    count = decades * per_decade + 1;
+    width = 1 / static_cast<double>(per_decade);
+  } else {
+    Index decades_per_bin = (decades + usual_bins - 1) / usual_bins;
+    decades_per_bin += 1 - decades_per_bin % 2;
+    count = (decades + decades_per_bin - 1) / decades_per_bin + 1;
+    width = static_cast<double>(decades_per_bin);
   }
-  const Index count = bins.value_or(decades * (usual_bins / decades));
   std::vector<double> edges;
   for (Index n = 0; n <= count; ++n) {
-    edges.push_back(low + (high - low) * static_cast<double>(n) / static_cast<double>(count));
+    edges.push_back(low + (static_cast<double>(n) - 0.5) * width);
   }
   return edges;
 }

@@ -35,9 +35,10 @@ std::vector<KeySum> highest_per_query(std::span<const double> sums, std::span<co
 ColumnSumSummary summarise(std::span<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
 
-/// Edges of equal bins between the whole powers of ten that enclose all positive `sums`, at least
-/// one decade. There are `bins` bins, by default at most about 24, which are whole decades or
-/// divide decades evenly. To compare several sets, pass all of them. Requires bins >= 1.
+/// Edges of equal bins that cover the whole powers of ten that enclose all positive `sums`, at
+/// least one decade. There are `bins` bins, by default at most about 24, which are whole decades or
+/// divide decades evenly. With two or more bins no power of ten is an edge, so that sums that are 1
+/// up to rounding share a bin. To compare several sets, pass all of them. Requires bins >= 1.
 std::vector<double> histogram_edges(std::span<const std::span<const double>> sums,
                                     std::optional<Index> bins);
 

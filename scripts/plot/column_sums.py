@@ -174,7 +174,10 @@ def draw(arguments):
     drawn = {line: logarithm(values[values > 0]) for line, values in lines.items()}
     logs = np.concatenate([*drawn.values(), [0]])  # 1 is the mean for a square problem
     margin = 0.02 * np.ptp(logs) + 0.1
-    edges = np.linspace(logs.min() - margin, logs.max() + margin, arguments.bins + 1)
+    # c = 1 is in the middle of a bin, so that sums that are 1 up to rounding share it.
+    width = (np.ptp(logs) + 2 * margin) / max(arguments.bins - 1, 0.5)
+    first = np.floor((logs.min() - margin) / width + 0.5) - 0.5
+    edges = width * (first + np.arange(arguments.bins + 1))
     figure, axes = new_figure(arguments, max(0.4 * arguments.width, 1.9))
     axis, largest = axes[0, 0], 0
     for (place, scheme), values in lines.items():

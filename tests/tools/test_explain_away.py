@@ -383,6 +383,18 @@ class FromTheBundle(ToolTest):
                     del part["histogram"]  # its edges cover all schemes
             self.assertEqual(alone, together[scheme])
 
+    def test_sums_of_one_share_a_bin(self):
+        for bins in ([], ["--bins=2"], ["--bins=3"], ["--bins=4"], ["--bins=24"], ["--bins=25"]):
+            found = self.stats("in.h5", "--scheme=dnas,sinkhorn", "--precision=f64", *bins)
+            sums = found["sinkhorn"]["col_sum"]
+            self.assertTrue(1 - 1e-6 < sums["min"] < 1 < sums["max"] < 1 + 1e-6, sums)
+            counts = np.array(found["sinkhorn"]["histogram"]["counts"])
+            self.assertEqual(np.count_nonzero(counts), 1, bins)
+            edges = found["sinkhorn"]["histogram"]["edges"]
+            self.assertEqual(found["dnas"]["histogram"]["edges"], edges)
+            self.assertLess(edges[counts.argmax()], -1e-3)
+            self.assertGreater(edges[counts.argmax() + 1], 1e-3)
+
     def test_bundle(self):
         # Nothing is written without -o; with it, the output also holds all of the input.
         self.run_tool("explain-away-stats", "in.h5", "-o", "out.h5")

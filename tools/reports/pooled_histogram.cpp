@@ -6,8 +6,9 @@
 namespace attn::tools {
 namespace {
 
-// Every usual width of a bin is a whole number of decades, or 1/24, 2/24, ... of one.
-constexpr Index bins_per_decade = 24;
+// Every usual width of a bin is a whole number of decades, or 1/24, 2/24, ... of one, and its edges
+// are multiples of half its width.
+constexpr Index bins_per_decade = 48;
 // Column sums are doubles; the least positive one is 5e-324.
 constexpr Index lowest_decade = -324;
 constexpr Index highest_decade = 309;
