@@ -219,6 +219,15 @@ class Honesty(SinkhornTest):
         self.run_tool("sinkhorn-iter", *many, "--emit", "row_potential")
         self.run_tool("sinkhorn-iter", *many, "--emit", "error", status=6)
 
+    def test_the_error_of_the_marginals_stands_beside_their_total(self):
+        self.write("in.h5", cost=np.random.default_rng(1).random((5, 4)), a=np.full(5, 3.0),
+                   b=np.full(4, 3.75))
+        self.write("histograms.h5", cost=np.ones((4, 4)), a=np.full((3, 4), 2.0))
+        for words, total in ((["in.h5", "--epsilon=0.5"], 15), (["exact", "in.h5"], 15),
+                             (["barycentre", "histograms.h5", "--epsilon=0.5"], 8)):
+            done = self.run_tool("sinkhorn-iter", *words, "-o", "out.h5", "--force")
+            self.assertRegex(done.err, rf", marginals off by \S+ of a total of {total}, cost ")
+
     def test_a_group_without_a_plan_is_named_in_the_report(self):
         with h5py.File(self.folder / "in.h5", "w") as file:
             file["one/scores"] = np.zeros((3, 3))

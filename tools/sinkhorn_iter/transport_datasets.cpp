@@ -82,7 +82,8 @@ void declare_transport_datasets(cli::Declaration& d) {
               "the plans so far, float64")
       .report_member(
           "iterations, status, tolerance, row_error, col_error",
-          "for the problem that converged worst; the errors are L1 errors of the marginals")
+          "for the problem that converged worst; the errors are sums over the marginals, in units "
+          "of the masses: not relative to their total")
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("value, primal, dual, gap",
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "

@@ -171,6 +171,7 @@ class HeadSolver {
                                 through.weights,
                                 {points_of(task_, head_, false, through, threads_), pairs.get()}}},
         threads_, progress));
+    result.figures.mass = histograms.first_total;
   }
 
   const TransportTask& task_;

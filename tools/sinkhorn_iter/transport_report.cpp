@@ -143,13 +143,15 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     throw Error(Failure::numerical, worst.refusal, worst.hint);
   }
   cli::Outcome outcome;
-  outcome.summary =
-      fmt::format("{} in {}, {}, {}off by {:.2g}, {} {:.6g}",
-                  times(join(task.input.leading, {task.input.queries, task.input.keys})),
-                  task.f64 ? "float64" : "float32", cli::counted(figures.iterations, "iteration"),
-                  task.penalties ? fmt::format("mass {:.6g}, sums ", figures.mass) : "marginals ",
-                  figures.row_error + figures.col_error, task.of_cost ? "cost" : "score",
-                  json["value"].get<double>());
+  const double off_by = figures.row_error + figures.col_error;
+  outcome.summary = fmt::format(
+      "{} in {}, {}, {}, {} {:.6g}",
+      times(join(task.input.leading, {task.input.queries, task.input.keys})),
+      task.f64 ? "float64" : "float32", cli::counted(figures.iterations, "iteration"),
+      task.penalties
+          ? fmt::format("mass {:.6g}, sums off by {:.2g}", figures.mass, off_by)
+          : fmt::format("marginals off by {:.2g} of a total of {:.6g}", off_by, figures.mass),
+      task.of_cost ? "cost" : "score", json["value"].get<double>());
   if (!std::isnan(figures.divergence.value)) {
     outcome.summary += fmt::format(", divergence {:.6g}", figures.divergence.value);
   } else if (std::isfinite(figures.gap)) {
