@@ -135,6 +135,13 @@ class LambdaReports(LambdaTest):
             file.update({"q": z, "k": t}), file.attrs.update({"attn_softcap": 30.0})
         refused("capped.h5", status=3, says=["capped.h5", "softcap"], hint="--softcap none")
         self.run_tool("lambda-solve", "capped.h5", "--softcap", "none", "--only", "-o", "capped.out.h5")
+        # A soft cap of an earlier run is left out, which a warning says.
+        self.run_tool("attn-compute", "capped.h5", "-o", "earlier.h5")
+        done = self.run_tool("lambda-solve", "earlier.h5", "--only", "-o", "of.earlier.h5")
+        self.assertIn("warning: an earlier run used softcap 30;", done.err)
+        done = self.run_tool("lambda-solve", "earlier.h5", "--softcap", "none", "--only", "--force",
+                             "-o", "of.earlier.h5")
+        self.assertNotIn("earlier run", done.err)
         self.write("plain.h5", q=z, k=t)
         self.run_tool("lambda-solve", "plain.h5", "--only", "-o", "plain.out.h5")
         np.testing.assert_array_equal(self.read("capped.out.h5")["lambda"], self.read("plain.out.h5")["lambda"])

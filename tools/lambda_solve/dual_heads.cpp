@@ -256,6 +256,9 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
                                     std::optional<io::OutputBundle> output, Checkpoint* checkpoint,
                                     cli::Progress& progress, cli::Report& report) {
   const AttentionInput& input = task.input;
+  if (!task.options.settings_left.empty()) {
+    warn_of_settings_left(task.options.settings_left, report);
+  }
   std::optional<HeadOutputs> outputs;
   if (output) outputs.emplace(*output, input.leading, report, input.share.get());
   for (const DualResultKind& kind : dual_result_kinds()) {

@@ -85,6 +85,10 @@ void require_one_of(const cli::Arguments& arguments, const std::vector<std::stri
 DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   DualTaskOptions options;
   options.scores = resolve_scores(arguments, bundle);
+  if (bundle.text_attribute("attn_scheme")) {
+    options.settings_left = settings_left(resolve_score_options(arguments, &bundle),
+                                          resolve_score_options(arguments, nullptr));
+  }
   // The bundle's attribute describes attn-compute's results.
   options.alpha = arguments.number("alpha").value_or(1);
   const bool transport = arguments.text("divergence") == "ot";

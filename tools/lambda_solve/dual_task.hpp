@@ -19,6 +19,7 @@ namespace attn::tools {
 /// The options of lambda-solve, resolved.
 struct DualTaskOptions {
   ScoreOptions scores;
+  std::string settings_left;  ///< settings of an earlier run that this run does not use
   double alpha = 1;
   std::optional<double> radius;  ///< squared, in place of alpha
   double template_scale = 1;     ///< factor of k, x or t
