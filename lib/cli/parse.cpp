@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -87,9 +88,34 @@ class Parser {
   }
 
  private:
+  // "--epsilon 1e-8 1e-3": words that would be items of the list before them, and name no file.
+  void refuse_items_apart(std::span<const Token> tokens) const {
+    const Option& option = *tokens.front().option;
+    const bool is_list = option.kind == Option::Kind::numbers ||
+                         option.kind == Option::Kind::integers ||
+                         option.kind == Option::Kind::choices;
+    if (!is_list) return;
+    std::string list = tokens.front().text;
+    for (const Token& token : tokens.subspan(1)) {
+      std::error_code none;
+      if (token.option != nullptr || !is_item(option, token.text) ||
+          contains(verb_names(declaration_), token.text) ||
+          std::filesystem::exists(token.text, none)) {
+        break;
+      }
+      list += "," + token.text;
+    }
+    if (list == tokens.front().text) return;
+    usage(fmt::format("unexpected argument {} after --{} {}", tokens[1].text, option.name,
+                      tokens.front().text),
+          fmt::format("a list has commas: --{} {}", option.name, list));
+  }
+
   void take_values(const std::vector<std::string>& command_line) {
     Arguments::Impl& impl = *arguments_.impl;
-    for (const Token& token : take_apart(command_line, options_)) {
+    const std::vector<Token> tokens = take_apart(command_line, options_);
+    for (std::size_t n = 0; n < tokens.size(); ++n) {
+      const Token& token = tokens[n];
       if (token.option == nullptr) {
         positionals_.push_back(token.text);
         continue;
@@ -111,6 +137,7 @@ class Parser {
       }
       const bool bare = option.value_is_optional() && token.text.empty();
       impl.values[option.name] = bare ? Value(std::string()) : parse_value(option, token.text);
+      refuse_items_apart(std::span(tokens).subspan(n));
     }
   }
 

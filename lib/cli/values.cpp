@@ -130,6 +130,13 @@ std::vector<std::vector<double>> point_rows(const Option& option, const std::str
 
 }  // namespace
 
+bool is_item(const Option& option, const std::string& text) {
+  if (option.kind == Kind::numbers) return to_number(text).has_value();
+  if (option.kind == Kind::integers) return to_integer(text).has_value();
+  return option.kind == Kind::choices &&
+         std::find(option.values.begin(), option.values.end(), text) != option.values.end();
+}
+
 std::optional<double> to_number(std::string_view text) {
   const std::optional<double> value = whole<double>(text);
   if (!value || !std::isfinite(*value)) return std::nullopt;

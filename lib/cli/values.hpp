@@ -16,6 +16,9 @@ Value parse_value(const Option& option, const std::string& text);
 /// The values that parse_value accepts: "a number in [0, 1]", "one of unas, dnas".
 std::string expectation(const Option& option);
 
+/// Whether `text` can be one item of the list of an option.
+bool is_item(const Option& option, const std::string& text);
+
 /// Convert the whole text: a decimal number with or without an exponent, or an integer of digits
 /// with or without a minus. Absent if the text is anything else or is out of the range of the type;
 /// infinities and NaN are rejected.
