@@ -60,6 +60,12 @@ class ClaimKinds(ClaimTest):
                 self.assertFalse(each[name]["can_fail"])
                 self.assertIn(says, each[name]["reason"])
                 self.assertIn(says, self.text)
+        # A report without the value: no mark of the library that reads JSON.
+        self.claims(claim("gone", "echo '{\"x\": 1}' > r.json", "r.json:/x", 1,
+                          'perturb = ["x", "y"]'))
+        reason = self.falsify(status=1)[1]["gone"]["reason"]
+        self.assertRegex(reason, r"no verdict: .*r\.json:/x: key 'x' not found$")
+        self.assertNotIn("json.exception", reason + self.text)
         # An inequality says nothing when its expectation moves.
         self.claims(claim("constants", more='kind = "printed"').replace('"="', '">="'))
         found, each = self.falsify()

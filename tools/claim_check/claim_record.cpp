@@ -48,7 +48,7 @@ ClaimRecord record_in(const std::string& file) {
       }
     } catch (const nlohmann::json::exception& error) {
       throw Error(Failure::input, fmt::format("{}:{}: expected a line of claim-check --record: {}",
-                                              file, number, cli::one_line(error.what())));
+                                              file, number, cli::one_line(json_reason(error))));
     }
   }
   if (record.claims.empty()) {

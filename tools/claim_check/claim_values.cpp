@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
 #include "io/address.hpp"
 #include "io/input.hpp"
@@ -66,7 +67,7 @@ Values of_json(const std::string& file, const std::string& pointer, const std::s
     add_elements(json, pointer, place, values.numbers);
     return values;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Failure::input, place + ": " + cli::one_line(error.what()));
+    throw Error(Failure::input, place + ": " + cli::one_line(json_reason(error)));
   }
 }
 
