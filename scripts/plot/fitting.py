@@ -25,7 +25,10 @@ def _fold(text, room, length_of):
     if not text.get_text() or length_of(text) <= room:
         return
     lines = text.get_text().split("\n")
-    for width in range(max(map(len, lines)) - 1, 7, -1):
+    longest = max(map(len, lines))
+    if longest <= 8:  # shorter lines would cut words
+        return
+    for width in range(longest - 1, 7, -1):
         fitting = _broken(lines, width)
         text.set_text(fitting)
         if length_of(text) <= room:
