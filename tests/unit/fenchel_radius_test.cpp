@@ -252,9 +252,12 @@ TEST_CASE("too few steps for a radius are reported, not hidden") {
   const OwnedDual owned(shape, random);
   DualOptions options;
   options.max_iterations = 2;
-  const SolvedRadius found(owned.problem(), 0.05, 1, options);
+  const SolvedRadius found(owned.problem(), 0.1, 1, options);
   CHECK(found.summaries[0].status == DualStatus::iteration_limit);
   CHECK(found.summaries[0].iterations <= 2);
+  // The least squared distance is 0.0928, whatever the number of steps.
+  const Error error = thrown_error([&] { SolvedRadius(owned.problem(), 0.05, 1, options); });
+  CHECK(error.failure() == Failure::numerical);
 }
 
 TEST_CASE("a radius that is out of reach, or needs an alpha out of range, is refused") {
