@@ -193,6 +193,7 @@ class Special(ToolTest):
                    ["attn-train", "r.toml", "--set", "data.text={}", "-o", "o.h5"],
                    ["claim-check", "{}"],
                    ["seed-test", "{}", "{}", "--metric=loss"],
+                   ["seed-test", "--table", "{}", "a", "--metric=loss"],
                    ["alignment-attention", "measure", "w.h5", "--gold", "{}"])
         for tool, *words in readers:
             for file, kind in self.KINDS.items():

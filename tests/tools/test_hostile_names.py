@@ -62,6 +62,9 @@ class HostileNames(ToolTest):
             for run in (1, 2):
                 (self.folder / f"runs/{name}{HOSTILE}{run}.jsonl").write_text("".join(
                     json.dumps({"step": n, "loss": n + random.normal(), HOSTILE: 1}) + "\n" for n in range(4)))
+        # A line break would end the cell.
+        cell = '"' + HOSTILE.replace("\n", " ").replace('"', '""') + '"'
+        (self.folder / "runs.csv").write_text(f"scheme,{cell}\n" + f"{cell},1\n" * 2)
         text = json.dumps(HOSTILE)  # a TOML string, too
         (self.folder / "claims.toml").write_text(
             f'source = {text}\ntags = ["t"]\n[[claim]]\nid = "one"\nstatement = {text}\n'
@@ -112,7 +115,11 @@ class HostileNames(ToolTest):
                             ["claims.toml", "--record", "records", "--commit", HOSTILE],
                             ["diff", "records", "records"], ["history", "records"], [HOSTILE]],
             "seed-test": [[*self.logs("A"), "against", *self.logs("B"), "--metric", "loss", "--better", "lower"],
-                          [*self.logs("A"), "--metric", HOSTILE], [HOSTILE]],
+                          [*self.logs("A"), "--metric", HOSTILE], [HOSTILE],
+                          ["--table", "runs.csv", HOSTILE, "--metric", "loss"],
+                          ["--table", "runs.csv", HOSTILE, "--metric", HOSTILE.replace("\n", " ")],
+                          ["--table", "runs.csv", HOSTILE.replace("\n", " "), "--metric",
+                           HOSTILE.replace("\n", " ")]],
             "attn-train": [["recipe.toml", *out], ["recipe.toml", "--set", f"{HOSTILE}={HOSTILE}", *out],
                            [HOSTILE, *out]],
             "alignment-attention": [["measure", "--gold", "recipe.toml", *every], ["measure", *every],

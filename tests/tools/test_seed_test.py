@@ -92,8 +92,8 @@ class SeedTest(ToolTest):
         words = ["--test=paired", "--better=lower", "--metric=valid.perplexity", *a, "against"]
         self.assertEqual(self.compare(*words, *b)["differences"]["values"], [-0.25, -0.5, -1])
         other = self.log("other.jsonl", [2.0], 7)
-        self.refuse(*words, b[0], b[1], other, status=3, says=["a3.jsonl has seed 3, and no run of B"])
-        self.refuse(*words, b[0], b[1], status=3, says=["A has 3 runs and B has 2, expected pairs"])
+        self.refuse(*words, b[0], b[1], other, status=3, says=["a3.jsonl has seed 3, and no run of B has it"])
+        self.refuse(*words, b[0], b[1], status=3, says=["a has 3 runs and b has 2, expected pairs"])
 
     def test_printed_tables(self):
         # SI Table 2 and 3: perplexities of 4 seeds, and p, which follows if ± is that of the population.
@@ -166,14 +166,178 @@ class SeedTest(ToolTest):
                 self.assertEqual(float(row[f"{name}_{reading}"]), found[reading][name])
 
     def test_text(self):
-        text = self.run_tool("seed-test", "--means=121.85,123.23", "--deviations=.46,.36", "--counts=4,4",
-                             "--better=lower").out.decode()
-        self.assertIn("Is A lower than B? Welch's test, one-sided:\n", text)
-        self.assertRegex(text, r"± as deviation of the population +4\.092 +5\.672 +0\.003613\n")
-        self.assertRegex(text, r"± as deviation of the sample +4\.725 +5\.672 +0\.00188\n")
+        words = ["--means=121.85,123.23", "--deviations=.46,.36", "--counts=4,4", "--better=lower"]
+        text = self.run_tool("seed-test", *words).out.decode()
+        self.assertIn("± is the deviation of the sample, divided by n - 1.\n", text)
+        self.assertIn("Welch's test: t = 4.725, 5.672 degrees of freedom, p = 0.00188 (one-sided: is A lower?)\n",
+                      text)
+        text = self.run_tool("seed-test", *words, "--deviation-of=population", "--names=SI,SGD").out.decode()
+        self.assertRegex(text, r"\A +mean +± +runs\nSI +121\.85 +0\.46 +4\nSGD +123\.23 ")
+        self.assertIn("± is the deviation of the population, divided by n.\n", text)
+        self.assertIn("t = 4.092, 5.672 degrees of freedom, p = 0.003613 (one-sided: is SI lower?)\n", text)
         text = self.run_tool("seed-test", *self.logs("a", A), "--metric=valid.perplexity").out.decode()
-        self.assertRegex(text, r"\Avalid\.perplexity\n +mean +± population +± sample +runs\nA +4\.7125 ")
+        self.assertRegex(text, r"\Avalid\.perplexity\n +mean +± +runs\na +4\.7125 +0\.06344 ")
         self.assertEqual(self.run_tool("seed-test", "-q", "1", "2").out, b"")
+
+    def test_deviations_of_runs_change_no_test(self):
+        words = [*map(str, A), "against", *map(str, B), "--better=lower"]
+        shown = self.run_tool("seed-test", *words, "--deviation-of=population").out.decode()
+        self.assertIn(f"{statistics.pstdev(A):.4g} ", shown)
+        self.assertNotIn(f"{statistics.stdev(A):.4g} ", shown)
+        self.assertEqual(self.compare(*words, "--deviation-of=population"), self.compare(*words))
+
+    def test_interval(self):
+        # SciPy 1.11: ttest_ind(A, B, equal_var=False).confidence_interval(0.95), and ppf.
+        found = self.compare(*map(str, A), "against", *map(str, B), "--better=lower")
+        self.assertEqual((found["t"], found["degrees"], found["p"]), tuple(found["population"].values()))
+        error, degrees = 0.13 / found["t"], found["degrees"]
+        self.assert_near("error", error, (statistics.variance(A) / 4 + statistics.variance(B) / 4)**0.5, 1e-14)
+        low, high = found["interval"]["low"], found["interval"]["high"]
+        self.assertEqual(found["interval"]["confidence"], 0.95)
+        self.assert_near("middle", (low + high) / 2, -0.13, 1e-14)
+        # At the end of the interval, the one-sided p is 0.025.
+        moved = [str(x - high) for x in A]
+        self.assert_near("p", self.compare("--better=lower", "--", *moved, "against", *map(str, B))["p"],
+                         0.025, 1e-12)
+        # t_0.8 of printed tables is 0.9195 for 5 degrees, 0.9057 for 6; between them, linear in 1/degrees.
+        quantile = (found["detectable_difference"] - (high - low) / 2) / error
+        self.assert_near("t_0.8", quantile, 0.9088, 2e-4)
+        paired = self.compare("--better=lower", "--test=paired", "--", *map(str, SLEEP[0]), "against",
+                              *map(str, SLEEP[1]))  # R: t.test(extra ~ group, paired = TRUE)
+        self.assert_near("low", paired["interval"]["low"], -2.4598858, 1e-7)
+        self.assert_near("high", paired["interval"]["high"], -0.7001142, 1e-7)
+        one = self.compare("--better=higher", "--reference=4.6", *map(str, A))["interval"]
+        self.assert_near("middle", (one["low"] + one["high"]) / 2, statistics.fmean(A) - 4.6, 1e-14)
+        self.assertIsNone(self.compare(*map(str, A)).get("interval"))
+
+    def test_findings(self):
+        def finding(a, b, better, *more):
+            return self.compare("--better", better, *more, "--", *map(str, a), "against", *map(str, b))["finding"]
+        self.assertRegex(finding(A, B, "lower"), r"^A is lower than B: 0\.13 less \(95% interval 0\.029\d* to 0\.23\d*, "
+                         r"one-sided p = 0\.01, 4 and 4 runs\)\.$")
+        self.assertRegex(finding(A, B, "higher"), r"^A is lower .* p = 0\.99, 4 and 4 runs\), which is worse\.$")
+        self.assertRegex(finding(B, A, "higher", "--names=new,old"), r"^new is higher than old: 0\.13 more .*\)\.$")
+        # SciPy: two-sided p = 0.0794 for Student's patients; 0.0397 one-sided.
+        self.assertRegex(finding(SLEEP[0], SLEEP[1], "lower"),
+                         r"^A may be lower than B, but the interval contains 0: 1\.58 less \(95% interval -0\.20\d* to "
+                         r"3\.3\d*, one-sided p = 0\.04, 10 and 10 runs\)\. In four of five .* of 2\.\d would be seen\.$")
+        self.assertRegex(finding(SLEEP[0], SLEEP[1], "higher"), r"^No difference was seen between A and B: ")
+        logs = [*self.logs("dnas", A), "against", *self.logs("unas", B), "--metric=valid.perplexity"]
+        text = self.run_tool("seed-test", *logs, "--better=lower").out.decode()
+        self.assertIn("\n\ndnas has a lower valid.perplexity than unas: 0.13 less ", text)
+        self.assertIn("4 and 4 seeds).\n", text)
+        self.assertRegex(self.compare(*logs, "--better=lower", "--test=paired")["finding"], "4 pairs")
+        one = self.compare(*map(str, A), "--reference=4.6", "--better=higher")["finding"]
+        self.assertRegex(one, r"^A is higher than 4\.6: 0\.11[23] more .*, 4 runs\)\.$")
+
+    def test_groups_are_called_by_their_files(self):
+        def names(*sides):
+            words = []
+            for side in sides:
+                words += ["against"] * bool(words)
+                for n, name in enumerate(side):
+                    (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    words.append(self.log(name, [1.0 + n], n))
+            found = self.compare(*words, "--metric=valid.perplexity", "--better=lower", "--test=one-sample")
+            return [found[side]["name"] for side in "ab"]
+        for a, b, expected in (
+                (["r/dnas-0.jsonl", "r/dnas-1.jsonl"], ["r/unas-0.jsonl", "r/unas-1.jsonl"], ["dnas", "unas"]),
+                (["x-seed-10.jsonl", "x-seed-11.jsonl"], ["y_10.jsonl", "y_11.jsonl"], ["x", "y"]),
+                (["p/0.jsonl", "p/1.jsonl"], ["q/seed0.log", "q/seed1.log"], ["p", "q"]),
+                (["0/p.jsonl", "1/p.jsonl"], ["0/q.jsonl", "1/q.jsonl"], ["p", "q"]),
+                (["h-0.5-1.jsonl", "h-0.5-2.jsonl"], ["h-0.7-1.jsonl", "h-0.7-2.jsonl"], ["h-0.5", "h-0.7"]),
+                (["0.jsonl", "1.jsonl"], ["2.jsonl", "3.jsonl"], ["A", "B"]),
+                (["s-0.jsonl", "s-1.jsonl"], ["s-2.jsonl", "s-3.jsonl"], ["A", "B"])):
+            with self.subTest(a=a, b=b):
+                self.assertEqual(names(a, b), expected)
+        row = self.run_tool("seed-test", "--tsv", *self.logs("a", A), "against", *self.logs("b", B),
+                            "--metric=valid.perplexity", "--better=lower", "--names=new,old").out.decode()
+        found = next(csv.DictReader(io.StringIO(row), delimiter="\t"))
+        self.assertEqual((found["name_a"], found["name_b"]), ("new", "old"))
+        self.assertEqual(float(found["interval_high"]),
+                         self.compare(*map(str, A), "against", *map(str, B), "--better=lower")["interval"]["high"])
+
+    def test_better_of_each_metric(self):
+        words = [*self.logs("a", A), "against", *self.logs("b", B), "--metric=valid.perplexity,step", "--at=best",
+                 "--test=one-sample"]
+        self.refuse(*words, "--better=step=higher", status=2,
+                    says=["--better does not say which valid.perplexity is better"])
+        self.refuse(*words, "--better=loss=lower", status=2, says=["--better has loss, which is not among"],
+                    hint="--metric valid.perplexity,step")
+        self.refuse(*words, "--better=step=less", status=2, says=["--better has less, expected lower or higher"])
+        self.refuse(*words, "--better=step=lower,step=lower", status=2, says=["--better does not say"])
+        self.refuse(*words, "--better=valid.perplexity=lower,step=lower,step=lower", status=2, says=["has step twice"])
+        self.refuse(*words, "--better=less", status=2, says=["--better has less, expected lower or higher"])
+        self.refuse(*words, "--better=,", status=2, says=["--better has ,"])
+        found = self.compare(*self.logs("a", A), "--metric=valid.perplexity,valid.accuracy", "--at=best",
+                             "--better=valid.accuracy=higher,valid.perplexity=lower")
+        self.assertEqual([one["a"]["values"] for one in found], [A, [1.0] * 4])
+
+    TABLE = [("scheme", "layers", "seed", "loss", "valid.accuracy"), ("dnas", "1", "3", "1.5", "0.5"),
+             ("unas", "1", "4", "2.5", "0.25"), ("dnas", "1", "4", "1.25", "0.75"), ("unas", "1", "3", "2", ".5"),
+             ("fenchel, own", "2", "", "7", "")]
+
+    def table(self, name="runs.csv", separator=",", end="\r\n"):
+        text = io.StringIO()
+        csv.writer(text, delimiter=separator, lineterminator=end).writerows(self.TABLE)
+        (self.folder / name).write_text(text.getvalue(), newline="")
+        return name
+
+    def test_a_table_of_runs(self):
+        for name, separator, end in (("runs.csv", ",", "\r\n"), ("runs", "\t", "\n")):
+            words = ["--table", self.table(name, separator, end), "dnas", "against", "unas"]
+            loss, accuracy = self.compare(*words, "--metric=loss,valid.accuracy",
+                                          "--better=loss=lower,valid.accuracy=higher")
+            self.assertEqual((loss["a"]["values"], loss["a"]["seeds"], loss["a"]["name"]), ([1.5, 1.25], [3, 4], "dnas"))
+            self.assertEqual((loss["b"]["values"], loss["b"]["name"]), ([2.5, 2], "unas"))
+            self.assertEqual(loss["a"]["runs"], [f"{name}:2", f"{name}:4"])
+            self.assertEqual((loss["better"], accuracy["better"]), ("lower", "higher"))
+            self.assertEqual(loss["t"], self.compare("1.5", "1.25", "against", "2.5", "2", "--better=lower")["t"])
+            paired = self.compare(*words, "--metric=loss", "--better=lower", "--test=paired")
+            self.assertEqual(paired["differences"]["values"], [-0.5, -1.25])
+        one = self.compare("--table", self.table(), "--metric=loss", "fenchel, own")["a"]
+        self.assertEqual((one["values"], one["name"]), ([7], "fenchel, own"))
+        by = self.compare("--table", self.table(), "--metric=loss", "--by=layers", "2", "--names=two")["a"]
+        self.assertEqual((by["values"], by["name"]), ([7], "two"))
+
+    def test_a_table_without_what_is_asked(self):
+        words = ["--table", self.table(), "--metric=loss"]
+        self.refuse(*words, "dnaz", status=3, says=["runs.csv: no row has dnaz in the column scheme"],
+                    hint="it has dnas, fenchel, own, unas")
+        self.refuse(*words, "dnas", "--by=task", status=3, says=["runs.csv: there is no column task"],
+                    hint="it has scheme, layers, seed, loss, valid.accuracy")
+        self.refuse("--table=runs.csv", "dnas", "--metric=accuracy", status=3, says=["there is no column accuracy"])
+        self.refuse("--table=runs.csv", "dnas", status=2, says=["--metric is missing: what to compare of the table"])
+        self.refuse(*words, "dnas", "against", "unas", "dnas", "--better=lower", status=2,
+                    says=["dnas is compared with itself"])
+        self.refuse(*words, "dnas", "unas", status=3, says=["runs.csv:4 and runs.csv:3 are runs of one seed, 4"])
+        self.refuse("--table=runs.csv", "fenchel, own", "--metric=valid.accuracy", status=3,
+                    says=["runs.csv:6: no line has valid.accuracy"])
+        self.refuse(*words, "2", "--by=layers", "--names=a,b", status=2, says=["--names has 2 names, expected 1"])
+        self.refuse("dnas", "--by=scheme", "--metric=loss", status=2, says=["--by has no effect without --table"])
+        self.refuse("--table=none.csv", "dnas", "--metric=loss", status=3, says=["no such file: none.csv"])
+        for text, says in (("", "is empty"), ("a,b\n", "has a header only"), ("a,a\n1,2\n", "have one name"),
+                           ("a,b\n\n1,2,3\n", "line 3 has 3 cells, the header has 2"),
+                           ('a,b\n1,"2\n', "line 2: a quote does not end"), ("loss\nlow\n", 'loss is "low"'),
+                           ("loss\n1e999\n", 'loss is "1e999"')):
+            with self.subTest(text=text):
+                (self.folder / "bad.csv").write_text(text)
+                self.refuse("--table=bad.csv", "--metric=loss" if "loss" in text else "--metric=a",
+                            text.split("\n")[1] if "loss" in text else "1", status=3, says=["bad.csv", says])
+
+    def test_logs_that_are_tables(self):
+        (self.folder / "own-1.csv").write_text("\ufeffstep,loss,valid/loss,seed\n1,3,,7\n2,2.5,2.75,7\n\n3,2,,7\n")
+        (self.folder / "own-2.TSV").write_text('step\tloss\t"valid/loss"\tseed\n2\t1.5\t1.25\t8\n')
+        found = self.compare("own-1.csv", "own-2.TSV", "--metric=loss,valid/loss")
+        self.assertEqual([one["a"]["values"] for one in found], [[2, 1.5], [2.75, 1.25]])
+        self.assertEqual((found[0]["a"]["name"], found[0]["a"]["seeds"]), ("own", [7, 8]))
+        best = self.compare("own-1.csv", "own-2.TSV", "--metric=loss", "--at=best", "--better=higher")
+        self.assertEqual(best["a"]["values"], [3, 1.5])
+        (self.folder / "own.jsonl").write_text('{"seed": 4, "steps": 9, "loss": 1}\n{"loss": 2}\n')
+        self.assertEqual(self.compare("own.jsonl", "--metric=loss")["a"]["values"], [2])
+        self.assertEqual(self.compare("own.jsonl", "--metric=loss")["a"]["seeds"], [4])
+        self.refuse("own-1.csv", "--metric=accuracy", status=3, says=["own-1.csv: no line has accuracy"],
+                    hint="it has loss, seed, step, valid/loss")
 
     def refuse(self, *words, **more):
         self.refused("seed-test", *words, output=None, **more)

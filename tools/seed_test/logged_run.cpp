@@ -16,10 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t most_bytes = std::size_t{4} << 30;
-
-// The value at a name with dots, or nothing.
+// The value of this name, or at a name with dots; or nothing.
 const Json* find(const Json& line, const std::string& name) {
+  if (line.contains(name)) return &line[name];
   const Json* at = &line;
   for (const std::string& part : cli::split(name, '.')) {
     if (!at->is_object() || !at->contains(part)) return nullptr;
@@ -44,47 +43,65 @@ void gather_names(const Json& object, const std::string& before, std::set<std::s
 
 }  // namespace
 
-LoggedRun::LoggedRun(const std::string& file) : file_(file) {
-  std::istringstream lines(read_text(file, most_bytes, "a log of attn-train"));
+LoggedRun::LoggedRun(const std::string& file) : file_(file), name_(file) {
+  if (!is_run_table(file)) {
+    read_json(file);
+    return;
+  }
+  const RunTable table = read_run_table(file);
+  for (const RunTable::Row& row : table.rows) lines_.push_back({row.line, table.object(row)});
+}
+
+LoggedRun::LoggedRun(const RunTable& table, const RunTable::Row& row)
+    : file_(table.file),
+      name_(fmt::format("{}:{}", table.file, row.line)),
+      lines_({{row.line, table.object(row)}}) {}
+
+void LoggedRun::read_json(const std::string& file) {
+  std::istringstream lines(read_text(file, most_bytes_of_log, "a log of attn-train"));
+  Index number = 0;
   for (std::string line; std::getline(lines, line);) {
-    lines_.push_back(Json::parse(line, nullptr, false));
-    if (lines_.back().is_object()) continue;
-    throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, lines_.size()),
-                "expected a log that attn-train --log wrote");
+    lines_.push_back({++number, Json::parse(line, nullptr, false)});
+    if (lines_.back().values.is_object()) continue;
+    throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, number),
+                "expected a log that attn-train --log wrote, lines of JSON, or a table whose name "
+                "ends in .csv or .tsv");
   }
   if (lines_.empty()) throw Error(Failure::input, file + ": is empty");
   require_finished();
 }
 
 void LoggedRun::require_finished() const {
-  const std::optional<Index> steps = whole_number(lines_.front(), "steps");
-  if (!steps) return;
-  const Index step = whole_number(lines_.back(), "step").value_or(0);
+  const Json& first = lines_.front().values;
+  const std::optional<Index> steps = whole_number(first, "steps");
+  if (!steps || !first.contains("recipe")) return;
+  const Index step = whole_number(lines_.back().values, "step").value_or(0);
   if (step >= *steps) return;
   throw Error(Failure::input, fmt::format("{}: the run is at step {} of {}", file_, step, *steps),
               "attn-train with the same recipe and output continues it");
 }
 
 std::optional<Index> LoggedRun::seed() const {
-  const Json& first = lines_.front();
-  if (!first.contains("recipe")) return std::nullopt;
-  return whole_number(first["recipe"], "seed");
+  const Json& first = lines_.front().values;
+  return whole_number(first, first.contains("recipe") ? "recipe.seed" : "seed");
 }
 
 std::string LoggedRun::known_metrics() const {
   std::set<std::string> names;
-  for (std::size_t n = 1; n < lines_.size(); ++n) gather_names(lines_[n], "", names);
+  for (const Line& line : lines_) {
+    if (!line.values.contains("recipe")) gather_names(line.values, "", names);
+  }
   return names.empty() ? "" : fmt::format("it has {}", fmt::join(names, ", "));
 }
 
 double LoggedRun::value(const std::string& metric, Chosen chosen) const {
   std::optional<double> found;
   for (std::size_t n = lines_.size(); n-- > 0;) {
-    const Json* const value = find(lines_[n], metric);
+    const Json* const value = find(lines_[n].values, metric);
     if (value == nullptr) continue;
     if (!value->is_number() || !std::isfinite(value->get<double>())) {
       throw Error(Failure::input, fmt::format("{}: line {}: {} is {}, expected a finite number",
-                                              file_, n + 1, metric, value->dump()));
+                                              file_, lines_[n].number, metric, value->dump()));
     }
     const double number = value->get<double>();
     if (chosen == Chosen::last) return number;
@@ -92,7 +109,7 @@ double LoggedRun::value(const std::string& metric, Chosen chosen) const {
     found = chosen == Chosen::least ? std::min(*found, number) : std::max(*found, number);
   }
   if (found) return *found;
-  throw Error(Failure::input, fmt::format("{}: no line has {}", file_, metric), known_metrics());
+  throw Error(Failure::input, fmt::format("{}: no line has {}", name_, metric), known_metrics());
 }
 
 }  // namespace attn::tools

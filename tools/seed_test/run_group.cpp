@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,15 +17,15 @@ void require_different_seeds(const std::vector<LoggedRun>& logs) {
   for (std::size_t n = 0; n < logs.size(); ++n) {
     for (std::size_t m = 0; m < n; ++m) {
       if (!logs[n].seed() || logs[n].seed() != logs[m].seed()) continue;
-      throw Error(Failure::input, fmt::format("{} and {} are runs of one seed, {}", logs[m].file(),
-                                              logs[n].file(), *logs[n].seed()));
+      throw Error(Failure::input, fmt::format("{} and {} are runs of one seed, {}", logs[m].name(),
+                                              logs[n].name(), *logs[n].seed()));
     }
   }
 }
 
 }  // namespace
 
-RunWords::RunWords(const std::vector<std::string>& words) : words_(words) {
+Runs::Runs(const std::vector<std::string>& words) : words_(words) {
   for (const std::string& word : words) {
     if (const std::optional<double> number = cli::to_number(word)) {
       numbers_.push_back(*number);
@@ -37,6 +38,15 @@ RunWords::RunWords(const std::vector<std::string>& words) : words_(words) {
                 fmt::format("both numbers and logs are given as runs: {}", fmt::join(words, " ")),
                 "./1 is the file named 1");
   }
+  take_seeds();
+}
+
+Runs::Runs(std::vector<LoggedRun> logs) : logs_(std::move(logs)) {
+  for (const LoggedRun& log : logs_) words_.push_back(log.name());
+  take_seeds();
+}
+
+void Runs::take_seeds() {
   require_different_seeds(logs_);
   for (const LoggedRun& log : logs_) {
     if (const std::optional<Index> seed = log.seed()) seeds_.push_back(*seed);
@@ -44,8 +54,9 @@ RunWords::RunWords(const std::vector<std::string>& words) : words_(words) {
   if (seeds_.size() != logs_.size()) seeds_.clear();
 }
 
-RunGroup RunWords::group(const std::string& metric, Chosen chosen) const {
+RunGroup Runs::group(const std::string& name, const std::string& metric, Chosen chosen) const {
   RunGroup group;
+  group.name = name;
   group.runs = words_;
   group.seeds = seeds_;
   group.values = numbers_;
@@ -59,9 +70,10 @@ RunGroup RunWords::group(const std::string& metric, Chosen chosen) const {
   return group;
 }
 
-RunGroup printed_group(double mean, double deviation, Index count) {
+RunGroup printed_group(const std::string& name, double mean, double deviation, Index count) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   RunGroup group;
+  group.name = name;
   group.sample = {mean, unknown, unknown, count};
   group.deviation = deviation;
   return group;

@@ -11,12 +11,13 @@
 namespace attn::tools {
 namespace {
 
+using train::Interval;
 using train::Sample;
 using train::TTest;
 
-void require_two(const RunGroup& group, const std::string& name) {
+void require_two(const RunGroup& group) {
   if (group.sample.count >= 2) return;
-  throw Error(Failure::input, fmt::format("{} has {}, expected at least 2", name,
+  throw Error(Failure::input, fmt::format("{} has {}, expected at least 2", group.name,
                                           cli::counted(group.sample.count, "run")));
 }
 
@@ -27,8 +28,8 @@ std::size_t partner(const SeedComparison& comparison, std::size_t n) {
   if (a.seeds.empty() || b.seeds.empty()) return n;
   const auto found = std::find(b.seeds.begin(), b.seeds.end(), a.seeds[n]);
   if (found == b.seeds.end()) {
-    throw Error(Failure::input,
-                fmt::format("{} has seed {}, and no run of B has it", a.runs[n], a.seeds[n]));
+    throw Error(Failure::input, fmt::format("{} has seed {}, and no run of {} has it", a.runs[n],
+                                            a.seeds[n], b.name));
   }
   return static_cast<std::size_t>(found - b.seeds.begin());
 }
@@ -37,10 +38,12 @@ RunGroup paired_differences(const SeedComparison& comparison) {
   const RunGroup& a = comparison.a;
   const RunGroup& b = *comparison.b;
   if (a.values.size() != b.values.size()) {
-    throw Error(Failure::input, fmt::format("A has {} and B has {}, expected pairs",
-                                            cli::counted(a.values.size(), "run"), b.values.size()));
+    throw Error(Failure::input,
+                fmt::format("{} has {} and {} has {}, expected pairs", a.name,
+                            cli::counted(a.values.size(), "run"), b.name, b.values.size()));
   }
   RunGroup differences;
+  differences.name = fmt::format("{} - {}", a.name, b.name);
   for (std::size_t n = 0; n < a.values.size(); ++n) {
     differences.values.push_back(a.values[n] - b.values[partner(comparison, n)]);
   }
@@ -73,15 +76,45 @@ TTest test_as(ReadDeviation read, const SeedComparison& comparison) {
   return better == Better::lower ? train::welch_one_sided(a, b) : train::welch_one_sided(b, a);
 }
 
+Interval interval_as(ReadDeviation read, const SeedComparison& comparison, double level) {
+  if (comparison.differences) {
+    return train::mean_interval(read_as(read, *comparison.differences), level);
+  }
+  const Sample a = read_as(read, comparison.a);
+  if (comparison.test == SeedTest::welch) {
+    return train::welch_interval(a, read_as(read, *comparison.b), level);
+  }
+  const Interval mean = train::mean_interval(a, level);
+  const double reference = comparison.reference.value();
+  return {mean.low - reference, mean.high - reference};
+}
+
+double half(const Interval& interval) { return (interval.high - interval.low) / 2; }
+
+TestResult result_of(const SeedComparison& comparison) {
+  TestResult result = {};
+  result.population = test_as(train::with_population_deviation, comparison);
+  result.sample = test_as(train::with_sample_deviation, comparison);
+  // RunGroup::deviation of runs is known to be the deviation of the population.
+  const bool is_population =
+      !comparison.a.values.empty() || comparison.reading == Reading::population;
+  const ReadDeviation read =
+      is_population ? train::with_population_deviation : train::with_sample_deviation;
+  result.test = is_population ? result.population : result.sample;
+  result.interval = interval_as(read, comparison, confidence);
+  // T exceeds t_0.8 with the probability 1/5, as it exceeds the end of an interval of 60 %.
+  result.detectable = half(result.interval) + half(interval_as(read, comparison, 0.6));
+  return result;
+}
+
 }  // namespace
 
 void test(SeedComparison& comparison) {
   if (comparison.test == SeedTest::none) return;
-  require_two(comparison.a, "A");
-  if (comparison.test != SeedTest::one_sample) require_two(*comparison.b, "B");
+  require_two(comparison.a);
+  if (comparison.test != SeedTest::one_sample) require_two(*comparison.b);
   if (comparison.test == SeedTest::paired) comparison.differences = paired_differences(comparison);
-  const BothReadings result = {test_as(train::with_population_deviation, comparison),
-                               test_as(train::with_sample_deviation, comparison)};
+  const TestResult result = result_of(comparison);
   if (std::isnan(result.population.p) || std::isnan(result.sample.p)) {
     throw Error(Failure::numerical,
                 comparison.metric + (comparison.metric.empty() ? "" : ": ") +
