@@ -3,6 +3,7 @@
 #include "common/options/dataset_words.hpp"
 #include "common/options/padding_words.hpp"
 #include "common/tables/convergence_words.hpp"
+#include "explain_away_stats/column_comparison.hpp"
 #include "explain_away_stats/line_table.hpp"
 #include "reports/column_table.hpp"
 
@@ -68,12 +69,19 @@ void declare_column_datasets(cli::Declaration& d) {
       .report_member("SCHEME.heads",
                      "an array of the same members for each head; index is its place in the "
                      "leading axes")
+      .report_member("against, thresholds, beyond, heads",
+                     "with --against, in place of all others: BASE; --threshold by figure; the "
+                     "number of changes beyond it; an array of group, index, scheme and, for each "
+                     "figure, base, value and change")
       .report_member("sweep",
                      "if --scale or --hybrid has several values, in place of all members above: an "
                      "array of scale, hybrid and result, which has these members");
   declare_groups_member(d);
   for (const auto& [columns, meaning] : column_table_meanings()) d.column(columns, meaning);
   for (const auto& [columns, meaning] : line_table_meanings()) d.column(columns, meaning);
+  for (const auto& [columns, meaning] : ColumnComparison::table_meanings()) {
+    d.column(columns, meaning);
+  }
   d.reference(explain_away_reference).reference(doubly_normalized_reference);
 }
 

@@ -19,6 +19,8 @@
 #include "common/runs/ranks.hpp"
 #include "common/tables/group_report.hpp"
 #include "common/tables/table_options.hpp"
+#include "explain_away_stats/column_base.hpp"
+#include "explain_away_stats/column_comparison.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "explain_away_stats/line_table.hpp"
@@ -94,6 +96,16 @@ cli::Declaration declare() {
       "What a row of --tsv and --csv is about: a head, each of its keys (column sums), or each of "
       "its queries (entropies).",
       "heads");
+  d.section("Comparison");
+  d.text("against", "BASE",
+         "Compares the statistics of each head with those of the same group and head of BASE, a "
+         "bundle that is read with the same options: what changed from BASE to INPUT, in place of "
+         "the report.");
+  d.text(
+      "threshold", "LIST",
+      "Ends with 1 if a figure of a head changed by more than X: X for all figures, or FIGURE=X, "
+      "such as entropy=0.1, separated by commas. Changes are differences; of enough_min_c, "
+      "differences of log10.");
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d, "heads");
@@ -108,7 +120,11 @@ cli::Declaration declare() {
   d.example("explain-away-stats --each '/text/*/layer*' --map q=Q,k=K --causal dump.h5",
             "All layers and heads of a model's dump.");
   d.example("explain-away-stats --heads 0,8:12 --tsv dump.h5", "Some heads of every layer.");
-  d.exit_status(1, "a proven bound on the column sums is violated, or sinkhorn did not converge");
+  d.example("explain-away-stats --against base.h5 --threshold entropy=0.1 tuned.h5",
+            "What training changed in the attention, as a check for CI.");
+  d.exit_status(1,
+                "a proven bound on the column sums is violated, sinkhorn did not converge, or a "
+                "change is beyond --threshold");
   return d;
 }
 
@@ -206,10 +222,15 @@ class ColumnTool : public SectionTool<ColumnTask> {
         swept_(sweep_points(arguments).size() > 1),
         rows_(rows_of(arguments)),
         table_(arguments,
-               rows_ == RowsOf::heads ? column_table_columns(wanted_, swept_)
-                                      : line_table_columns(rows_),
+               arguments.given("against") ? ColumnComparison::table_columns()
+               : rows_ == RowsOf::heads   ? column_table_columns(wanted_, swept_)
+                                          : line_table_columns(rows_),
                {.own_top = true}),
         sweep_(sweep_table(wanted_.sums.epsilons)) {
+    if (arguments.given("against")) {
+      base_.emplace(arguments, report);
+      comparison_.emplace(arguments, wanted_);
+    }
     if (!swept_ || !arguments.output) return;
     throw Error(Failure::usage,
                 "--output is " + *arguments.output + ", but a sweep makes no bundle",
@@ -236,7 +257,9 @@ class ColumnTool : public SectionTool<ColumnTask> {
   }
 
   void begin(Index problems) override {
-    progress_.emplace(arguments(), "column sums", static_cast<double>(problems), "heads");
+    if (base_) base_->require_same(arguments(), sections());
+    const Index bundles = base_ ? 2 : 1;
+    progress_.emplace(arguments(), "column sums", static_cast<double>(bundles * problems), "heads");
     make_reporter();
   }
 
@@ -261,6 +284,10 @@ class ColumnTool : public SectionTool<ColumnTask> {
         },
         checkpoint(), *progress_, report());
     warn_of_input(options.scored_schemes(), task.bundle, task.input, report());
+    if (base_) {
+      compare(task, label, statistics.front());
+      return;
+    }
     if (!swept_) {
       read_key_names(task.bundle, task.input.leading, statistics.front(), report());
       summarise(task, statistics.front());
@@ -272,6 +299,54 @@ class ColumnTool : public SectionTool<ColumnTask> {
       points.push_back(summarise_point(task.points[n], label, statistics[n]));
     }
     if (arguments().json) report().result() = {{"sweep", std::move(points)}};
+  }
+
+  ColumnSummaries summaries_of(ColumnStatistics& statistics, const std::string& name) {
+    std::vector<PooledHistogram> histograms;
+    ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
+    reporter_->verdict().add(statistics, summaries, name, report());
+    return summaries;
+  }
+
+  // Computes the section of BASE, too; `statistics` are of the section of INPUT.
+  void compare(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
+    const ColumnSummaries own = summaries_of(statistics, label);
+    const HeadAxes axes = statistics;
+    statistics = {};  // BASE needs the memory
+    const ColumnTask base = base_->task(section());
+    const auto drop = [](const std::string&, Index, const std::vector<Index>&, const HeadColumns&) {
+    };
+    std::vector<ColumnStatistics> found =
+        gather_columns(base_->arguments(), base, drop, nullptr, *progress_, report());
+    warn_of_input(base.options().scored_schemes(), base.bundle, base.input, report());
+    const bool alike =
+        base.input.queries == task.input.queries && base.input.keys == task.input.keys;
+    if (!alike && !std::exchange(lengths_differ_, true)) {
+      report().warn(
+          fmt::format("{} has {} queries and {} keys, {} has {} and {}: column sums and "
+                      "entropies depend on these numbers",
+                      task.bundle.description(), task.input.queries, task.input.keys,
+                      base.bundle.description(), base.input.queries, base.input.keys));
+    }
+    const ColumnSummaries others = summaries_of(found.front(), base.bundle.description());
+    comparison_->add(section(), axes, task.options().schemes, others, own);
+  }
+
+  cli::Outcome conclude_comparison() {
+    for (std::vector<Cell>& row : comparison_->table_rows()) table_.add(std::move(row));
+    table_.print(report());
+    if (!table_.in_place_of_text()) report().print(comparison_->text(sections().description()));
+    report().result() = comparison_->json();
+    const bool beyond = comparison_->beyond() > 0;
+    cli::Outcome outcome;
+    outcome.status = beyond ? 1 : reporter_->verdict().status();
+    if (beyond && table_.in_place_of_text()) {
+      outcome.summary =
+          cli::counted(comparison_->beyond(), "change is", "changes are") + " beyond --threshold";
+    }
+    report().status(beyond ? "no" : reporter_->verdict().word());
+    outcome.commit = table_.commit();
+    return outcome;
   }
 
   void summarise(const ColumnTask& task, ColumnStatistics& statistics) {
@@ -327,6 +402,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
+    if (base_) return conclude_comparison();
     if (divides_problems()) return shard_outcome(!stopped_, ", some not converged");
     table_.print(report());
     const std::string name = sections().description();
@@ -347,6 +423,9 @@ class ColumnTool : public SectionTool<ColumnTask> {
   const RowsOf rows_;
   TableOutput table_;
   Table sweep_;
+  std::optional<ColumnBase> base_;              // with --against
+  std::optional<ColumnComparison> comparison_;  // with --against
+  bool lengths_differ_ = false;                 // INPUT and BASE have other numbers of keys
   std::optional<cli::Progress> progress_;
   std::optional<ColumnReporter> reporter_;
   bool stopped_ = false;  // some head of a shard did not converge
@@ -373,6 +452,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
                 "one value of each with --shard, or -o FILE.csv without it");
   }
   require_rows(arguments, sweep_points(arguments).size() > 1);
+  require_against(arguments);
   require_no_table_of_shard(arguments);
   return ColumnTool(arguments, report).run();
 }
