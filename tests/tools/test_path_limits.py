@@ -141,8 +141,8 @@ class Limits(PathsTest):
         self.write("in.h5", wq=w, wk=w, grad_wq=w, grad_wk=w)
         for arguments, says in (
                 (["step"], "--rate"), (["step", "--rate=0"], "--rate"),
-                (["step", "--rate=1", "--optimizer=sgd", "--skeleton=cyclic"], "--skeleton"),
                 (["step", "--rate=1", "--optimizer=adam", "--min-ratio=1"], "--min-ratio"),
+                (["step", "--rate=1", "--optimizer=adam", "--momentum=.5"], "--momentum"),
                 (["step", "--rate=1", "--beta1=0.5"], "--beta1"),
                 (["step", "--rate=1", "--optimizer=lion"], "--optimizer"),
                 (["values", "--rate=1"], "--rate"), (["train"], "train")):
@@ -152,6 +152,29 @@ class Limits(PathsTest):
                          output=None)
         self.refused("basis-paths", "check", "--shape=2x2", "in.h5", status=2, says=["--shape"],
                      output=None)
+
+    def test_optimizers_of_weights_take_options_of_the_skeleton(self):
+        random = np.random.default_rng(2)
+        names = {"wq": "grad_wq", "wk": "grad_wk"}
+        self.write("in.h5", **{name: random.normal(size=(2, 3, 4)) for pair in names.items() for name in pair})
+        relu = {"w1": (3, 4), "w2": (4, 2), "grad_w1": (3, 4), "grad_w2": (4, 2)}
+        self.write("net.h5", **{name: random.normal(size=shape) for name, shape in relu.items()})
+        for words in (["in.h5"], ["net.h5", "--network=relu"]):
+            for optimizer in ("sgd", "adam"):
+                step = ["step", f"--optimizer={optimizer}", "--rate=.125", "--only", *words]
+                plain = self.run_tool("basis-paths", *step)
+                self.assertNotIn("note", plain.err)
+                self.assertNotIn("skeleton_q", plain.bundle())
+                for more in (["--skeleton=largest"], ["--skeleton=cyclic", "--on-singular=skip", "--min-ratio=.5"]):
+                    done = self.run_tool("basis-paths", *step, *more)
+                    self.assert_same_bits(done.bundle(), plain.bundle())
+                    self.assertIn(f"note: {optimizer} steps on all weights alike, without a skeleton: --skeleton", done.err)
+                    self.assertIn("no effect", done.err)
+        found = self.run_tool("basis-paths", "step", "--optimizer=sgd", "--rate=.125", "--skeleton=largest",
+                              "in.h5").bundle()
+        with h5py.File(self.folder / "in.h5") as file:
+            for weight, gradient in names.items():
+                np.testing.assert_array_equal(found[weight], file[weight][()] - .125 * file[gradient][()])
 
     def test_datasets_that_do_not_fit(self):
         w = np.ones((2, 3, 4))

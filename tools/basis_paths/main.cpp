@@ -31,7 +31,8 @@ void declare_basis(cli::Declaration& d) {
   d.choice(
        "skeleton", {"cyclic", "largest"},
        "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
-       "entries of largest magnitude. step always uses the skeleton of the bundle if it has one.")
+       "entries of largest magnitude. step always uses the skeleton of the bundle if it has one; "
+       "sgd and adam step on all weights alike, whatever the skeleton.")
       .default_words("skeleton_q and skeleton_k of the bundle, else cyclic");
   d.only_with({"identify", "values", "start", "step", "check"});
   d.flag("across-heads",
@@ -197,7 +198,21 @@ cli::Outcome check_layers(const cli::Arguments& arguments, cli::Report& report) 
   return {holds ? 0 : 1};
 }
 
+// Scripts give all optimizers the same options.
+void note_skeleton_without_effect(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.verb != "step" || steps_in_paths(read_step_options(arguments).optimizer)) return;
+  std::vector<std::string> given;
+  for (const char* option : {"skeleton", "across-heads", "min-ratio", "on-singular"}) {
+    if (arguments.given(option)) given.push_back(fmt::format("--{}", option));
+  }
+  if (given.empty()) return;
+  report.note(fmt::format("{} steps on all weights alike, without a skeleton: {} {} no effect",
+                          arguments.text("optimizer"), fmt::join(given, ", "),
+                          given.size() == 1 ? "has" : "have"));
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  note_skeleton_without_effect(arguments, report);
   const bool network = arguments.declared("network") && arguments.given("network");
   if (arguments.given("shape")) {
     return network ? check_layers(arguments, report) : check_shape(arguments, report);

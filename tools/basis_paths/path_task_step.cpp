@@ -56,9 +56,6 @@ StepOptions read_step_options(const cli::Arguments& arguments) {
           "sgd or si-sgd");
   require("weight-decay", step.optimizer != Optimizer::si_sgd_printed,
           "sgd, adam, si-sgd or si-adam");
-  for (const char* option : {"skeleton", "min-ratio", "on-singular"}) {
-    require(option, steps_in_paths(step.optimizer), "si-sgd, si-adam or si-sgd-printed");
-  }
   if (!arguments.given("rate")) throw Error(Failure::usage, "step requires --rate ETA");
   step.rate = arguments.number("rate").value();
   step.beta1 = arguments.number("beta1").value();
