@@ -29,6 +29,36 @@ class Runs(TrainTest):
             self.assertAlmostEqual(valid["bits_per_character"], valid["loss"] / math.log(2), delta=1e-12)
             self.assertEqual([one["group"] for one in line["attention"]], ["layer0", "layer1"])
 
+    def test_sizes_of_the_data(self):
+        text = PROSE.read_text()
+        done = self.train("--json")
+        result = done.json()["result"]
+        symbols = self.read("run.h5")["vocabulary"]
+        self.assertEqual(result["vocabularies"], [len(symbols)])
+        splits = result["splits"]
+        self.assertEqual(sum(split["tokens"] for split in splits.values()), len(text))
+        for split in splits.values():
+            self.assertEqual(split["items"], -(-(split["tokens"] - 1) // 16))
+        said = ", ".join(f"{name}: {split['tokens']} tokens in {split['items']} sequences"
+                         for name, split in splits.items())
+        line = f"{len(symbols)} symbols in the vocabulary; {said}"
+        self.assertIn(f"attn-train: note: {line}\n", done.err)
+        self.assertTrue(self.train("--dry-run").out.decode().startswith(line + "\n"))
+        self.train("--set", "run.steps=6", output="again.h5")
+        self.assertNotIn("vocabulary", self.train().err)  # is finished
+
+    def test_a_large_loss_is_noticed_once(self):
+        settings = self.settings(optimizer__rule="adam", run__steps=30, schedule__warm_up=0)
+        bad = self.train("--json", *settings, "--set", "schedule.rate=5", "--log", "bad.jsonl", output="bad.h5")
+        (line,) = bad.json()["warnings"]
+        count = len(self.read("bad.h5")["vocabulary"])
+        self.assertRegex(line, rf"^the loss at step 3 is \S+, where guesses among {count} would have {math.log(count):.3g}: "
+                         "a smaller schedule.rate or optimizer.clip may help$")
+        self.assertEqual(bad.err.count("attn-train: warning: the loss at step"), 1)
+        self.assertGreater(self.log("bad.jsonl")[1]["loss"], math.log(count) + 1)
+        good = self.train("--json", *settings, "--set", "schedule.rate=0.01", output="good.h5")
+        self.assertEqual(good.json()["warnings"], [])
+
     def test_no_bit_depends_on_threads(self):
         for threads in (1, 3):
             self.train("--threads", threads, "--set", "decoder.self.scheme=hnas", "--allow-leak",
@@ -150,6 +180,7 @@ class Pairs(TrainTest):
         self.assertEqual(done.json()["result"]["cut_pairs"], count)
         done = self.train(*self.settings(run__steps=1, data__source_length=5), "--force")
         self.assertIn(f"{count} pairs are cut off", done.err)
+        self.assertRegex(done.err, r"note: \d+ and \d+ symbols in the vocabularies; train: \d+ examples, valid: \d+ examples")
 
     def test_columns(self):
         (self.folder / "bad.tsv").write_text("a\tb\nc\n")

@@ -122,5 +122,5 @@ class Interrupted(TrainOnRanks):
         self.on_ranks(2, "attn-train", "r.toml", "-o", "run.h5", status=5)
         diverged = self.on_ranks(2, "attn-train", "r.toml", "-o", "run.h5", "--force", "--set",
                                  "schedule.rate=1e30", "--set", "optimizer.rule=sgd", status=4)
-        self.assertRegex(diverged.err, r"\Aattn-train: error: (rank 1: )?step \d+: .*\n"
+        self.assertRegex(diverged.err, r"\A(attn-train: note: .*\n)?attn-train: error: (rank 1: )?step \d+: .*\n"
                                        r"attn-train: hint: .*\n\Z")

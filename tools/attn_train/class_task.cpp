@@ -30,6 +30,10 @@ class ClassTask : public ExampleTask<T> {
     }
   }
 
+  DataSizes data_sizes() const override {
+    return this->sizes_of({vocabulary_.size()}, std::ssize(classes_));
+  }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
     bundle.write_strings("classes", classes_, {"class"});

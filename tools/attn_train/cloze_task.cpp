@@ -63,6 +63,10 @@ class ClozeTask : public ExampleTask<T> {
     return found;
   }
 
+  DataSizes data_sizes() const override {
+    return this->sizes_of({vocabulary_.size()}, vocabulary_.size());
+  }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
   }

@@ -33,12 +33,19 @@ class LanguageTask : public Base {
     for (const Split split : all_splits) {
       if (texts.of(split).empty()) continue;
       std::vector<Index> tokens = encoded(vocabulary_, texts.of(split), texts.name(split));
+      tokens_[static_cast<std::size_t>(split)] = std::ssize(tokens);
       try {
         this->set_batches(split, make_batches(std::move(tokens), length, batch));
       } catch (const Error& error) {
         throw error.at(texts.name(split) + " (" + name_of(split) + ")");
       }
     }
+  }
+
+  DataSizes data_sizes() const override {
+    DataSizes sizes = this->sizes_of({vocabulary_.size()}, vocabulary_.size());
+    sizes.tokens = tokens_;
+    return sizes;
   }
 
   void write_vocabulary(io::OutputBundle& bundle) const override {
@@ -78,6 +85,7 @@ class LanguageTask : public Base {
   }
 
   train::Vocabulary vocabulary_;
+  std::array<Index, 3> tokens_ = {};  // by split
   bool causal_;
 };
 

@@ -70,6 +70,9 @@ cli::Declaration declare() {
               "the symbols by token; source_vocabulary and target_vocabulary "
               "for pairs, with NAME_merges for byte pairs")
       .result("state/...", "", "moments of the optimiser and sums, from which a run continues");
+  d.report_member("vocabularies, splits",
+                  "the numbers of symbols, of pairs in the source and the target; by split, items "
+                  "(sequences, pairs or questions) and, of a running text, tokens");
   d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
       .report_member("cut_pairs", "pairs that were cut, as they are longer than the recipe allows")
       .report_member("working_bytes", "the most working memory, as planned")
@@ -141,6 +144,9 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   RunFile file(arguments, report, identity_of(arguments, recipe, texts.print));
   Training<T> training(arguments, report, recipe, *task, file);
   Json& result = report.result();
+  const DataSizes sizes = task->data_sizes();
+  result["vocabularies"] = sizes.vocabularies;
+  result["splits"] = data_json(sizes);
   result["parameters"] = task->parameters().size();
   result["steps"] = training.steps();
   result["steps_per_epoch"] = task->batches();
@@ -152,9 +158,9 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   }
   if (arguments.dry_run) {
     report.print(fmt::format(
-        "{}, {} of {} an epoch\n"
+        "{}\n{}, {} of {} an epoch\n"
         "working memory  {}, and {} for the program itself, besides the data\n",
-        cli::counted(task->parameters().size(), "parameter"),
+        data_words(sizes), cli::counted(task->parameters().size(), "parameter"),
         cli::counted(training.steps(), "step"), task->batches(),
         bytes_text(static_cast<double>(training.working_bytes())), cli::memory_of_program));
     return {};

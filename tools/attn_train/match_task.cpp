@@ -28,6 +28,11 @@ class MatchTask : public ExampleTask<T> {
     }
   }
 
+  DataSizes data_sizes() const override {
+    return this->sizes_of({vocabulary_.source.size(), vocabulary_.target.size()},
+                          classes_of_matches);
+  }
+
   void write_vocabulary(io::OutputBundle& bundle) const override { vocabulary_.write(bundle); }
 
  private:

@@ -41,6 +41,11 @@ class PairTask : public Base {
 
   Index cut_pairs() const override { return cut_; }
 
+  DataSizes data_sizes() const override {
+    return this->sizes_of({vocabulary_.source.size(), vocabulary_.target.size()},
+                          vocabulary_.target.size());
+  }
+
   void write_vocabulary(io::OutputBundle& bundle) const override { vocabulary_.write(bundle); }
 
  protected:

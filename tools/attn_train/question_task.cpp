@@ -25,6 +25,22 @@ double accuracy_of(const train::Prediction& found) {
   return static_cast<double>(found.correct) / static_cast<double>(found.count);
 }
 
+std::string colour_name(Index colour) { return fmt::format("colour {}", colour); }
+
+std::vector<std::string> tokens_of(const train::SceneData& scenes) {
+  std::vector<std::string> tokens = {"colour of kind", "count of colour"};
+  for (Index n = 0; n < scenes.object_kinds; ++n) tokens.push_back(fmt::format("kind {}", n));
+  for (Index n = 0; n < scenes.colours; ++n) tokens.push_back(colour_name(n));
+  return tokens;
+}
+
+std::vector<std::string> answers_of(const train::SceneData& scenes) {
+  std::vector<std::string> answers;
+  for (Index n = 0; n < scenes.colours; ++n) answers.push_back(colour_name(n));
+  for (Index n = 0; n <= scenes.objects; ++n) answers.push_back(fmt::format("{}", n));
+  return answers;
+}
+
 template <class T>
 class QuestionTask : public Task<T> {
  public:
@@ -44,6 +60,17 @@ class QuestionTask : public Task<T> {
     group.projections = model_.attention()->wk();
     group.projections.insert(group.projections.begin(), model_.attention()->wq());
     return {group};
+  }
+
+  DataSizes data_sizes() const override {
+    const train::SceneData& scenes = of(Split::train)->scenes();
+    DataSizes sizes;
+    sizes.vocabularies = {std::ssize(tokens_of(scenes))};
+    sizes.outcomes = std::ssize(answers_of(scenes));
+    for (std::size_t n = 0; n < batches_.size(); ++n) {
+      if (batches_[n]) sizes.items[n] = batches_[n]->items();
+    }
+    return sizes;
   }
 
   Index batches() const override { return of(Split::train)->batches(); }
@@ -127,16 +154,8 @@ class QuestionTask : public Task<T> {
 
   void write_vocabulary(io::OutputBundle& bundle) const override {
     const train::SceneData& scenes = of(Split::train)->scenes();
-    std::vector<std::string> tokens = {"colour of kind", "count of colour"};
-    std::vector<std::string> answers;
-    for (Index n = 0; n < scenes.object_kinds; ++n) tokens.push_back(fmt::format("kind {}", n));
-    for (Index n = 0; n < scenes.colours; ++n) {
-      tokens.push_back(fmt::format("colour {}", n));
-      answers.push_back(tokens.back());
-    }
-    for (Index n = 0; n <= scenes.objects; ++n) answers.push_back(fmt::format("{}", n));
-    bundle.write_strings("vocabulary", tokens, {"token"});
-    bundle.write_strings("answers", answers, {"answer"});
+    bundle.write_strings("vocabulary", tokens_of(scenes), {"token"});
+    bundle.write_strings("answers", answers_of(scenes), {"answer"});
   }
 
  private:

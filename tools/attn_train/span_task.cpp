@@ -37,6 +37,9 @@ class SpanTask : public ExampleTask<T> {
     }
   }
 
+  // The positions of an answer depend on the length of its document.
+  DataSizes data_sizes() const override { return this->sizes_of({vocabulary_.size()}, 0); }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
   }

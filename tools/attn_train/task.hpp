@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attn_train/data_sizes.hpp"
 #include "attn_train/run_data.hpp"
 #include "io/output.hpp"
 #include "train/head_attention.hpp"
@@ -52,6 +53,8 @@ class Task {
 
   /// Batches of an epoch.
   virtual Index batches() const = 0;
+
+  virtual DataSizes data_sizes() const = 0;
 
   /// The number of pairs of all splits that were cut because they exceed the recipe's lengths.
   virtual Index cut_pairs() const { return 0; }

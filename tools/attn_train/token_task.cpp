@@ -96,6 +96,15 @@ void TokenTask<T, Model>::set_batches(Split split, std::unique_ptr<train::Batche
   batches_[static_cast<std::size_t>(split)] = std::move(batches);
 }
 
+template <class T, class Model>
+DataSizes TokenTask<T, Model>::sizes_of(std::vector<Index> vocabularies, Index outcomes) const {
+  DataSizes sizes{.vocabularies = std::move(vocabularies), .outcomes = outcomes};
+  for (std::size_t n = 0; n < batches_.size(); ++n) {
+    if (batches_[n]) sizes.items[n] = batches_[n]->items();
+  }
+  return sizes;
+}
+
 Json common_metrics(const train::Prediction& found) {
   const auto count = static_cast<double>(found.count);
   Json metrics;

@@ -55,6 +55,9 @@ class TokenTask : public Task<T> {
   /// The additional bytes of attention figures and, with `with_inputs`, of attention inputs.
   virtual std::int64_t figure_bytes(const BatchSizes& sizes, bool with_inputs) const = 0;
 
+  /// The sizes of data with these vocabularies.
+  DataSizes sizes_of(std::vector<Index> vocabularies, Index outcomes) const;
+
   /// Null for an empty split.
   void set_batches(Split split, std::unique_ptr<train::Batches> batches);
 

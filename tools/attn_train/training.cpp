@@ -203,6 +203,7 @@ void Training<T>::write_line(RunLog& log, Interval& interval) {
   line["step"] = progress_.step;
   line["epoch"] = static_cast<double>(progress_.step) / static_cast<double>(task_.batches());
   line["loss"] = progress_.targets > 0 ? Json(progress_.loss / progress_.targets) : Json();
+  if (progress_.targets > 0) warn_of_loss(progress_.loss / progress_.targets);
   line["rate"] = interval.rate;
   line["gradient_norm"] = interval.gradient_norm;
   if (!in_paths_.empty()) {
@@ -227,6 +228,32 @@ void Training<T>::write_line(RunLog& log, Interval& interval) {
   log.add(line);
   progress_ = {.step = progress_.step};
   interval = {};
+}
+
+// Warns once of a loss that a smaller learning rate would often have kept lower: much larger than
+// that of equal probabilities for all outcomes, or ten times as large as before.
+template <class T>
+void Training<T>::warn_of_loss(double loss) {
+  if (warned_of_loss_) return;
+  const Index outcomes = task_.data_sizes().outcomes;
+  const bool has_penalty = recipe_.number("structured.penalty") > 0;
+  const double of_guesses = std::log(static_cast<double>(outcomes));
+  const double least = std::exchange(least_loss_, std::min(least_loss_, loss));
+  constexpr double smallest = 0.1;  // a smaller loss may rise tenfold by chance
+  std::string what;
+  if (outcomes > 0 && !has_penalty && loss > of_guesses + 1) {
+    what =
+        fmt::format("{:.3g}, where guesses among {} would have {:.3g}", loss, outcomes, of_guesses);
+  } else if (loss > std::max(10 * least, smallest)) {
+    what = fmt::format("{:.3g}, after {:.3g}", loss, least);
+  } else {
+    return;
+  }
+  warned_of_loss_ = true;
+  report_.warn(
+      fmt::format("the loss at step {} is {}: a smaller schedule.rate or optimizer.clip "
+                  "may help",
+                  progress_.step, what));
 }
 
 // Weights beyond all bounds are neither evaluated nor stored.
@@ -269,6 +296,8 @@ bool Training<T>::run() {
   RunLog log(log_file, header(), file_.steps_done(), arguments_.force);
   if (resumes) {
     report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
+  } else {
+    report_.note(data_words(task_.data_sizes()));
   }
   StopRequests::work_begins();
   // Before the first line of the log, so that a run that is killed at once can resume.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "attn_train/run_file.hpp"
 #include "attn_train/run_log.hpp"
@@ -42,6 +43,7 @@ class Training {
   void take_step(Interval& interval);
   nlohmann::ordered_json header() const;
   void write_line(RunLog& log, Interval& interval);
+  void warn_of_loss(double loss);
   void require_finite() const;
   void require_same_start() const;
   void save();
@@ -60,6 +62,8 @@ class Training {
   Buffer<T> weights_;
   RunProgress progress_;
   nlohmann::ordered_json metrics_ = nlohmann::ordered_json::object();
+  double least_loss_ = std::numeric_limits<double>::infinity();  // of the lines of this process
+  bool warned_of_loss_ = false;
 };
 
 }  // namespace attn::tools
