@@ -450,7 +450,6 @@ class Steps(PathsTest):
         cases = [
             ([], 2, "step requires --rate ETA"),
             (["--rate=1", "--optimizer=si-sgd-printed"], 2, "--optimizer si-sgd-printed is not for --network relu"),
-            (["--rate=1", "--optimizer=adam", "--skeleton=largest"], 2, "--skeleton requires --optimizer si-sgd, si-adam"),
             (["--rate=1", "--optimizer=sgd", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
             (["--rate=1", "--beta1=0.5"], 2, "--beta1 requires --optimizer adam or si-adam"),
             (["--rate=1", "--optimizer=adam", "--momentum=0.5"], 2, "--momentum requires --optimizer sgd or si-sgd"),
