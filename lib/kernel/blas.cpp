@@ -41,9 +41,13 @@ class Room {
     parts_.emplace_back(start, bytes);
     return true;
   }
+  void give_back_one() {
+    if (parts_.empty()) return;
+    munmap(parts_.back().first, parts_.back().second);
+    parts_.pop_back();
+  }
   void give_back() {
-    for (const auto& [start, bytes] : parts_) munmap(start, bytes);
-    parts_.clear();
+    while (!parts_.empty()) give_back_one();
   }
 
  private:
@@ -65,8 +69,13 @@ void reserve_buffers(int threads) {
                 "fewer threads, or a higher limit (ulimit -v)");
   }
   std::vector<void*> all(static_cast<std::size_t>(threads));
-  room.give_back();
-  std::generate(all.begin(), all.end(), [] { return blas_memory_alloc(0); });
+  // One after the other, so that no other thread takes the space meanwhile. Buffers that OpenBLAS
+  // has are the first that it hands out.
+  const int there = std::max(0, threads - missing);
+  for (int n = 0; n < threads; ++n) {
+    if (n >= there) room.give_back_one();
+    all[static_cast<std::size_t>(n)] = blas_memory_alloc(0);
+  }
   std::for_each(all.begin(), all.end(), blas_memory_free);
   buffers += missing;
 }

@@ -17,6 +17,7 @@
 #include "common/shards/shard.hpp"
 #include "common/tables/table_options.hpp"
 #include "io/arrays/array_output.hpp"
+#include "parallel/team.hpp"
 #include "system/temporary.hpp"
 
 namespace attn::tools {
@@ -27,6 +28,9 @@ namespace {
 void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc ignores larger values
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  // A heap for each thread would take the address space of OpenBLAS's buffers, for which OpenBLAS
+  // then waits forever.
+  if (memory_is_limited()) mallopt(M_ARENA_MAX, 1);
 }
 
 std::string kind_name(io::FollowedSource::Kind kind) {
