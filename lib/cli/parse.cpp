@@ -111,6 +111,20 @@ class Parser {
           fmt::format("a list has commas: --{} {}", option.name, list));
   }
 
+  // "--causal top-left in.h5": a word that would be the value of the option before it, whose value
+  // is optional and follows "=", and names no file.
+  void refuse_value_apart(std::span<const Token> tokens) const {
+    const Option& option = *tokens.front().option;
+    if (tokens.size() < 2 || tokens[1].option != nullptr) return;
+    const std::string& word = tokens[1].text;
+    const bool is_value =
+        option.name == "json" ? word.ends_with(".json") : contains(option.values, word);
+    std::error_code none;
+    if (!is_value || std::filesystem::exists(word, none)) return;
+    usage(fmt::format("unexpected argument {} after --{}", word, option.name),
+          fmt::format("--{}={}", option.name, word));
+  }
+
   void take_values(const std::vector<std::string>& command_line) {
     Arguments::Impl& impl = *arguments_.impl;
     const std::vector<Token> tokens = take_apart(command_line, options_);
@@ -137,6 +151,7 @@ class Parser {
       }
       const bool bare = option.value_is_optional() && token.text.empty();
       impl.values[option.name] = bare ? Value(std::string()) : parse_value(option, token.text);
+      if (bare) refuse_value_apart(std::span(tokens).subspan(n));
       refuse_items_apart(std::span(tokens).subspan(n));
     }
   }
@@ -236,8 +251,13 @@ class Parser {
       if (!arguments_.inputs.empty()) arguments_.input = arguments_.inputs.front();
     }
     if (positionals_.empty()) return;
-    usage("unexpected argument " + positionals_.front(),
-          arguments_.input ? "INPUT is already " + *arguments_.input : "");
+    const std::string& first = positionals_.front();
+    std::string hint;
+    if (arguments_.input) hint = "INPUT is already " + *arguments_.input;
+    if (arguments_.input && first.ends_with(".npy")) {
+      hint = fmt::format("each array gets a name: -i NAME={} -i NAME={}", *arguments_.input, first);
+    }
+    usage("unexpected argument " + first, hint);
   }
 
   void resolve() {
