@@ -89,6 +89,24 @@ class InputWarnings(ToolTest):
         given["q"] = given["q"][:, :, :4]
         self.assertNotIn(MEANING, self.said_of(mask=~np.eye(4, LENGTH, dtype=bool), **given))
 
+    def test_padding_turned_round(self):
+        said = "allows only the last keys of each sequence"
+        lengths = np.array([7, 9])[:, None, None, None]
+        padding = np.arange(LENGTH)[None, None, None, :] >= lengths  # true where nothing is
+        arrays = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        for tool in ("attn-compute", "explain-away-stats"):
+            self.assertIn(said, self.said_of(tool, mask=padding, **arrays))
+        self.assertNotIn(said, self.said_of(mask=~padding, **arrays))
+        padding[1] = True  # no padding in this sequence
+        self.assertNotIn(said, self.said_of(mask=padding, **arrays))
+
+    def test_scale_of_scaled_dot(self):
+        said = "scale 0.5 is 1/sqrt(4), by which the energy scaled-dot is multiplied"
+        arrays = vectors(HEADS, LENGTH, DEPTH)
+        self.assertIn(said, self.said_of(options=["--scale=0.5"], **arrays))
+        self.assertNotIn("sqrt", self.said_of(options=["--scale=0.5", "--energy=dot"], **arrays))
+        self.assertNotIn("sqrt", self.said_of(options=["--scale=0.25"], **arrays))
+
     def test_masks_that_do_not_fit(self):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
         for shape, advice in [((BATCH, LENGTH), "mask[:, None, None, :]; or name the number of keys of each sequence "

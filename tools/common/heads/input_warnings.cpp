@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -57,6 +58,15 @@ class MaskBlock {
            every_row(1, [&](Index row) { return !allows_any(row); });
   }
 
+  // Whether all queries may attend to the last keys alone.
+  bool allows_only_last() {
+    if (rows_ != 1 || cols_ < 2) return false;
+    read(0, 0, cols_);
+    const auto first = std::find_if(values_.begin(), values_.end(), [](auto x) { return x != 0; });
+    return first != values_.begin() && first != values_.end() &&
+           std::all_of(first, values_.end(), [](auto x) { return x != 0; });
+  }
+
   // Whether no query may attend to the key at its own place.
   bool excludes_own_place() {
     if (rows_ < 2 || rows_ != cols_) return false;
@@ -101,6 +111,7 @@ void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bu
                    const AttentionInput& input, cli::Report& report) {
   warn_of_layout(bundle, input, report);
   warn_of_mask(input, report);
+  warn_of_scale(schemes, input, report);
   warn_of_leak(schemes, input, report);
 }
 
@@ -150,11 +161,29 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
   }
 }
 
+void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& input,
+                   cli::Report& report) {
+  if (!input.q) return;
+  const Index depth = input.q->weights ? input.q->weights->cols : input.q->input.cols;
+  const double divisor = std::sqrt(static_cast<double>(depth));
+  const double scale = input.options.scale;
+  if (depth < 2 || !(std::abs(scale * divisor - 1) < 1e-3)) return;
+  const bool is_scaled = std::any_of(schemes.begin(), schemes.end(), [&](Scheme scheme) {
+    return input.options.energy_of(scheme) == "scaled-dot";
+  });
+  if (!is_scaled) return;
+  report.warn(
+      fmt::format("scale {:.6g} is 1/sqrt({}), by which the energy scaled-dot is multiplied "
+                  "without it: leave out --scale, or use --energy dot",
+                  scale, depth));
+}
+
 void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   if (!input.mask) return;
   struct Found {
     bool closed = false;
     bool excludes_own = false;
+    bool only_last = false;
   };
   // By block and own part: heads often share a mask.
   std::map<std::array<Index, 5>, Found> known;
@@ -162,6 +191,7 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   Index count = 0;
   Index closed = 0;
   Index excludes_own = 0;
+  Index only_last = 0;
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
     const TileRange& own = input.part(problem).range;
@@ -170,9 +200,11 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
         known.try_emplace({input.mask->block(problem), own.row0, own.rows, own.col0, own.cols});
     if (is_new) {
       MaskBlock block(input, problem);
-      found->second = {block.allows_nothing(), of_self && block.excludes_own_place()};
+      found->second = {block.allows_nothing(), of_self && block.excludes_own_place(),
+                       block.allows_only_last()};
     }
     ++count;
+    if (found->second.only_last) ++only_last;
     if (found->second.closed) {
       ++closed;
     } else if (found->second.excludes_own) {
@@ -190,6 +222,12 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   };
   warn("allows no pair", closed);
   warn("lets no query attend to the key at its own place", excludes_own);
+  if (only_last > 0 && only_last + closed == count) {
+    report.note(fmt::format(
+        "{} allows only the last keys of each sequence, as with padding on the left; if padding "
+        "is on the right, invert the mask: a query may attend to a key where it is true",
+        input.mask->dataset.address()));
+  }
 }
 
 std::string advice_on_mask(const Shape& mask, const AttentionInput& input) {

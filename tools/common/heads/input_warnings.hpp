@@ -8,8 +8,7 @@
 
 namespace attn::tools {
 
-/// Warns of inputs that can be computed but are rarely meant: what warn_of_leak, warn_of_layout and
-/// warn_of_mask look for.
+/// Warns of inputs that can be computed but are rarely meant: what the functions below look for.
 void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bundle,
                    const AttentionInput& input, cli::Report& report);
 
@@ -27,7 +26,13 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
 /// Warns of masks that forbid every pair of a head, or in self-attention every pair of a query and
 /// the key at its own place: they probably have True where a pair is forbidden. Reads some rows of
 /// each mask; only if these look so, all that is needed to be sure.
+/// A note follows if the mask leaves each sequence its last keys only: a padding mask with True for
+/// padding looks like one for padding on the left.
 void warn_of_mask(const AttentionInput& input, cli::Report& report);
+
+/// Warns of the scale 1/√d of scaled-dot energies, which are divided by √d without it.
+void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& input,
+                   cli::Report& report);
 
 /// Warns if a bias has finite values as low as many programs use for −inf (−1e4, −1e9, the lowest
 /// number of a format). In a softmax their weights are 0, but under the other `schemes` a key with
