@@ -91,6 +91,9 @@ class SeedTest(ToolTest):
         b = [self.log(f"b{seed}.jsonl", [value], seed) for seed, value in ((1, 2.5), (2, 5.0), (3, 1.25))]
         words = ["--test=paired", "--better=lower", "--metric=valid.perplexity", *a, "against"]
         self.assertEqual(self.compare(*words, *b)["differences"]["values"], [-0.25, -0.5, -1])
+        hint = "seed-test: note: both groups have the same seeds: --test paired compares them seed by seed\n"
+        for own, said in ((b, hint), (b[:2], "")):
+            self.assertEqual(self.run_tool("seed-test", *words[1:], *own).err, said)
         other = self.log("other.jsonl", [2.0], 7)
         self.refuse(*words, b[0], b[1], other, status=3, says=["a3.jsonl has seed 3, and no run of B has it"])
         self.refuse(*words, b[0], b[1], status=3, says=["a has 3 runs and b has 2, expected pairs"])
@@ -385,7 +388,7 @@ class SeedTest(ToolTest):
         log = self.log("a.jsonl", [1.0])
         for words, says in (
                 ([], "no runs are given"), (["against", "1"], "no runs before against"),
-                (["1", "against"], "no runs after against"), (["1", "against", "2", "against", "3"],
+                (["1", "against"], "no runs after against"), (["1", "2", "vs", "3"], "unexpected word vs"), (["1", "against", "2", "against", "3"],
                                                               "one word against"),
                 (["1", "2", "against", "3", "4"], "--better is missing"),
                 (["1", "2", "--reference=3"], "--better is missing"),

@@ -1,9 +1,11 @@
 #include "seed_test/asked_comparisons.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,6 +47,13 @@ Sides sides_of(const std::vector<std::string>& words) {
       sides.emplace_back();
     } else {
       sides.back().push_back(word);
+    }
+  }
+  for (const std::string& word : words) {
+    if (word != "vs" && word != "vs." && word != "versus") continue;
+    std::error_code none;
+    if (!std::filesystem::exists(word, none)) {
+      usage("unexpected word " + word, "seed-test A... against B...");
     }
   }
   if (sides.size() > 2) usage("expected one word against, got several");

@@ -1,5 +1,6 @@
 // seed-test: compares runs that differ in their seeds.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,15 @@ cli::Declaration declare() {
   return d;
 }
 
+bool could_be_paired(const SeedComparison& comparison) {
+  if (comparison.test != SeedTest::welch) return false;
+  std::vector<Index> a = comparison.a.seeds;
+  std::vector<Index> b = comparison.b->seeds;
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  return !a.empty() && a == b;
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   TableOutput table(arguments, columns_of(seed_figures()), {.writes_bundle = false});
   std::vector<SeedComparison> comparisons = asked_comparisons(arguments);
@@ -136,6 +146,9 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     test(comparison);
     table.add(cells_of(seed_figures(), comparison));
     report.result()["comparisons"].push_back(seed_json(comparison));
+  }
+  if (std::any_of(comparisons.begin(), comparisons.end(), could_be_paired)) {
+    report.note("both groups have the same seeds: --test paired compares them seed by seed");
   }
   table.print(report);
   if (!table.in_place_of_text()) {

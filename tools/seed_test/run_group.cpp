@@ -17,8 +17,10 @@ void require_different_seeds(const std::vector<LoggedRun>& logs) {
   for (std::size_t n = 0; n < logs.size(); ++n) {
     for (std::size_t m = 0; m < n; ++m) {
       if (!logs[n].seed() || logs[n].seed() != logs[m].seed()) continue;
-      throw Error(Failure::input, fmt::format("{} and {} are runs of one seed, {}", logs[m].name(),
-                                              logs[n].name(), *logs[n].seed()));
+      throw Error(Failure::input,
+                  fmt::format("{} and {} are runs of one seed, {}", logs[m].name(), logs[n].name(),
+                              *logs[n].seed()),
+                  "the word against stands between two groups");
     }
   }
 }
