@@ -61,6 +61,20 @@ class Against(ToolTest):
                 changed.add((int(place[0][-1]), place[1]))
         self.assertEqual(changed, {SHARP, SINK})
 
+    def test_other_tokens_are_told(self):
+        def with_tokens(name, tokens):
+            arrays = dict(self.arrays)
+            for layer in range(LAYERS):
+                arrays[f"net/layer{layer}/tokens"] = np.array(tokens, dtype=object)
+            self.save(name, arrays)
+
+        words = [f"w{n}" for n in range(LENGTH)]
+        with_tokens("base.h5", words)
+        with_tokens("new.h5", words)
+        self.assertNotIn("tokens", self.compare("new.h5", "--against=base.h5").err)
+        with_tokens("new.h5", words[::-1])
+        self.assertIn("have different tokens: is it the same text?", self.compare("new.h5", "--against=base.h5").err)
+
     def test_chosen_heads_keep_their_numbers(self):
         whole = self.rows("new.h5", "--against=base.h5")
         chosen = self.rows("new.h5", "--against=base.h5", "--heads=3,1")

@@ -93,6 +93,8 @@ class ColumnPage(ToolTest):
 
     def test_tables_for_few_heads_and_on_request(self):
         self.assertIn("unas: least c\n", self.report("--full"))
+        self.assertIn("unas: least c\n", self.report("--top=2"))
+        self.assertNotIn("unas: least c\n", self.report("--top=0"))
         self.assertIn("unas: least c\n",
                       self.run_tool("explain-away-stats", "--each=/net/layer[01]", "model.h5").out.decode())
         one = self.run_tool("explain-away-stats", "-i", "q=model.h5:/net/layer0/q", "-i",

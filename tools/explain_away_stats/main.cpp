@@ -87,9 +87,9 @@ cli::Declaration declare() {
       .default_words("all");
   d.flag(
       "full",
-      "Prints the tables by head and the lists of keys for any number of heads. Without it, more "
-      "than 24 heads make one page: the finding, the heads that stand out, and a line for each "
-      "group.");
+      "Prints the tables by head and the lists of keys for any number of heads, as --top does. "
+      "Without them, more than 24 heads make one page: the finding, the heads that stand out, and "
+      "a line for each group.");
   declare_table_options(d, "group, head and scheme", {.own_top = true});
   d.choice(
       "rows", {"heads", "keys", "queries"},
@@ -136,7 +136,8 @@ ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
   options.min_queries = arguments.integer("min-queries");
   options.most = arguments.integers("top-shares");
   options.concentration = arguments.number("concentration").value();
-  options.full = arguments.flag("full");
+  const bool asks_for_keys = arguments.given("top") && !arguments.given("sort");
+  options.full = arguments.flag("full") || (asks_for_keys && options.sums.top > 0);
   return options;
 }
 
@@ -312,6 +313,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
   void compare(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
     const ColumnSummaries own = summaries_of(statistics, label);
     const HeadAxes axes = statistics;
+    read_key_names(task.bundle, task.input.leading, statistics, report());
+    const std::vector<std::string> tokens = std::move(statistics.names);
     statistics = {};  // BASE needs the memory
     const ColumnTask base = base_->task(section());
     const auto drop = [](const std::string&, Index, const std::vector<Index>&, const HeadColumns&) {
@@ -327,6 +330,13 @@ class ColumnTool : public SectionTool<ColumnTask> {
                       "entropies depend on these numbers",
                       task.bundle.description(), task.input.queries, task.input.keys,
                       base.bundle.description(), base.input.queries, base.input.keys));
+    }
+    read_key_names(base.bundle, base.input.leading, found.front(), report());
+    const std::vector<std::string>& base_tokens = found.front().names;
+    const bool known = !tokens.empty() && !base_tokens.empty();
+    if (alike && known && tokens != base_tokens && !std::exchange(tokens_differ_, true)) {
+      report().warn(fmt::format("{} and {} have different tokens: is it the same text?",
+                                task.bundle.description(), base.bundle.description()));
     }
     const ColumnSummaries others = summaries_of(found.front(), base.bundle.description());
     comparison_->add(section(), axes, task.options().schemes, others, own);
@@ -423,9 +433,9 @@ class ColumnTool : public SectionTool<ColumnTask> {
   const RowsOf rows_;
   TableOutput table_;
   Table sweep_;
-  std::optional<ColumnBase> base_;              // with --against
-  std::optional<ColumnComparison> comparison_;  // with --against
-  bool lengths_differ_ = false;                 // INPUT and BASE have other numbers of keys
+  std::optional<ColumnBase> base_;                       // with --against
+  std::optional<ColumnComparison> comparison_;           // with --against
+  bool lengths_differ_ = false, tokens_differ_ = false;  // warned once
   std::optional<cli::Progress> progress_;
   std::optional<ColumnReporter> reporter_;
   bool stopped_ = false;  // some head of a shard did not converge
