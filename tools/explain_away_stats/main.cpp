@@ -68,7 +68,7 @@ cli::Declaration declare() {
             1, Index{1} << 40)
       .default_words("a tenth of the queries of each sequence, at least 1");
   d.integer("bins", "N", "Bins in the histogram of log10 c_j.", 1, 10000)
-      .default_words("up to 24, each a part of a decade or some whole ones");
+      .default_words("up to 25, each a part of a decade or some whole ones");
   d.integer("top", "N",
             "Number of keys with the least and the most attention to list; with --sort, the number "
             "of rows to show.",
