@@ -94,7 +94,7 @@ std::string finding(const SeedComparison& comparison) {
   const TestResult& result = *comparison.result;
   const double gap = difference(comparison).value();
   const bool is_lower = gap < 0;
-  // Of the amount by which A is lower or higher.
+  // The interval of the amount by which A is lower or higher.
   const double low = is_lower ? -result.interval.high : result.interval.low;
   const double high = is_lower ? -result.interval.low : result.interval.high;
   const std::string numbers =

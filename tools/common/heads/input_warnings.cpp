@@ -174,7 +174,7 @@ void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& inp
   if (!is_scaled) return;
   report.warn(
       fmt::format("scale {:.6g} is 1/sqrt({}), by which the energy scaled-dot is multiplied "
-                  "without it: leave out --scale, or use --energy dot",
+                  "already: leave out --scale, or use --energy dot",
                   scale, depth));
 }
 

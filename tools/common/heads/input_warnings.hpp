@@ -30,7 +30,7 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
 /// padding looks like one for padding on the left.
 void warn_of_mask(const AttentionInput& input, cli::Report& report);
 
-/// Warns of the scale 1/√d of scaled-dot energies, which are divided by √d without it.
+/// Warns of the scale 1/√d of scaled-dot energies, which are divided by √d already.
 void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& input,
                    cli::Report& report);
 
