@@ -85,7 +85,7 @@ class Conventions(ToolTest):
 
     def test_random_combinations(self):
         random = np.random.default_rng(25)
-        for number in range(300 if LONG else 120):
+        for number in range(300 if LONG else 60):
             case = random_case(random)
             batch, key_heads, group = random.integers(1, 4, 3)
             heads = key_heads * group

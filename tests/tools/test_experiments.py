@@ -313,8 +313,8 @@ class Makefiles(Script):
     def test_a1_runs_from_search_to_table(self):
         (self.folder / "text").mkdir()
         prose = (SOURCE / "data/prose.txt").read_bytes()
-        # Short runs train on half of the text, and rescale only the starts in float64, which are checked below.
-        (self.folder / "text/tinyshakespeare.txt").write_bytes(prose if LONG else prose[:len(prose) // 2])
+        # Short runs train on a quarter of the text, and rescale only the starts in float64, which are checked below.
+        (self.folder / "text/tinyshakespeare.txt").write_bytes(prose if LONG else prose[:len(prose) // 4])
         words = ["-j2", f"DATA={self.folder}", "QUICK=1", "LEVELS=characters", "DEPTHS=1", "RATES=0.5 0.1",
                  *([] if LONG else ["STARTS=f64_sgd f64_si-sgd"])]
         self.make("a1", *words)

@@ -124,7 +124,8 @@ class Examples(ToolTest):
                 (sys.stdin.buffer if name == "-" else open(name.partition(":")[0], "rb")).read()
             """))
         (programs / "attn-plot").chmod(0o755)
-        return self.environment | {"PATH": f"{programs}:{self.environment['PATH']}"}
+        # Makefiles take PYTHON for figures only.
+        return self.environment | {"PATH": f"{programs}:{self.environment['PATH']}", "PYTHON": "true"}
 
     def run_block(self, page, line, script, twice, drawn=True):
         where = f"{name_of(page)}:{line}"

@@ -133,7 +133,7 @@ class Damage(ShardTest):
             with h5py.File(self.folder / files[1]) as file:
                 changes = changes_of(file)
             self.assertGreater(len(changes), 300)
-            refused, tried = 0, sample(changes, 20)
+            refused, tried = 0, sample(changes, 12)
             for name, change in tried:
                 with self.subTest(tool=tool, options=options, change=name):
                     (self.folder / files[1]).write_bytes(content)
