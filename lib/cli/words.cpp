@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tensor/utf8.hpp"
+
 namespace attn::cli {
 namespace {
 
@@ -69,6 +71,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    if (same_but_case(word, candidate)) return candidate;
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < least) {
       least = distance;

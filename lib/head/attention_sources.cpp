@@ -66,10 +66,18 @@ void require_heads_of_keys(const Vectors& k, const std::optional<Vectors>& v) {
   require_same_heads(arrays);
 }
 
-void require_keys(const ArraySource& v, Index rows, const std::string& other, Index keys) {
+// For keys (…, d, keys).
+std::string transposed_hint(const Vectors& k) {
+  return k.address() + " looks transposed: expected (..., keys, d), as numpy.swapaxes(k, -1, -2)";
+}
+
+void require_keys(const ArraySource& v, Index rows, const std::string& other, Index keys,
+                  const std::string& hint = {}) {
   if (rows == keys) return;
-  throw Error(Failure::input, v.address() + ": " + std::to_string(rows) + " keys, " + other +
-                                  " has " + std::to_string(keys));
+  throw Error(Failure::input,
+              v.address() + ": " + std::to_string(rows) + " keys, " + other + " has " +
+                  std::to_string(keys),
+              hint);
 }
 
 // A gate (H, dv), or (…, queries or 1, H or 1, dv or 1).
@@ -131,7 +139,8 @@ void AttentionSources::take_vectors(const ArraySource& q_source, const ArraySour
   v = vectors_as_they_are(*v_source, leading, true, layout);
   require_heads_of_keys(*k, v);
   v_head_dim = v->cols;
-  require_keys(*v_source, v->rows, k_source.address(), keys);
+  const bool transposed = k->rows == q->cols && k->cols == v->rows;
+  require_keys(*v_source, v->rows, k_source.address(), keys, transposed ? transposed_hint(*k) : "");
 }
 
 void AttentionSources::take_projections(const ProjectionSources& sources) {
@@ -217,7 +226,9 @@ void AttentionSources::take_energy_operands(const Find& find) {
   throw Error(Failure::input,
               k->address() + ": last axis is " + std::to_string(k->cols) + ", " + q->address() +
                   " has " + std::to_string(q->cols),
-              "slice one of them, or use --energy bilinear with a w of (dq, dk)");
+              k->rows == q->cols ? transposed_hint(*k)
+                                 : "slice one of them, or use --energy bilinear with a w of "
+                                   "(dq, dk)");
 }
 
 void AttentionSources::take_mask(const ArraySource& source) {
@@ -226,7 +237,7 @@ void AttentionSources::take_mask(const ArraySource& source) {
   throw Error(
       Failure::input,
       source.address() + " has type " + source.type() + ", expected bool or an integer type",
-      "a mask to be added to the scores is called bias");
+      "a mask to be added to the scores is stored as bias; one of 0 and 1, as bool");
 }
 
 void AttentionSources::take_bias(const ArraySource& source) {

@@ -68,11 +68,23 @@ std::string problem_place(const std::string& what, const Shape& leading, Index p
   return what + ", head " + index_text(unravel(problem, leading));
 }
 
+namespace {
+
+// NumPy has no bfloat16: its bits are saved as uint16.
+std::string hint_on_integers(const ArraySource& dataset) {
+  return std::string("save it as float32: x.astype(numpy.float32)") +
+         (dataset.type() == "uint16" ? "; bfloat16 is read from .safetensors" : "");
+}
+
+}  // namespace
+
 void require_numbers(const ArraySource& dataset, NumberTypes types) {
   const bool any = types == NumberTypes::any;
   if (is_floating(dataset.dtype()) || (any && is_integral(dataset.dtype()))) return;
-  throw Error(Failure::input, dataset.address() + " has type " + dataset.type() + ", expected " +
-                                  (any ? "integers, " : "") + "float16, float32 or float64");
+  throw Error(Failure::input,
+              dataset.address() + " has type " + dataset.type() + ", expected " +
+                  (any ? "integers, " : "") + "float16, float32 or float64",
+              is_integral(dataset.dtype()) ? hint_on_integers(dataset) : "");
 }
 
 void require_floating(const ArraySource& dataset) {
@@ -133,7 +145,11 @@ std::vector<Index> integers_per_problem(const ArraySource& dataset, const Shape&
                                         Index high) {
   if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
     throw Error(Failure::input,
-                dataset.address() + " has type " + dataset.type() + ", expected an integer type");
+                dataset.address() + " has type " + dataset.type() + ", expected an integer type",
+                dataset.dtype() == DType::boolean
+                    ? "a padding mask (batch, keys) is stored as mask: "
+                      "mask[:, None, None, :]"
+                    : "");
   }
   const Shape& shape = dataset.shape();
   const auto fits = [](Index have, Index want) { return have == 1 || have == want; };

@@ -107,18 +107,58 @@ void refuse_second_stream(const std::optional<Address>& input,
   }
 }
 
+/// "--map q=Q,k=K,v=V" if datasets have names that other programs give to q, k and v; else empty.
+std::string hint_on_names(const std::string& name, const std::vector<std::string>& there) {
+  const std::vector<std::pair<std::string, std::string>> operands{
+      {"q", "query"}, {"k", "key"}, {"v", "value"}};
+  const auto has = [&](const std::string& stored) {
+    return std::find(there.begin(), there.end(), stored) != there.end();
+  };
+  std::string map;
+  bool helps = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto& [letter, word] = operands[i];
+    if (has(letter)) continue;
+    const std::string upper(1, static_cast<char>(letter[0] - 'a' + 'A'));
+    const std::string plural = word == "query" ? "queries" : word + "s";
+    // numpy.savez gives arr_0 to its first array without a name.
+    for (const std::string& other : {upper, word, plural, letter + "_proj", word + "_states",
+                                     word + "_layer", "arr_" + std::to_string(i)}) {
+      if (!has(other)) continue;
+      map += (map.empty() ? "--map " : ",") + letter + "=" + other;
+      helps = helps || letter == name;
+      break;
+    }
+  }
+  return helps ? map : "";
+}
+
+/// The hint of the first group in a file that holds only groups.
+std::string hint_on_first_group(const InputBundle::Impl::Root& root, const std::string& name) {
+  const std::string address = root.description();
+  const std::vector<std::string> groups = names_of(h5::Kind::group, *root.group, address);
+  if (groups.empty()) return "";
+  const std::optional<Object> first =
+      open_object(root.group->file, root.group->handle.get(), groups.front(), address);
+  if (!first) return "";
+  return hint_on_names(name, names_of(h5::Kind::dataset, *first, address));
+}
+
 /// Throws with a list of the existing datasets, including those named by -i.
 [[noreturn]] void refuse_dataset(const InputBundle::Impl& bundle, const std::string& name,
                                  const std::string& description) {
-  if (bundle.root && bundle.root->group && bundle.named.empty()) {
-    refuse_missing(description, h5::Kind::dataset, name, *bundle.root->group);
-  }
-  std::set<std::string> there;
-  for (const auto& [given, dataset] : bundle.named) there.insert(given);
+  std::set<std::string> names;
+  for (const auto& [given, dataset] : bundle.named) names.insert(given);
   if (bundle.root) {
-    for (std::string& stored : bundle.root->names()) there.insert(std::move(stored));
+    for (std::string& stored : bundle.root->names()) names.insert(std::move(stored));
   }
-  refuse_missing(description, h5::Kind::dataset, name, {there.begin(), there.end()});
+  const std::vector<std::string> there(names.begin(), names.end());
+  const std::string hint = hint_on_names(name, there);
+  if (bundle.root && bundle.root->group && bundle.named.empty()) {
+    refuse_missing(description, h5::Kind::dataset, name, *bundle.root->group,
+                   there.empty() ? hint_on_first_group(*bundle.root, name) : hint);
+  }
+  refuse_missing(description, h5::Kind::dataset, name, there, hint);
 }
 
 }  // namespace

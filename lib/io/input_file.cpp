@@ -105,8 +105,8 @@ void check_content(int descriptor, const std::string& label) {
                   [](unsigned char c) { return c >= ' ' || (c >= '\t' && c <= '\r'); });
   throw Error(
       Failure::input, label + " is not an HDF5 file",
-      text ? "tensor-convert reads matrices of numbers from files whose names end in .csv or "
-             ".tsv"
+      text ? "it is text; tensor-convert reads matrices of numbers from files whose names end in "
+             ".csv or .tsv"
            : "");
 }
 

@@ -1,5 +1,7 @@
 #include "tensor/utf8.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 
 namespace attn {
@@ -22,6 +24,12 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+bool same_but_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
 }
 
 }  // namespace attn

@@ -8,4 +8,7 @@ namespace attn {
 /// encodings. Empty text is valid.
 bool is_utf8(std::string_view text);
 
+/// Whether two texts are the same but for the case of ASCII letters.
+bool same_but_case(std::string_view a, std::string_view b);
+
 }  // namespace attn

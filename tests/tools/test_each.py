@@ -154,6 +154,27 @@ class Refused(Dump):
         self.refused("attn-compute", "--each=*", "arrays.npz", status=3,
                      says=["arrays.npz has no groups"])
 
+    def test_names_of_other_programs(self):
+        array = np.random.default_rng(1).normal(size=(3, 2)).astype(np.float32)
+        for names in ("QKV", ("query", "key", "value"), ("q_proj", "k_proj", "v_proj"),
+                      ("arr_0", "arr_1", "arr_2")):
+            np.savez(self.folder / "other.npz", **dict.fromkeys(names, array))
+            map_ = "--map=" + ",".join(map("=".join, zip("qkv", names)))
+            for tool in ("attn-compute", "explain-away-stats"):
+                self.refused(tool, "other.npz", status=3, says=["other.npz: no dataset q"],
+                             hint=map_.replace("=", " ", 1))
+                self.assertNotIn("warning", self.run_tool(tool, map_, "other.npz").err)
+        # The same for a map the wrong way round, and for names in groups.
+        np.savez(self.folder / "other.npz", **dict.fromkeys("QKV", array))
+        self.refused("attn-compute", "--map=Q=q,K=k,V=v", "other.npz", status=3,
+                     hint="--map q=Q,k=K,v=V")
+        self.write("groups.h5", **{"a/Q": array, "a/K": array})
+        self.refused("attn-compute", "groups.h5", status=3, hint="--map q=Q,k=K")
+        self.refused("attn-compute", "-i", "q=other.npz:q", "-i", "k=other.npz:K", status=3,
+                     says=["other.npz: no dataset q"], hint="did you mean Q?")
+        # A file of groups alone needs no note.
+        self.assertEqual(self.run_tool("explain-away-stats", "--map=q=Q,k=K", "groups.h5").err, "")
+
     def test_names_with_parts_in_an_archive(self):
         tensors = {f"blocks.{n}.attn.hook_{name}": np.random.default_rng(n).normal(size=(2, 5, 3))
                    for n in (0, 1) for name in "qkv"}

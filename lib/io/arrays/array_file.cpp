@@ -51,9 +51,10 @@ class SafetensorsFile : public ArrayFile {
     bytes->read(0, 8, start.data());
     const std::uint64_t length = header_length(start.data());
     if (length > most_safetensors_header || static_cast<Index>(length) > bytes->size() - 8) {
-      throw Error(Failure::input, label + " claims a safetensors header of " +
-                                      std::to_string(length) + " bytes in a total of " +
-                                      std::to_string(bytes->size()) + " bytes");
+      throw Error(Failure::input,
+                  label + " claims a safetensors header of " + std::to_string(length) +
+                      " bytes in a total of " + std::to_string(bytes->size()) + " bytes",
+                  "it is truncated, or not a .safetensors file");
     }
     std::string json(static_cast<std::size_t>(length), '\0');
     const Index data = 8 + static_cast<Index>(length);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "tensor/utf8.hpp"
 
 namespace attn::io {
 
@@ -55,12 +56,16 @@ const char* word_for(h5::Kind kind) { return kind == h5::Kind::group ? "group" :
 }  // namespace
 
 void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
-                    const std::vector<std::string>& there) {
-  throw Error(Failure::input, where + ": no " + word_for(kind) + " " + name + " " + listing(there));
+                    const std::vector<std::string>& there, const std::string& hint) {
+  const auto near = std::find_if(there.begin(), there.end(), [&](const std::string& stored) {
+    return same_but_case(stored, name);
+  });
+  throw Error(Failure::input, where + ": no " + word_for(kind) + " " + name + " " + listing(there),
+              hint.empty() && near != there.end() ? "did you mean " + *near + "?" : hint);
 }
 
 void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
-                    const Object& group) {
+                    const Object& group, const std::string& hint) {
   std::vector<std::string> there;
   std::vector<std::string> groups;
   for (h5::Link& link : h5::links(group.handle.get(), where)) {
@@ -78,9 +83,9 @@ void refuse_missing(const std::string& where, h5::Kind kind, const std::string& 
     const std::string below = where + (where.find(":/") == std::string::npos ? ":/" : "/");
     throw Error(Failure::input,
                 where + ": no dataset " + name + " " + listing(groups, "there are only groups: "),
-                below + groups.front() + " is the first of them");
+                hint.empty() ? below + groups.front() + " is the first of them" : hint);
   }
-  refuse_missing(where, kind, name, there);
+  refuse_missing(where, kind, name, there, hint);
 }
 
 void refuse_kind(const std::string& address, h5::Kind found, h5::Kind wanted) {

@@ -19,13 +19,14 @@ std::string address_text(const std::string& label, const std::string& path);
 std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std::string& address);
 
 /// Throws Error(input): "layer3.h5: no dataset q (there are: k, tokens, v)". `kind` is dataset or
-/// group.
+/// group. Without a hint, a name that differs in case only is suggested.
 [[noreturn]] void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
-                                 const std::vector<std::string>& there);
+                                 const std::vector<std::string>& there,
+                                 const std::string& hint = {});
 
 /// The same for a link missing from `group`; lists the names that the group has.
 [[noreturn]] void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
-                                 const Object& group);
+                                 const Object& group, const std::string& hint = {});
 
 /// Throws Error(input): "a.h5:/layer3/q is a group, expected a dataset".
 [[noreturn]] void refuse_kind(const std::string& address, h5::Kind found, h5::Kind wanted);

@@ -126,6 +126,8 @@ std::vector<std::string> unused_options(const cli::Arguments& arguments,
     if (name == "tokens") continue;
     const bool named = std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
                                    [&](const auto& entry) { return entry.first == name; });
+    // A map names q, k and v in one go, though column sums take no v.
+    if (name == "v" && !named) continue;
     options.push_back((named ? "-i " : "--map ") + name);
   }
   return options;

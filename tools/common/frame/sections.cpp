@@ -107,7 +107,8 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
     groups = input.groups_like(arguments.text("each"));
   } else if (!suffices(input)) {
     groups = sufficient_groups(input, suffices);
-    if (!groups.empty()) {
+    // A file that holds nothing but groups, as most dumps do, needs no note.
+    if (!groups.empty() && !input.names().empty()) {
       report.note(fmt::format(
           "{} holds nothing to compute from outside its groups: {} (--each chooses groups)",
           input.description(),
