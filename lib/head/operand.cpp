@@ -72,6 +72,7 @@ namespace {
 
 // NumPy has no bfloat16: its bits are saved as uint16.
 std::string hint_on_integers(const ArraySource& dataset) {
+  if (dataset.dtype() == DType::boolean) return "true and false, for a mask, are stored as mask";
   return std::string("save it as float32: x.astype(numpy.float32)") +
          (dataset.type() == "uint16" ? "; bfloat16 is read from .safetensors" : "");
 }

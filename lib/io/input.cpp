@@ -133,32 +133,35 @@ std::string hint_on_names(const std::string& name, const std::vector<std::string
   return helps ? map : "";
 }
 
-/// The hint of the first group in a file that holds only groups.
-std::string hint_on_first_group(const InputBundle::Impl::Root& root, const std::string& name) {
-  const std::string address = root.description();
-  const std::vector<std::string> groups = names_of(h5::Kind::group, *root.group, address);
+/// hint_on_names for a group, or for its first group if it holds only groups.
+std::string hint_on_group(const std::string& name, const Object& group,
+                          const std::string& address) try {
+  const std::vector<std::string> there = names_of(h5::Kind::dataset, group, address);
+  if (!there.empty()) return hint_on_names(name, there);
+  const std::vector<std::string> groups = names_of(h5::Kind::group, group, address);
   if (groups.empty()) return "";
   const std::optional<Object> first =
-      open_object(root.group->file, root.group->handle.get(), groups.front(), address);
-  if (!first) return "";
-  return hint_on_names(name, names_of(h5::Kind::dataset, *first, address));
+      open_object(group.file, group.handle.get(), groups.front(), address);
+  return first ? hint_on_names(name, names_of(h5::Kind::dataset, *first, address)) : "";
+} catch (const Error&) {
+  return "";  // a link that leads nowhere does not hide which name is missing
 }
 
 /// Throws with a list of the existing datasets, including those named by -i.
 [[noreturn]] void refuse_dataset(const InputBundle::Impl& bundle, const std::string& name,
                                  const std::string& description) {
+  if (bundle.root && bundle.root->group && bundle.named.empty()) {
+    const Object& group = *bundle.root->group;
+    refuse_missing(description, h5::Kind::dataset, name, group,
+                   hint_on_group(name, group, description));
+  }
   std::set<std::string> names;
   for (const auto& [given, dataset] : bundle.named) names.insert(given);
   if (bundle.root) {
     for (std::string& stored : bundle.root->names()) names.insert(std::move(stored));
   }
   const std::vector<std::string> there(names.begin(), names.end());
-  const std::string hint = hint_on_names(name, there);
-  if (bundle.root && bundle.root->group && bundle.named.empty()) {
-    refuse_missing(description, h5::Kind::dataset, name, *bundle.root->group,
-                   there.empty() ? hint_on_first_group(*bundle.root, name) : hint);
-  }
-  refuse_missing(description, h5::Kind::dataset, name, there, hint);
+  refuse_missing(description, h5::Kind::dataset, name, there, hint_on_names(name, there));
 }
 
 }  // namespace

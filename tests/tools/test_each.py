@@ -172,6 +172,13 @@ class Refused(Dump):
         self.refused("attn-compute", "groups.h5", status=3, hint="--map q=Q,k=K")
         self.refused("attn-compute", "-i", "q=other.npz:q", "-i", "k=other.npz:K", status=3,
                      says=["other.npz: no dataset q"], hint="did you mean Q?")
+        # A link that leads nowhere hides neither.
+        with h5py.File(self.folder / "groups.h5", "a") as file:
+            file["lost"] = h5py.SoftLink("/nowhere")
+        self.refused("attn-compute", "groups.h5", status=3, says=["groups.h5: no dataset q"])
+        self.run_tool("explain-away-stats", "--map=q=Q,k=K", "groups.h5")
+        with h5py.File(self.folder / "groups.h5", "a") as file:
+            del file["lost"]
         # A file of groups alone needs no note.
         self.assertEqual(self.run_tool("explain-away-stats", "--map=q=Q,k=K", "groups.h5").err, "")
 
