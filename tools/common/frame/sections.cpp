@@ -50,6 +50,13 @@ NamePairs parse_map(const cli::Arguments& arguments) {
   return renamed;
 }
 
+// As most dumps do, which need no note. A link that leads nowhere is something else.
+bool holds_only_groups(const io::InputBundle& input) try {
+  return input.names().empty();
+} catch (const Error&) {
+  return false;
+}
+
 std::vector<std::string> sufficient_groups(const io::InputBundle& input, const Suffices& suffices) {
   std::vector<std::string> found;
   for (const std::string& path : input.all_groups()) {
@@ -107,8 +114,7 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
     groups = input.groups_like(arguments.text("each"));
   } else if (!suffices(input)) {
     groups = sufficient_groups(input, suffices);
-    // A file that holds nothing but groups, as most dumps do, needs no note.
-    if (!groups.empty() && !input.names().empty()) {
+    if (!groups.empty() && !holds_only_groups(input)) {
       report.note(fmt::format(
           "{} holds nothing to compute from outside its groups: {} (--each chooses groups)",
           input.description(),
