@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "attnkit/error.hpp"
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "pass/output.hpp"
 #include "scheme/log_likelihood.hpp"
 #include "scheme/scheme.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "score/energy.hpp"
 
@@ -40,7 +40,7 @@ OwnedMatrix<double> preferences_of(Scores<double>::Terms terms, Index queries, I
 OwnedMatrix<double> evidence_of(MatrixView<const double> q, MatrixView<const double> wk,
                                 double factor) {
   OwnedMatrix<double> evidence(q.rows, wk.rows);
-  kernel::multiply_transposed(1.0, q, wk, evidence.view());
+  kernel::multiply_transposed(q, wk, evidence.view());
   std::for_each_n(evidence.data(), evidence.size(), [&](double& value) { value *= factor; });
   return evidence;
 }

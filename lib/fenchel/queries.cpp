@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fenchel/radius.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "parallel/parallel_for.hpp"
 #include "tensor/owned_matrix.hpp"
 

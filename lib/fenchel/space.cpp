@@ -7,7 +7,7 @@
 #include "attnkit/error.hpp"
 #include "fenchel/kullback_leibler.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -66,7 +66,7 @@ void Space::project(MatrixView<const double> rows, MatrixView<double> out) const
     // By pieces, so that parts of the rows have the same bits.
     for (Index first = 0; first < rows.rows; first += dual_part_step) {
       const Index count = std::min(dual_part_step, rows.rows - first);
-      kernel::multiply_transposed(1.0, rows.row_range(first, count), basis_.read(),
+      kernel::multiply_transposed(rows.row_range(first, count), basis_.read(),
                                   out.row_range(first, count));
     }
     return;

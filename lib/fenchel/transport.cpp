@@ -9,7 +9,7 @@
 #include "fenchel/kullback_leibler.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 
 namespace attn::fenchel {

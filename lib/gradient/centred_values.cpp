@@ -2,7 +2,7 @@
 
 #include "gradient/adjoints.hpp"
 #include "gradient/output_centre.hpp"
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "pass/output.hpp"
 #include "score/centred_pair.hpp"
 

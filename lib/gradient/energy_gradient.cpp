@@ -4,6 +4,7 @@
 
 #include "gradient/pair_sums.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "score/centred_pair.hpp"
 #include "score/panel_product.hpp"

@@ -5,7 +5,7 @@
 
 #include "gradient/folded_rows.hpp"
 #include "gradient/gradient_panels.hpp"
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "kernel/packed.hpp"
 #include "parallel/in_order.hpp"
 #include "tensor/pooled_vector.hpp"

@@ -3,6 +3,7 @@
 
 #include "gradient/energy_gradient.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/product.hpp"
 #include "score/mlp_arguments.hpp"
 #include "tensor/pooled_vector.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "score/centred_pair.hpp"
 
 namespace attn {

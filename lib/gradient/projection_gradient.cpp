@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "score/panel_product.hpp"
 
 namespace attn {

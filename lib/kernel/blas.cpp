@@ -105,4 +105,11 @@ BlasCall::BlasCall() : threads_before_(omp_get_max_threads()) {
 
 BlasCall::~BlasCall() { omp_set_num_threads(threads_before_); }
 
+std::string blas_description() {
+  constexpr int pthread_build = 1;
+  const int parallel = openblas_get_parallel();
+  return std::string(openblas_get_config()) +
+         (parallel == pthread_build ? " (pthread build, held to one thread)" : "");
+}
+
 }  // namespace attn::kernel

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "tensor/shape.hpp"
 
@@ -34,5 +35,8 @@ inline blasint blas_extent(Index extent) {
 
 /// BLAS requires a leading dimension of at least 1 and at least the row length.
 inline blasint leading_dimension(Index stride) { return blas_extent(stride > 0 ? stride : 1); }
+
+/// Name and build of the BLAS: "OpenBLAS 0.3.21 ... openmp".
+std::string blas_description();
 
 }  // namespace attn::kernel

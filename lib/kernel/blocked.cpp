@@ -5,39 +5,19 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <type_traits>
-
 #include "kernel/packed_tile-inl.hpp"
-
-#ifndef ATTN_KERNEL_BLOCKED_ONCE
-#define ATTN_KERNEL_BLOCKED_ONCE
-namespace attn::kernel {
-
-// Numbers of a packed block: half of a second-level cache.
-template <class T>
-inline constexpr attn::Index block_numbers = (attn::Index{256} << 10) / attn::Index{sizeof(T)};
-
-// The inner extent of a block. Rows of a transposed left-hand factor whose distance is a power of
-// two share few sets of the first-level cache; more rows would evict each other.
-inline constexpr attn::Index block_depth = 256;
-inline constexpr attn::Index transposed_depth = 64;
-
-}  // namespace attn::kernel
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
+// The inner extent of a block. Rows of a transposed left-hand factor whose distance is a power of
+// two share few sets of the first-level cache; more rows would evict each other.
+constexpr Index block_depth = 256;
+constexpr Index transposed_depth = 64;
+
 template <class T>
 struct Stored {
   Vec<T> operator()(Vec<T> sum, const T* /*out*/, Index /*row*/) const { return sum; }
-};
-
-template <class T>
-struct AddedToOut {
-  Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
-    return hn::Add(hn::LoadU(Tag<T>(), out), sum);
-  }
 };
 
 template <class T>
@@ -127,7 +107,7 @@ HWY_NOINLINE void BlockedProduct(Left a, Index depth, Index most_depth, bool add
         const PackedPanel<T> panel{block + first * rows, Width<T>(), Width<T>()};
         const MatrixView<T> to = columns_of(part, first, Width<T>());
         if (adds || k > 0) {
-          multiply_panel<T, tile_vectors>(from_inner(a, k), rows, panel, to, AddedToOut<T>());
+          multiply_panel<T, tile_vectors>(from_inner(a, k), rows, panel, to, Added<T>());
         } else {
           multiply_panel<T, tile_vectors>(from_inner(a, k), rows, panel, to, Stored<T>());
         }
@@ -183,63 +163,3 @@ HWY_AFTER_NAMESPACE();
          (MatrixView<const T> a, MatrixView<const T> b, bool adds, MatrixView<T> out, T* block), \
          (a, b, adds, out, block))
 #include "kernel/dispatch-inl.hpp"
-
-#if HWY_ONCE
-
-#include "kernel/gemm.hpp"
-#include "kernel/packed.hpp"
-#include "tensor/buffer.hpp"
-
-namespace attn::kernel::blocked {
-namespace {
-
-// With fewer rows, packing for one product does not pay, or too much of the last panel is empty.
-constexpr Index least_rows = 24;
-constexpr Index least_depth = 16;
-
-template <class T>
-bool is_large(Index depth, const MatrixView<T>& out) {
-  const Index width = packed_width<T>();
-  const Index padded = (out.cols + width - 1) / width * width;
-  return out.rows >= least_rows && depth >= least_depth && 4 * out.cols >= 3 * padded;
-}
-
-// The block of this thread. It is not from a plan's pool, which ends before the thread does.
-template <class T>
-T* own_block() {
-  thread_local const Buffer<T> block = [] {
-    const MemoryPool::Use none(nullptr);
-    return Buffer<T>(block_numbers<T>);
-  }();
-  return block.data();
-}
-
-}  // namespace
-
-#define ATTN_BLOCKED(T)                                                                          \
-  void multiply_transposed(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {    \
-    if (!is_large(a.cols, out)) return kernel::multiply_transposed(T{1}, a, b, out);             \
-    blocked_transposed_right(a, b, out, own_block<T>());                                         \
-  }                                                                                              \
-  void multiply(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {               \
-    if (!is_large(a.cols, out)) return kernel::multiply(a, b, out);                              \
-    blocked_right(a, b, false, out, own_block<T>());                                             \
-  }                                                                                              \
-  void multiply_add(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {           \
-    if (!is_large(a.cols, out)) return kernel::multiply_add(a, b, out);                          \
-    blocked_right(a, b, true, out, own_block<T>());                                              \
-  }                                                                                              \
-  void transposed_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {     \
-    if (!is_large(a.rows, out)) return kernel::transposed_product(a, b, out);                    \
-    blocked_transposed_left(a, b, false, out, own_block<T>());                                   \
-  }                                                                                              \
-  void add_transposed_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
-    if (!is_large(a.rows, out)) return kernel::add_transposed_product(a, b, out);                \
-    blocked_transposed_left(a, b, true, out, own_block<T>());                                    \
-  }
-ATTN_BLOCKED(float)
-ATTN_BLOCKED(double)
-#undef ATTN_BLOCKED
-
-}  // namespace attn::kernel::blocked
-#endif

@@ -2,7 +2,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/few_rows.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -19,16 +18,6 @@ T LaneSum(Vec<T> v) {
 template <class T>
 HWY_INLINE T Dot(const T* a, const T* b, Index n) {
   return LaneSum<T>(product_lanes(a, b, n));
-}
-
-// Prefetches the row some rows after row i, perhaps beyond the end: the next call's rows mostly
-// follow, and a prefetch never faults.
-template <class T>
-HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
-  constexpr Index ahead = 8192 / sizeof(T);
-  constexpr Index line = 64 / sizeof(T);
-  const T* const row = b.row(i + 1 + ahead / (b.cols + 1));
-  for (Index c = 0; c < b.cols; c += line) hwy::Prefetch(row + c);
 }
 
 // out(r, c) = alpha · ⟨row i + r of a, row j + c of b⟩ for R rows of a and C of b: each product has
@@ -189,54 +178,13 @@ void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out)
   }
 }
 
-template <class T>
-double SquaredNorm(const T* x, Index n) {
-  const Index step = lanes<T>();
-  Widened<T> sum = broadcast_wide<T>(0);
-  for (Index j = 0; j < n; j += step) {
-    const Index rest = n - j < step ? n - j : step;
-    const Vec<T> v = rest == step ? hn::LoadU(Tag<T>(), x + j) : Tail<T>(x + j, rest, 0).vec();
-    const Widened<T> wide = Widened<T>::of(v);
-    for (int p = 0; p < Widened<T>::parts; ++p) {
-      sum.part[p] = hn::MulAdd(wide.part[p], wide.part[p], sum.part[p]);
-    }
-  }
-  WideVec total = sum.part[0];
-  for (int p = 1; p < Widened<T>::parts; ++p) total = hn::Add(total, sum.part[p]);
-  return LaneSum<double>(total);
-}
-
-template <class T>
-T LargestMagnitude(MatrixView<const T> matrix) {
-  const Tag<T> d;
-  const Index step = lanes<T>();
-  Vec<T> even = hn::Zero(d);
-  Vec<T> odd = hn::Zero(d);
-  for (Index i = 0; i < matrix.rows; ++i) {
-    const T* const x = matrix.row(i);
-    if (matrix.rows > 1) prefetch_ahead(matrix, i);
-    Index j = 0;
-    for (; j + 2 * step <= matrix.cols; j += 2 * step) {
-      even = hn::Max(even, hn::Abs(hn::LoadU(d, x + j)));
-      odd = hn::Max(odd, hn::Abs(hn::LoadU(d, x + j + step)));
-    }
-    for (; j < matrix.cols; j += step) {
-      const Index rest = matrix.cols - j < step ? matrix.cols - j : step;
-      even = hn::Max(even, hn::Abs(load_part<T>(x + j, rest)));
-    }
-  }
-  return largest_lane<T>(hn::Max(even, odd));
-}
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#define ATTN_KERNELS(KERNEL, T)                                                           \
-  KERNEL(T, void, few_rows_transposed, FewRowsTransposed,                                 \
-         (T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out),      \
-         (alpha, a, b, out));                                                             \
-  KERNEL(T, void, few_rows_add, FewRowsAdd,                                               \
-         (MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out), (a, b, out)); \
-  KERNEL(T, double, squared_norm, SquaredNorm, (const T* x, Index n), (x, n));            \
-  KERNEL(T, T, largest_magnitude, LargestMagnitude, (MatrixView<const T> matrix), (matrix))
+#define ATTN_KERNELS(KERNEL, T)                                                      \
+  KERNEL(T, void, few_rows_transposed, FewRowsTransposed,                            \
+         (T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out), \
+         (alpha, a, b, out));                                                        \
+  KERNEL(T, void, few_rows_add, FewRowsAdd,                                          \
+         (MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out), (a, b, out))
 #include "kernel/dispatch-inl.hpp"

@@ -31,11 +31,52 @@ bool Magnitudes(const T* x, Index n, T* largest_finite, bool* any_negative) {
   return hn::AllTrue(d, hn::Eq(finite, hn::Set(d, T{1})));
 }
 
+template <class T>
+double SquaredNorm(const T* x, Index n) {
+  const Index step = lanes<T>();
+  Widened<T> sum = broadcast_wide<T>(0);
+  for (Index j = 0; j < n; j += step) {
+    const Index rest = n - j < step ? n - j : step;
+    const Vec<T> v = rest == step ? hn::LoadU(Tag<T>(), x + j) : Tail<T>(x + j, rest, 0).vec();
+    const Widened<T> wide = Widened<T>::of(v);
+    for (int p = 0; p < Widened<T>::parts; ++p) {
+      sum.part[p] = hn::MulAdd(wide.part[p], wide.part[p], sum.part[p]);
+    }
+  }
+  WideVec total = sum.part[0];
+  for (int p = 1; p < Widened<T>::parts; ++p) total = hn::Add(total, sum.part[p]);
+  return hn::GetLane(hn::SumOfLanes(Wide(), total));
+}
+
+template <class T>
+T LargestMagnitude(MatrixView<const T> matrix) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  Vec<T> even = hn::Zero(d);
+  Vec<T> odd = hn::Zero(d);
+  for (Index i = 0; i < matrix.rows; ++i) {
+    const T* const x = matrix.row(i);
+    if (matrix.rows > 1) prefetch_ahead(matrix, i);
+    Index j = 0;
+    for (; j + 2 * step <= matrix.cols; j += 2 * step) {
+      even = hn::Max(even, hn::Abs(hn::LoadU(d, x + j)));
+      odd = hn::Max(odd, hn::Abs(hn::LoadU(d, x + j + step)));
+    }
+    for (; j < matrix.cols; j += step) {
+      const Index rest = matrix.cols - j < step ? matrix.cols - j : step;
+      even = hn::Max(even, hn::Abs(load_part<T>(x + j, rest)));
+    }
+  }
+  return largest_lane<T>(hn::Max(even, odd));
+}
+
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#define ATTN_KERNELS(KERNEL, T)                                        \
-  KERNEL(T, bool, magnitudes, Magnitudes,                              \
-         (const T* x, Index n, T* largest_finite, bool* any_negative), \
-         (x, n, largest_finite, any_negative))
+#define ATTN_KERNELS(KERNEL, T)                                                \
+  KERNEL(T, bool, magnitudes, Magnitudes,                                      \
+         (const T* x, Index n, T* largest_finite, bool* any_negative),         \
+         (x, n, largest_finite, any_negative));                                \
+  KERNEL(T, double, squared_norm, SquaredNorm, (const T* x, Index n), (x, n)); \
+  KERNEL(T, T, largest_magnitude, LargestMagnitude, (MatrixView<const T> matrix), (matrix))
 #include "kernel/dispatch-inl.hpp"

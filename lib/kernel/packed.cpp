@@ -10,14 +10,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// Adds a finished sum to the element of out.
-template <class T>
-struct Added {
-  Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
-    return hn::Add(hn::LoadU(Tag<T>(), out), sum);
-  }
-};
-
 template <class T>
 void MultiplyPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                     MatrixView<T> out) {

@@ -126,6 +126,14 @@ HWY_INLINE void sum_tile(Left a, PackedPanel<T> panel, Index depth, Tile<T, R, V
   add_to_tile<T, R, V>(a, panel, depth, sum);
 }
 
+// Adds a finished sum to the element of out.
+template <class T>
+struct Added {
+  Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
+    return hn::Add(hn::LoadU(Tag<T>(), out), sum);
+  }
+};
+
 // out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for the R rows and V whole vectors at `out`, whose
 // rows are out_stride apart, then observe(tile) with the results.
 template <class T, int R, int V, class Left, class Finish, class Observe>

@@ -8,6 +8,7 @@
 #define ATTN_KERNEL_VECTORS_INL_HPP_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <hwy/contrib/math/math-inl.h>
@@ -437,6 +438,16 @@ HWY_INLINE Vec<T> product_lanes(const T* x, const T* y, Index n) {
     even = hn::MulAdd(load_part<T>(x + j, width), load_part<T>(y + j, width), even);
   }
   return hn::Add(even, odd);
+}
+
+// Prefetches the row some rows after row i, perhaps beyond the end: the next call's rows mostly
+// follow, and a prefetch never faults.
+template <class T>
+HWY_INLINE void prefetch_ahead(MatrixView<const T> b, Index i) {
+  constexpr Index ahead = 8192 / sizeof(T);
+  constexpr Index line = 64 / sizeof(T);
+  const T* const row = b.row(i + 1 + ahead / (b.cols + 1));
+  for (Index c = 0; c < b.cols; c += line) hwy::Prefetch(row + c);
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "mechanisms/alignment_form.hpp"
 #include "mechanisms/alignment_rows.hpp"
@@ -115,7 +115,7 @@ class AlignmentMechanism : public Mechanism<T> {
                              Index first, MatrixView<T> own) {
     const auto dcontext = matrix(grad_results[Form::context]);
     if (dcontext.data != nullptr) {
-      kernel::multiply_transposed(T{1}, dcontext.row_range(first, own.rows),
+      kernel::multiply_transposed(dcontext.row_range(first, own.rows),
                                   matrix(sequence.inputs[Form::source]), own);
     } else {
       set_to_zero(own);

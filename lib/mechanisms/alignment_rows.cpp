@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/product.hpp"
 #include "kernel/terms.hpp"
 #include "mechanisms/alignment.hpp"
 #include "mechanisms/places.hpp"
@@ -45,8 +45,8 @@ AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
       w_previous_(matrix(inputs[Alignment::w_previous])),
       places_(v_.cols, source_.rows),
       states_(target_.rows, v_.cols) {
-  kernel::multiply_transposed(T{1}, w_source_, source_, places_.view());
-  kernel::multiply_transposed(T{1}, target_, w_target_, states_.view());
+  kernel::multiply_transposed(w_source_, source_, places_.view());
+  kernel::multiply_transposed(target_, w_target_, states_.view());
   if (w_position_.data != nullptr) add_positions();
   require_range(places_.read());
   require_range(states_.read());

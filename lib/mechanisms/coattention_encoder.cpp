@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernel/activation.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/coattention.hpp"
 #include "mechanisms/places.hpp"
 #include "parallel/parallel_for.hpp"
@@ -98,8 +98,8 @@ void CoattentionEncoder<T>::forward(const TensorView<T>& weights_q,
   question_states_ = with_sentinel(question_steps_.h, matrix(inputs_[Coattention::sentinel_q]));
 
   q_ = OwnedMatrix<T>(question_states_.rows(), d_.cols());
-  kernel::multiply_transposed(T{1}, question_states_.read(),
-                              matrix(inputs_[Coattention::w_question]), q_.view());
+  kernel::multiply_transposed(question_states_.read(), matrix(inputs_[Coattention::w_question]),
+                              q_.view());
   const auto bias = matrix(inputs_[Coattention::b_question]);
   for (Index j = 0; j < q_.rows() && bias.data != nullptr; ++j) {
     add_rows(bias, q_.view().row_range(j, 1));

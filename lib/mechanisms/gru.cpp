@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "kernel/activation.hpp"
-#include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 
 namespace attn::mechanisms {
 namespace {
@@ -19,7 +18,7 @@ void reset_state(const T* gates, const T* h, Index width, T* reset) {
 template <class T>
 void add_product(const T* h, MatrixView<const T> w, T* gates) {
   OwnedMatrix<T> product(1, w.rows);
-  kernel::few_rows_transposed(T{1}, {h, 1, w.cols}, w, product.view());
+  kernel::multiply_transposed({h, 1, w.cols}, w, product.view());
   for (Index n = 0; n < w.rows; ++n) gates[n] += product.data()[n];
 }
 
@@ -38,13 +37,13 @@ void differentiate_step(const GruWeights<T>& weights, T* gates, const T* h, cons
     z[n] = dnext[n] * (h[n] - y) * z[n] * (1 - z[n]);
   }
   OwnedMatrix<T> dreset = OwnedMatrix<T>::zeros(1, width);
-  kernel::few_rows_add({candidate, 1, width}, weights.of_candidate(), dreset.view());
+  kernel::multiply_add({candidate, 1, width}, weights.of_candidate(), dreset.view());
   for (Index n = 0; n < width; ++n) {
     const T dr = dreset.data()[n];
     dh[n] += dr * r[n];
     r[n] = dr * h[n] * r[n] * (1 - r[n]);
   }
-  kernel::few_rows_add({gates, 1, 2 * width}, weights.of_gates(), {dh, 1, width});
+  kernel::multiply_add({gates, 1, 2 * width}, weights.of_gates(), {dh, 1, width});
 }
 
 }  // namespace
@@ -53,7 +52,7 @@ template <class T>
 typename Gru<T>::Kept Gru<T>::forward(MatrixView<const T> x) const {
   const Index width = weights_.width();
   Kept kept{{x.rows, 3 * width}, {x.rows, width}};
-  kernel::multiply_transposed(T{1}, x, weights_.of_input(), kept.gates.view());
+  kernel::multiply_transposed(x, weights_.of_input(), kept.gates.view());
   const OwnedMatrix<T> zero = OwnedMatrix<T>::zeros(1, width);
   OwnedMatrix<T> reset(1, width);
   const T* h = zero.data();

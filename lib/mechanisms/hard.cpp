@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernel/activation.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/hard_form.hpp"
 #include "mechanisms/rows.hpp"
 #include "mechanisms/word_readout.hpp"
@@ -29,16 +29,16 @@ class HardMechanism : public Mechanism<T> {
     const auto w_a = matrix(sequence.inputs[Form::w_a]);
     Kept kept{{a.rows, w_a.rows}, {1, a.rows}, {1, a.cols}};
     OwnedMatrix<T> of_state(1, w_a.rows);
-    kernel::multiply_transposed(T{1}, matrix(sequence.inputs[Form::state]),
+    kernel::multiply_transposed(matrix(sequence.inputs[Form::state]),
                                 matrix(sequence.inputs[Form::w_h]), of_state.view());
-    kernel::multiply_transposed(T{1}, a, w_a, kept.hidden.view());
+    kernel::multiply_transposed(a, w_a, kept.hidden.view());
     for (Index i = 0; i < a.rows; ++i) {
       T* const row = kept.hidden.view().row(i);
       for (Index c = 0; c < w_a.rows; ++c) row[c] += of_state.data()[c];
     }
     require_finite(kept.hidden.data(), kept.hidden.size());
     kernel::tanh_row(kept.hidden.data(), kept.hidden.size(), kept.hidden.data());
-    kernel::multiply_transposed(T{1}, matrix(sequence.inputs[Form::v]), kept.hidden.read(),
+    kernel::multiply_transposed(matrix(sequence.inputs[Form::v]), kept.hidden.read(),
                                 kept.weights.view());
     softmax_row(kept.weights.data(), a.rows);
     kernel::multiply(kept.weights.read(), a, kept.mean.view());
@@ -106,7 +106,7 @@ class HardMechanism : public Mechanism<T> {
 
     // ∂L/∂α, then ∂L/∂e of α = softmax(e).
     OwnedMatrix<T> energies(1, a.rows);
-    kernel::multiply_transposed(T{1}, dmean.read(), a, energies.view());
+    kernel::multiply_transposed(dmean.read(), a, energies.view());
     for (std::size_t i = 0; i < log_p.size(); ++i) {
       energies.data()[i] += static_cast<T>(of_log_p * log_p[i]);
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/hard.hpp"
 #include "mechanisms/rows.hpp"
 #include "mechanisms/word_readout.hpp"
@@ -24,7 +24,7 @@ std::vector<double> soft_gradient_of(const Sequence<T>& sequence, const OwnedMat
   OwnedMatrix<T> of_mean = OwnedMatrix<T>::zeros(1, a.cols);
   readout.differentiate(mean.read(), {1.0}, {{}, {}, of_mean.view()});
   OwnedMatrix<T> energies(1, a.rows);
-  kernel::multiply_transposed(T{1}, of_mean.read(), a, energies.view());
+  kernel::multiply_transposed(of_mean.read(), a, energies.view());
   softmax_gradient(weights.data(), energies.data(), a.rows);
   return {energies.data(), energies.data() + a.rows};
 }

@@ -4,7 +4,7 @@
 
 #include "attnkit/error.hpp"
 #include "kernel/activation.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/places.hpp"
 
 namespace attn::mechanisms {
@@ -104,7 +104,7 @@ HighwayMaxout<T>::HighwayMaxout(const HighwayMaxoutTensors<const T>& weights) : 
 template <class T>
 OwnedMatrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
   OwnedMatrix<T> r(1, width());
-  kernel::multiply_transposed(T{1}, state, weights_.w, r.view());
+  kernel::multiply_transposed(state, weights_.w, r.view());
   require_finite(r.data(), r.size());
   kernel::tanh_row(r.data(), r.size(), r.data());
   return r;
@@ -114,8 +114,7 @@ OwnedMatrix<T> HighwayMaxout<T>::reduced(MatrixView<const T> state) const {
 template <class T>
 OwnedMatrix<T> HighwayMaxout<T>::of_state(const OwnedMatrix<T>& r) const {
   OwnedMatrix<T> common(1, weights_.w1.rows);
-  kernel::multiply_transposed(T{1}, r.read(), columns(weights_.w1, 2 * width(), width()),
-                              common.view());
+  kernel::multiply_transposed(r.read(), columns(weights_.w1, 2 * width(), width()), common.view());
   add_to_rows(common, weights_.b1);
   return common;
 }
@@ -124,14 +123,13 @@ template <class T>
 typename HighwayMaxout<T>::Panel HighwayMaxout<T>::panel(MatrixView<const T> u,
                                                          const OwnedMatrix<T>& common) const {
   Panel made(u.rows, width(), pieces());
-  kernel::multiply_transposed(T{1}, u, columns(weights_.w1, 0, 2 * width()), made.layer.view());
+  kernel::multiply_transposed(u, columns(weights_.w1, 0, 2 * width()), made.layer.view());
   add_to_rows(made.layer, common.read());
   take_maxima(made.layer, pieces(), made.first(), made.first_piece);
-  kernel::multiply_transposed(T{1}, MatrixView<const T>(made.first()), weights_.w2,
-                              made.layer.view());
+  kernel::multiply_transposed(MatrixView<const T>(made.first()), weights_.w2, made.layer.view());
   add_to_rows(made.layer, weights_.b2);
   take_maxima(made.layer, pieces(), made.second(), made.second_piece);
-  kernel::multiply_transposed(T{1}, made.maxima.read(), weights_.w3, made.last.view());
+  kernel::multiply_transposed(made.maxima.read(), weights_.w3, made.last.view());
   add_to_rows(made.last, weights_.b3);
   take_maxima(made.last, pieces(), made.scores.view(), made.last_piece);
   return made;

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "kernel/activation.hpp"
-#include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/intra_attention_form.hpp"
 #include "mechanisms/lstm.hpp"
 #include "mechanisms/tape_reader.hpp"
@@ -105,7 +104,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
       const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
       read_gates = OwnedMatrix<T>(x.rows, width);
       added = OwnedMatrix<T>(x.rows, width);
-      kernel::multiply_transposed(T{1}, x, of_input, read_gates.view());
+      kernel::multiply_transposed(x, of_input, read_gates.view());
     }
 
     // W_r for γ̃, and for x.
@@ -144,7 +143,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
       const T* const mean = source->means().view().row(t);  // [γ̃; α̃]
       const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
       OwnedMatrix<T> more(1, width);
-      kernel::few_rows_transposed(T{1}, {mean, 1, source->state()}, of_state, more.view());
+      kernel::multiply_transposed({mean, 1, source->state()}, of_state, more.view());
       T* const r = read_gates.view().row(t);
       for (Index n = 0; n < width; ++n) r[n] += more.data()[n];
       kernel::logistic_row(r, width, r);
@@ -166,7 +165,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
         T* const dgates = gates.view().row(t);
         lstm_gradient(dgates, states.means().view().row(t) + width, c.view().row(t), dstate.data(),
                       width, dstate.data() + width, dmean.data() + width);
-        kernel::few_rows_add({dgates, 1, 4 * width}, cell.of_state(), {dmean.data(), 1, width});
+        kernel::multiply_add({dgates, 1, 4 * width}, cell.of_state(), {dmean.data(), 1, width});
         if (own.fuses()) fuse_back(t, upstream, dstate.data() + width);
         states.read_back(t, t, dmean.data(), threads);
       }
@@ -192,7 +191,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
           r[n] = dc[n] * mean[state + n] * r[n] * (1 - r[n]);
         }
         const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
-        kernel::few_rows_add({r, 1, width}, of_state, {dmean.data(), 1, state});
+        kernel::multiply_add({r, 1, width}, of_state, {dmean.data(), 1, state});
       }
       source->read_back(t, source_places(), dmean.data(), threads);
     }

@@ -3,15 +3,14 @@
 #include <algorithm>
 
 #include "kernel/activation.hpp"
-#include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 
 namespace attn::mechanisms {
 
 template <class T>
 OwnedMatrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x) {
   OwnedMatrix<T> gates(x.rows, weights.w.rows);
-  kernel::multiply_transposed(T{1}, x, weights.of_input(), gates.view());
+  kernel::multiply_transposed(x, weights.of_input(), gates.view());
   if (weights.b.data == nullptr) return gates;
   for (Index t = 0; t < x.rows; ++t) {
     T* const row = gates.view().row(t);
@@ -45,7 +44,7 @@ template <class T>
 void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates) {
   const Index width = weights.width();
   OwnedMatrix<T> of_state(1, 4 * width);
-  kernel::few_rows_transposed(T{1}, {h, 1, width}, weights.of_state(), of_state.view());
+  kernel::multiply_transposed({h, 1, width}, weights.of_state(), of_state.view());
   for (Index n = 0; n < 4 * width; ++n) gates[n] += of_state.data()[n];
   activate(gates, width);
 }
@@ -99,7 +98,7 @@ typename Lstm<T>::Kept Lstm<T>::forward(MatrixView<const T> x) const {
     const Index t = position(step, x.rows);
     T* const gates = kept.gates.view().row(t);
     if (copies) {
-      kernel::few_rows_add({h, 1, width}, of_state.read(), {gates, 1, 4 * width});
+      kernel::multiply_add({h, 1, width}, of_state.read(), {gates, 1, 4 * width});
       activate(gates, width);
     } else {
       lstm_gates(weights_, h, gates);
@@ -130,7 +129,7 @@ void Lstm<T>::backward(MatrixView<const T> x, Kept& kept, OwnedMatrix<T>& dh, Ma
     std::swap(dc, dprevious);
     if (step == 0) continue;
     std::copy_n(kept.h.view().row(before), width, previous.view().row(t));
-    kernel::few_rows_add({gates, 1, 4 * width}, weights_.of_state(),
+    kernel::multiply_add({gates, 1, 4 * width}, weights_.of_state(),
                          dh.view().row_range(before, 1));
   }
   if (dw.data != nullptr) {

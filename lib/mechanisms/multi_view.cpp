@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/gemm.hpp"
 #include "kernel/layer_norm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/rows.hpp"
 #include "mechanisms/sequence_attention.hpp"
 
@@ -79,7 +79,7 @@ class MultiViewMechanism : public Mechanism<T> {
     }
     if (gradients[Form::x]) {
       const auto dx = matrix(gradients[Form::x]);
-      kernel::multiply_transposed(T{1}, dq.read(), wq, dx);
+      kernel::multiply_transposed(dq.read(), wq, dx);
       for (Index n = 0; n < dsum.size(); ++n) dx.data[n] += dsum.data()[n];
     }
     if (reads_hybrid() && gradients[Form::hybrid]) {
@@ -294,7 +294,7 @@ class MultiViewMechanism : public Mechanism<T> {
     if (wanted.q) add_to(dq, own_dq.data());
     if (dwk.data != nullptr) kernel::add_transposed_product(view, dk.read(), dwk);
     if (dview.data != nullptr) {
-      kernel::multiply_transposed(T{1}, dk.read(), matrix(sequence.inputs[place]), dview);
+      kernel::multiply_transposed(dk.read(), matrix(sequence.inputs[place]), dview);
       for (Index n = 0; n < dv.size(); ++n) dview.data[n] += dv.data()[n];
     }
     return static_cast<double>(dhybrid);

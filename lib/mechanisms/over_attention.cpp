@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/over_attention_form.hpp"
 #include "mechanisms/rows.hpp"
 
@@ -46,7 +46,7 @@ class OverAttentionMechanism : public Mechanism<T> {
     for (Index first = 0; first < sides.d.rows; first += rows) {
       const Index count = std::min(rows, sides.d.rows - first);
       MatrixView<T> energies(panel.data(), count, sides.q.rows);
-      kernel::multiply_transposed(T{1}, sides.d.row_range(first, count), sides.q, energies);
+      kernel::multiply_transposed(sides.d.row_range(first, count), sides.q, energies);
       use(first, energies);
     }
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernel/activation.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/rows.hpp"
 #include "mechanisms/structured_form.hpp"
 
@@ -27,12 +27,11 @@ class StructuredMechanism : public Mechanism<T> {
     const auto w1 = matrix(sequence.inputs[Form::w1]);
     const auto w2 = matrix(sequence.inputs[Form::w2]);
     Kept kept{{x.rows, w1.rows}, {w2.rows, x.rows}, {w2.rows, w2.rows}};
-    kernel::multiply_transposed(T{1}, x, w1, kept.hidden.view());
+    kernel::multiply_transposed(x, w1, kept.hidden.view());
     kernel::tanh_row(kept.hidden.data(), kept.hidden.size(), kept.hidden.data());
-    kernel::multiply_transposed(T{1}, w2, kept.hidden.read(), kept.weights.view());
+    kernel::multiply_transposed(w2, kept.hidden.read(), kept.weights.view());
     for (Index r = 0; r < w2.rows; ++r) softmax_row(kept.weights.view().row(r), x.rows);
-    kernel::multiply_transposed(T{1}, kept.weights.read(), kept.weights.read(),
-                                kept.overlap.view());
+    kernel::multiply_transposed(kept.weights.read(), kept.weights.read(), kept.overlap.view());
     for (Index r = 0; r < w2.rows; ++r) kept.overlap.view()(r, r) -= 1;
     return kept;
   }
@@ -68,7 +67,7 @@ class StructuredMechanism : public Mechanism<T> {
     // ∂L/∂A, then ∂L/∂S of A = softmax(S).
     OwnedMatrix<T> scores = OwnedMatrix<T>::zeros(w2.rows, x.rows);
     if (grad_out.data != nullptr) {
-      kernel::multiply_transposed(T{1}, grad_out, x, scores.view());
+      kernel::multiply_transposed(grad_out, x, scores.view());
     }
     if (grad_results[Form::weights]) add_to(scores, grad_results[Form::weights].data);
     add_of_overlap(grad_results, kept, scores);

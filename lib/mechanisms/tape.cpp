@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/magnitudes.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tanh_of_products.hpp"
 #include "kernel/terms.hpp"
 #include "kernel/tile.hpp"
@@ -99,7 +99,7 @@ SoftmaxScale Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threa
     require_finite(e, length);
     largest.data()[p] = kernel::row_max(e, length, nullptr);
     sum.data()[p] = kernel::exp_row(e, e, length, nullptr, largest.data()[p]);
-    kernel::few_rows_add({e, 1, length}, memories_.read().row_range(start, length),
+    kernel::multiply_add({e, 1, length}, memories_.read().row_range(start, length),
                          means.view().row_range(p, 1));
     if (weights != nullptr) std::copy_n(e, length, weights + start);
   });
@@ -178,7 +178,7 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
       energies(asked, first, count, own);
       kernel::exp_row(own, own, count, nullptr, scale.largest);
       kernel::scale_row(own, count, 1 / scale.sum);
-      kernel::few_rows_transposed(T{1}, {dmean, 1, width}, memories_.read().row_range(first, count),
+      kernel::multiply_transposed({dmean, 1, width}, memories_.read().row_range(first, count),
                                   {dweights.data() + first, 1, count});
     });
   });

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/tape.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -38,7 +37,7 @@ class TapeReader {
         queries_(x.rows, weights.v.cols),
         means_(x.rows, memory),
         scales_(static_cast<std::size_t>(x.rows)) {
-    kernel::multiply_transposed(T{1}, x, weights.of_input, queries_.view());
+    kernel::multiply_transposed(x, weights.of_input, queries_.view());
   }
 
   Index state() const { return weights_.project.cols; }
@@ -48,7 +47,7 @@ class TapeReader {
   /// Writes a place of the tape, whose memory begins with its state.
   void set(Index place, const T* memory) {
     OwnedMatrix<T> projection(1, weights_.v.cols);
-    kernel::few_rows_transposed(T{1}, {memory, 1, state()}, weights_.project, projection.view());
+    kernel::multiply_transposed({memory, 1, state()}, weights_.project, projection.view());
     tape_.set(place, projection.data(), memory);
   }
 
@@ -58,7 +57,7 @@ class TapeReader {
     T* const query = queries_.view().row(t);
     if (t > 0) {
       OwnedMatrix<T> more(1, queries_.cols());
-      kernel::few_rows_transposed(T{1}, {means_.view().row(t - 1), 1, state()}, weights_.of_mean,
+      kernel::multiply_transposed({means_.view().row(t - 1), 1, state()}, weights_.of_mean,
                                   more.view());
       for (Index a = 0; a < queries_.cols(); ++a) query[a] += more.data()[a];
     }
@@ -71,7 +70,7 @@ class TapeReader {
   void read_back(Index t, Index n, T* dmean, int threads) {
     if (dqueries_.data() == nullptr) dqueries_ = OwnedMatrix<T>::zeros(x_.rows, queries_.cols());
     if (t + 1 < x_.rows) {
-      kernel::few_rows_add(dqueries_.read().row_range(t + 1, 1), weights_.of_mean,
+      kernel::multiply_add(dqueries_.read().row_range(t + 1, 1), weights_.of_mean,
                            {dmean, 1, state()});
     }
     tape_.differentiate(queries_.view().row(t), n, scales_[static_cast<std::size_t>(t)], dmean,
@@ -84,7 +83,7 @@ class TapeReader {
     OwnedMatrix<T> projection(1, weights_.v.cols);
     tape_.projection_gradient(place, projection.data());
     tape_.add_memory_gradient(place, dmemory);
-    kernel::few_rows_add(projection.read(), weights_.project, {dmemory, 1, state()});
+    kernel::multiply_add(projection.read(), weights_.project, {dmemory, 1, state()});
   }
 
   /// After all steps: adds the gradients of the weights, and the part of dx.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "mechanisms/mechanism.hpp"
 #include "mechanisms/rows.hpp"
 
@@ -45,7 +45,7 @@ struct TwoLayers {
  private:
   static void layer(MatrixView<const T> x, MatrixView<const T> w, MatrixView<const T> b, bool cuts,
                     OwnedMatrix<T>& y) {
-    kernel::multiply_transposed(T{1}, x, w, y.view());
+    kernel::multiply_transposed(x, w, y.view());
     for (Index i = 0; i < y.rows(); ++i) {
       T* const row = y.view().row(i);
       for (Index c = 0; c < y.cols(); ++c) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "mechanisms/rows.hpp"
 
@@ -85,7 +85,7 @@ class WordReadout {
     for (Index first = 0; first < z.rows; first += rows) {
       const Index count = std::min(rows, z.rows - first);
       const MatrixView<T> scores(panel.data(), count, weights_.rows);
-      kernel::multiply_transposed(T{1}, z.row_range(first, count), weights_, scores);
+      kernel::multiply_transposed(z.row_range(first, count), weights_, scores);
       for (Index i = 0; i < count && bias_.data != nullptr; ++i) {
         for (Index c = 0; c < scores.cols; ++c) scores.row(i)[c] += bias_.data[c];
       }

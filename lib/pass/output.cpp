@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "kernel/few_rows.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/magnitudes.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "pass/scaled_sums.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "attnkit/error.hpp"
 #include "kernel/bf16.hpp"
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "score/energy.hpp"
 #include "tensor/buffer.hpp"
 

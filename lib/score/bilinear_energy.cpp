@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "kernel/product.hpp"
 #include "score/energy.hpp"
 #include "score/panel_product.hpp"
 #include "tensor/buffer.hpp"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <mutex>
 
-#include "kernel/few_rows.hpp"
+#include "kernel/magnitudes.hpp"
 #include "kernel/tile.hpp"
 #include "score/centred_pair.hpp"
 #include "score/tile_product.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernel/product.hpp"
 #include "score/energy.hpp"
 #include "score/panel_product.hpp"
 #include "tensor/buffer.hpp"
@@ -44,7 +45,7 @@ MlpArguments<T> mlp_arguments(MatrixView<const T> q, MatrixView<const T> k,
   }
   const MatrixView<T> keys = arguments.k();
   for_panels(k.rows, threads, [&](Index first, Index count) {
-    kernel::multiply_transposed(T{1}, for_k, k.row_range(first, count),
+    kernel::multiply_transposed(for_k, k.row_range(first, count),
                                 MatrixView<T>(keys.data + first, hidden, count, keys.row_stride));
   });
   return arguments;

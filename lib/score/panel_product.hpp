@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
@@ -23,7 +23,7 @@ template <class T>
 void multiply_transposed_by_panels(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out,
                                    int threads) {
   for_panels(a.rows, threads, [&](Index first, Index count) {
-    kernel::multiply_transposed(T{1}, a.row_range(first, count), b, out.row_range(first, count));
+    kernel::multiply_transposed(a.row_range(first, count), b, out.row_range(first, count));
   });
 }
 
@@ -43,7 +43,7 @@ void add_product_transposed_by_panels(MatrixView<const T> a, MatrixView<const T>
   for_panels(a.rows, threads, [&](Index first, Index count) {
     Buffer<T> storage(count * b.rows);
     const MatrixView<T> product(storage.data(), count, b.rows);
-    kernel::multiply_transposed(T{1}, a.row_range(first, count), b, product);
+    kernel::multiply_transposed(a.row_range(first, count), b, product);
     for (Index i = 0; i < count; ++i) {
       T* row = out.row(first + i);
       for (Index j = 0; j < b.rows; ++j) row[j] += product(i, j);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attnkit/error.hpp"
+#include "kernel/product.hpp"
 #include "score/panel_product.hpp"
 
 namespace attn {

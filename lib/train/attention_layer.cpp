@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernel/blocked.hpp"
+#include "kernel/product.hpp"
 #include "train/heads.hpp"
 
 namespace attn::train {
@@ -17,7 +17,7 @@ MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
 template <class T>
 OwnedMatrix<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const T> from) {
   OwnedMatrix<T> made(from.rows, place.rows);
-  kernel::blocked::multiply_transposed(from, place.in(slot.weights), made.view());
+  kernel::multiply_transposed(from, place.in(slot.weights), made.view());
   return made;
 }
 
@@ -88,8 +88,8 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   const Index inner = heads * depth;
   OwnedMatrix<T> djoined(queries.rows(), inner);
   join_heads(kept.out, djoined.view(), 0, queries, heads, depth);
-  kernel::blocked::transposed_product(dout, std::as_const(djoined).view(), wo_.in(slot.gradients));
-  kernel::blocked::multiply(dout, wo_.in(slot.weights), djoined.view());
+  kernel::transposed_product(dout, std::as_const(djoined).view(), wo_.in(slot.gradients));
+  kernel::multiply(dout, wo_.in(slot.weights), djoined.view());
   const OwnedMatrix<T> grad_out =
       split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
 
@@ -97,8 +97,8 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   const auto back = [&](const MatrixPlace& place, MatrixView<const T> from, OwnedMatrix<T>& above,
                         MatrixView<T> sum) {
     const MatrixView<const T> read = std::as_const(above).view();
-    kernel::blocked::transposed_product(read, from, place.in(slot.gradients));
-    kernel::blocked::multiply_add(read, place.in(slot.weights), sum);
+    kernel::transposed_product(read, from, place.in(slot.gradients));
+    kernel::multiply_add(read, place.in(slot.weights), sum);
   };
   if (x.data == y.data) {
     OwnedMatrix<T> all(queries.rows(), 3 * inner);

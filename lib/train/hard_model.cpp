@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "kernel/tile.hpp"
 #include "train/linear.hpp"
 
@@ -120,8 +120,7 @@ OwnedMatrix<T> HardModel::mixtures(const Slot<T>& slot, const Choices<T>& choice
     const Index length = choices.length(n);
     OwnedMatrix<T> z(length, readout.rows);
     kernel::multiply_transposed(
-        T{1}, choices.annotations().view().row_range(n * choices.places(), length), readout,
-        z.view());
+        choices.annotations().view().row_range(n * choices.places(), length), readout, z.view());
     add_to_rows(z.view(), bias);
     sums.assign(static_cast<std::size_t>(readout.rows), 0);
     for (Index i = 0; i < length; ++i) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/blocked.hpp"
+#include "kernel/product.hpp"
 
 namespace attn::train {
 
@@ -15,7 +15,7 @@ Linear::Linear(Parameters& parameters, const std::string& name, const std::strin
 template <class T>
 OwnedMatrix<T> Linear::forward(const Slot<T>& slot, MatrixView<const T> x) const {
   OwnedMatrix<T> y(x.rows, weight_.rows);
-  kernel::blocked::multiply_transposed(x, weight_.in(slot.weights), y.view());
+  kernel::multiply_transposed(x, weight_.in(slot.weights), y.view());
   if (bias_) add_to_rows(y.view(), slot.weights + *bias_);
   return y;
 }
@@ -23,9 +23,9 @@ OwnedMatrix<T> Linear::forward(const Slot<T>& slot, MatrixView<const T> x) const
 template <class T>
 void Linear::backward(const Slot<T>& slot, MatrixView<const T> x, MatrixView<const T> dy,
                       MatrixView<T> dx) const {
-  kernel::blocked::transposed_product(dy, x, weight_.in(slot.gradients));
+  kernel::transposed_product(dy, x, weight_.in(slot.gradients));
   if (bias_) sum_rows(dy, slot.gradients + *bias_);
-  kernel::blocked::multiply_add(dy, weight_.in(slot.weights), dx);
+  kernel::multiply_add(dy, weight_.in(slot.weights), dx);
 }
 
 template <class T>

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernel/blocked.hpp"
+#include "kernel/product.hpp"
 #include "train/heads.hpp"
 
 namespace attn::train {
@@ -42,7 +42,7 @@ OwnedMatrix<T> MultiViewAttention::forward(const Slot<T>& slot, const std::vecto
   const View<T>& primary = views.front();
   const auto projected_heads = [&](const MatrixPlace& place, const View<T>& view) {
     OwnedMatrix<T> made(view.rows.rows, place.rows);
-    kernel::blocked::multiply_transposed(view.rows, place.in(slot.weights), made.view());
+    kernel::multiply_transposed(view.rows, place.in(slot.weights), made.view());
     return split_heads(std::as_const(made).view(), 0, view.sequences, heads, depth);
   };
   const OwnedMatrix<T> q = projected_heads(wq_, primary);
@@ -72,8 +72,7 @@ void MultiViewAttention::backward(const Slot<T>& slot, const std::vector<View<T>
                         const View<T>& view) {
     OwnedMatrix<T> joined(view.rows.rows, options_.width);
     join_heads(above, joined.view(), 0, view.sequences, heads, depth);
-    kernel::blocked::transposed_product(std::as_const(joined).view(), view.rows,
-                                        place.in(slot.gradients));
+    kernel::transposed_product(std::as_const(joined).view(), view.rows, place.in(slot.gradients));
   };
   const OwnedMatrix<T> grad_out = split_heads(dout, 0, primary.sequences, heads, depth);
   OwnedMatrix<T> dq = OwnedMatrix<T>::zeros(grad_out.rows(), grad_out.cols());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernel/blocked.hpp"
+#include "kernel/product.hpp"
 #include "train/linear.hpp"
 #include "train/softmax_loss.hpp"
 
@@ -26,7 +26,7 @@ SoftmaxLayer::SoftmaxLayer(Parameters& parameters, const std::string& prefix,
 template <class T>
 OwnedMatrix<T> SoftmaxLayer::logits(const T* weights, MatrixView<const T> x) const {
   OwnedMatrix<T> z(x.rows, weight_.rows);
-  kernel::blocked::multiply_transposed(x, weight_.in(weights), z.view());
+  kernel::multiply_transposed(x, weight_.in(weights), z.view());
   add_to_rows(z.view(), weights + bias_);
   return z;
 }
@@ -59,14 +59,14 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
     if (!differentiates) continue;
     const MatrixView<const T> dz = std::as_const(z).view();
     if (first == 0) {
-      kernel::blocked::transposed_product(dz, input, weight_.in(slot.gradients));
+      kernel::transposed_product(dz, input, weight_.in(slot.gradients));
     } else {
-      kernel::blocked::add_transposed_product(dz, input, weight_.in(slot.gradients));
+      kernel::add_transposed_product(dz, input, weight_.in(slot.gradients));
     }
     T* const dbias = slot.gradients + bias_;
     for (Index r = 0; r < count; ++r) add_row(dbias, dz.row(r), vocabulary);
     OwnedMatrix<T> dchosen(count, x.cols);
-    kernel::blocked::multiply(dz, weight_.in(slot.weights), dchosen.view());
+    kernel::multiply(dz, weight_.in(slot.weights), dchosen.view());
     for (Index r = 0; r < count; ++r) {
       add_row(dx.row(row_of[r]), std::as_const(dchosen).view().row(r), x.cols);
     }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gradient/energy_gradient.hpp"
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "pass/output.hpp"
 #include "paths/step.hpp"
 #include "scheme/gradient.hpp"

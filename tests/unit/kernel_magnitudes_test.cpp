@@ -41,3 +41,32 @@ TEST_CASE_TEMPLATE("magnitudes of numbers, with one special number anywhere", T,
     }
   });
 }
+
+TEST_CASE_TEMPLATE("squared_norm and largest_magnitude", T, float, double) {
+  on_every_target([] {
+    Random random(73);
+    for (const Index n : tile_sizes) {
+      const auto x = uniform_matrix<T>(1, n, random);
+      long double want = 0;
+      for (Index j = 0; j < n; ++j) want += static_cast<long double>(x.data()[j]) * x.data()[j];
+      T largest = 0;
+      for (Index j = 0; j < n; ++j) largest = std::max(largest, std::abs(x.data()[j]));
+      CHECK(kernel::largest_magnitude(x.data(), n) == largest);
+      CHECK(std::abs(kernel::squared_norm(x.data(), n) - want) <=
+            static_cast<long double>(n + 1) * rounding<double> * want);
+    }
+    // Rows apart, with larger numbers between them.
+    for (const Index cols : tile_sizes) {
+      auto whole = uniform_matrix<T>(3, cols + 1, random);
+      T largest = 0;
+      for (Index i = 0; i < 3; ++i) {
+        whole.view()(i, cols) = 100;
+        for (Index j = 0; j < cols; ++j) largest = std::max(largest, std::abs(whole.view()(i, j)));
+      }
+      const MatrixView<const T> part(whole.data(), 3, cols, whole.view().row_stride);
+      CHECK(kernel::largest_magnitude(part) == largest);
+    }
+    const T huge = std::numeric_limits<T>::max();
+    CHECK(kernel::squared_norm(&huge, 1) >= static_cast<double>(huge));
+  });
+}

@@ -1,6 +1,6 @@
 #include "common/process/numeric_libraries.hpp"
 
-#include "kernel/gemm.hpp"
+#include "kernel/blas.hpp"
 #include "kernel/tile.hpp"
 
 namespace attn::tools {

@@ -1,18 +1,20 @@
 #pragma once
 
-#include <string>
-
 #include "tensor/view.hpp"
 
+/// Products of matrices on the calling thread. Extents may be 0; `out` must not alias the factors.
+///
+/// How a product is computed depends on its extents and on the CPU only. A partition that the shape
+/// fixes therefore yields the same bits on any number of threads.
+/// - Few rows: the right-hand factor is read in place (few_rows.hpp).
+/// - Many rows: it is packed block by block (blocked.hpp), on CPUs with AVX-512 or for short sums.
+/// - Otherwise BLAS.
 namespace attn::kernel {
 
-/// Products of tiles by BLAS, on the calling thread only: a partition fixed by the shape then
-/// yields the same bits on any number of threads. Extents may be 0; arguments must not alias.
-
-/// out = alpha · a bᵀ for a (m,k), b (n,k), out (m,n).
-void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
+/// out = a bᵀ for a (m,k), b (n,k), out (m,n).
+void multiply_transposed(MatrixView<const float> a, MatrixView<const float> b,
                          MatrixView<float> out);
-void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
+void multiply_transposed(MatrixView<const double> a, MatrixView<const double> b,
                          MatrixView<double> out);
 
 /// out = a b for a (m,k), b (k,n), out (m,n).
@@ -34,8 +36,5 @@ void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b
                             MatrixView<float> out);
 void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
                             MatrixView<double> out);
-
-/// Name and build of the BLAS: "OpenBLAS 0.3.21 ... openmp".
-std::string blas_description();
 
 }  // namespace attn::kernel

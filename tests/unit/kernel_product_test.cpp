@@ -1,4 +1,4 @@
-#include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "guarded.hpp"
+#include "kernel/blas.hpp"
 #include "parallel/parallel_for.hpp"
 
 using namespace attn;
@@ -19,7 +20,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr Index gemm_sizes[] = {0, 1, 2, 3, 7, 17, 64, 130};
+constexpr Index product_sizes[] = {0, 1, 2, 3, 7, 17, 64, 130};
 
 template <class T>
 Guarded<T> random_matrix(Index rows, Index cols, Index gap, Random& random) {
@@ -30,7 +31,7 @@ Guarded<T> random_matrix(Index rows, Index cols, Index gap, Random& random) {
 }
 
 // The largest error in units of (k + 2)·u·(|start| + Σ|a||b|), which bounds every order of
-// summation: k products and sums, and two more roundings for alpha and the final addition. A NaN is
+// summation: k products and sums, and two more roundings where partial sums are added up. A NaN is
 // kept.
 template <class T>
 class ProductError {
@@ -50,15 +51,14 @@ class ProductError {
 };
 
 template <class T>
-double error_of_transposed(double alpha, const Guarded<T>& a, const Guarded<T>& b,
-                           const Guarded<T>& out) {
+double error_of_transposed(const Guarded<T>& a, const Guarded<T>& b, const Guarded<T>& out) {
   ProductError<T> error(a.cols());
   for (Index i = 0; i < a.rows(); ++i) {
     for (Index j = 0; j < b.rows(); ++j) {
       long double sum = 0;
       long double magnitude = 0;
       for (Index c = 0; c < a.cols(); ++c) {
-        const long double term = static_cast<long double>(a.view()(i, c)) * b.view()(j, c) * alpha;
+        const long double term = static_cast<long double>(a.view()(i, c)) * b.view()(j, c);
         sum += term;
         magnitude += std::abs(term);
       }
@@ -91,21 +91,20 @@ double error_of_added(const Guarded<T>& start, const Guarded<T>& a, const Guarde
 
 TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
   Random random(51);
-  for (const Index rows : gemm_sizes) {
-    for (const Index cols : gemm_sizes) {
-      for (const Index depth : gemm_sizes) {
-        const double alpha = rows % 2 == 0 ? -1.5 : 1;
+  for (const Index rows : product_sizes) {
+    for (const Index cols : product_sizes) {
+      for (const Index depth : product_sizes) {
         // Rows without a gap between them, too.
         const auto a = random_matrix<T>(rows, depth, depth % 2, random);
         const auto b = random_matrix<T>(cols, depth, 3, random);
         Guarded<T> out(rows, cols, 1 + cols % 4);
         // The previous contents must not matter.
         out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
-        kernel::multiply_transposed(static_cast<T>(alpha), a.view(), b.view(), out.view());
+        kernel::multiply_transposed(a.view(), b.view(), out.view());
         CAPTURE(rows);
         CAPTURE(cols);
         CAPTURE(depth);
-        CHECK(error_of_transposed(alpha, a, b, out) <= 1);
+        CHECK(error_of_transposed(a, b, out) <= 1);
         CHECK(out.intact());
       }
     }
@@ -115,9 +114,9 @@ TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
 TEST_CASE_TEMPLATE("products of a or its transpose, added or alone, against loops", T, float,
                    double) {
   Random random(52);
-  for (const Index rows : gemm_sizes) {
-    for (const Index cols : gemm_sizes) {
-      for (const Index depth : gemm_sizes) {
+  for (const Index rows : product_sizes) {
+    for (const Index cols : product_sizes) {
+      for (const Index depth : product_sizes) {
         CAPTURE(rows);
         CAPTURE(cols);
         CAPTURE(depth);
@@ -155,8 +154,7 @@ TEST_CASE_TEMPLATE("products of a or its transpose, added or alone, against loop
   }
 }
 
-TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or changes nothing", T,
-                   float, double) {
+TEST_CASE_TEMPLATE("a depth of 0 gives zeros or changes nothing", T, float, double) {
   Random random(53);
   const auto a = random_matrix<T>(5, 9, 1, random);
   const auto b = random_matrix<T>(6, 9, 1, random);
@@ -168,10 +166,7 @@ TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or chang
     return count;
   };
   out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
-  kernel::multiply_transposed(T{0}, a.view(), b.view(), out.view());
-  CHECK(zeros() == 30);
-  out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
-  kernel::multiply_transposed(T{1}, MatrixView<const T>(a.data(), 5, 0, 10),
+  kernel::multiply_transposed(MatrixView<const T>(a.data(), 5, 0, 10),
                               MatrixView<const T>(b.data(), 6, 0, 10), out.view());
   CHECK(zeros() == 30);
   out.fill([] { return T{7}; });
@@ -195,7 +190,7 @@ TEST_CASE_TEMPLATE("the bits do not depend on the calling thread", T, float, dou
     auto sums = blank_sums;
     parallel_for(calls, threads, [&](Index item, int) {
       const auto at = static_cast<std::size_t>(item);
-      kernel::multiply_transposed(T{1}, a.view(), b.view(), products[at].view());
+      kernel::multiply_transposed(a.view(), b.view(), products[at].view());
       kernel::multiply_add(std::as_const(products[at]).view(), c.view(), sums[at].view());
     });
     return std::pair(products, sums);
@@ -219,7 +214,7 @@ TEST_CASE("a product neither uses nor changes the calling thread's number of Ope
   std::vector<Guarded<double>> products(2, Guarded<double>(300, 290));
   for (const int threads : {1, 3}) {
     omp_set_num_threads(threads);
-    kernel::multiply_transposed(1.0, a.view(), b.view(), products[threads == 1 ? 0 : 1].view());
+    kernel::multiply_transposed(a.view(), b.view(), products[threads == 1 ? 0 : 1].view());
     CHECK(omp_get_max_threads() == threads);
   }
   omp_set_num_threads(before);
