@@ -111,18 +111,20 @@ class Parser {
           fmt::format("a list has commas: --{} {}", option.name, list));
   }
 
-  // "--causal top-left in.h5": a word that would be the value of the option before it, whose value
-  // is optional and follows "=", and names no file.
+  // "--causal top-left in.h5" or "--force true in.h5": a word that would be the value of the option
+  // before it, which has none or takes it after "=", and names no file.
   void refuse_value_apart(std::span<const Token> tokens) const {
     const Option& option = *tokens.front().option;
     if (tokens.size() < 2 || tokens[1].option != nullptr) return;
     const std::string& word = tokens[1].text;
     const bool is_value =
         option.name == "json" ? word.ends_with(".json") : contains(option.values, word);
+    // The words of a tool may be any.
+    const bool is_switch = declaration_.words_placeholder.empty() && is_switch_word(word);
     std::error_code none;
-    if (!is_value || std::filesystem::exists(word, none)) return;
+    if ((!is_value && !is_switch) || std::filesystem::exists(word, none)) return;
     usage(fmt::format("unexpected argument {} after --{}", word, option.name),
-          fmt::format("--{}={}", option.name, word));
+          is_value ? fmt::format("--{}={}", option.name, word) : hint_on_switch(option, word));
   }
 
   void take_values(const std::vector<std::string>& command_line) {
@@ -149,8 +151,9 @@ class Parser {
         std::get<std::vector<std::string>>(value).push_back(token.text);
         continue;
       }
-      const bool bare = option.value_is_optional() && token.text.empty();
-      impl.values[option.name] = bare ? Value(std::string()) : parse_value(option, token.text);
+      const bool bare = !option.takes_value() || (option.value_is_optional() && token.text.empty());
+      impl.values[option.name] =
+          bare && option.takes_value() ? Value(std::string()) : parse_value(option, token.text);
       if (bare) refuse_value_apart(std::span(tokens).subspan(n));
       refuse_items_apart(std::span(tokens).subspan(n));
     }

@@ -11,6 +11,8 @@
 #include <boost/program_options/value_semantic.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/other_options.hpp"
+#include "cli/values.hpp"
 #include "cli/words.hpp"
 
 namespace attn::cli {
@@ -29,9 +31,12 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
                           const std::vector<Option>& options) {
   std::vector<std::string> names;
   for (const Option& option : options) names.push_back(option.name);
-  const std::string near = nearest(name, names);
-  throw Error(Failure::usage, "unknown option " + shown,
-              near.empty() ? "" : "did you mean --" + near + "?");
+  std::string hint = hint_on_other_name(name, names);
+  if (hint.empty() && find(options, name) == nullptr) hint = hint_on_other_tools(name);
+  if (const std::string near = nearest(name, names); !near.empty()) {
+    hint = "did you mean --" + near + "?" + (hint.empty() ? "" : " " + hint);
+  }
+  throw Error(Failure::usage, "unknown option " + shown, hint);
 }
 
 // An option with an optional value is declared to Boost as two options: "json", which takes no
@@ -59,7 +64,13 @@ std::pair<std::string, std::string> optional_value(const std::string& word,
   const std::size_t equals = word.find('=');
   if (word.rfind("--", 0) != 0 || equals == std::string::npos) return {};
   const Option* option = find(options, std::string_view(word).substr(2, equals - 2));
-  if (option == nullptr || !option->value_is_optional()) return {};
+  if (option == nullptr) return {};
+  if (!option->takes_value()) {
+    const std::string value = word.substr(equals + 1);
+    throw Error(Failure::usage, "--" + option->name + " takes no value",
+                is_switch_word(value) ? hint_on_switch(*option, value) : "");
+  }
+  if (!option->value_is_optional()) return {};
   if (equals + 1 == word.size()) {
     throw Error(Failure::usage, "--" + option->name + "= needs a value");
   }
@@ -75,13 +86,21 @@ std::vector<po::option> stream_address(std::vector<std::string>& words) {
   return {word};
 }
 
-[[noreturn]] void syntax(const po::error_with_option_name& error) {
+std::string needs_value(const Option& option) {
+  return "--" + option.name + " needs a value, expected " + expectation(option);
+}
+
+[[noreturn]] void syntax(const po::error_with_option_name& error,
+                         const std::vector<Option>& options) {
   const std::string name = error.get_option_name();
   const auto* invalid = dynamic_cast<const po::invalid_syntax*>(&error);
   if (invalid != nullptr) {
     switch (invalid->kind()) {
       case po::invalid_syntax::missing_parameter:
       case po::invalid_syntax::empty_adjacent_parameter:
+        if (const Option* const option = find(options, std::string_view(name).substr(2))) {
+          throw Error(Failure::usage, needs_value(*option));
+        }
         throw Error(Failure::usage, name + " needs a value");
       case po::invalid_syntax::extra_parameter:
         throw Error(Failure::usage, name + " takes no value");
@@ -110,7 +129,8 @@ void refuse_typing_errors(const po::option& parsed, const std::vector<Option>& o
   if (value.rfind("--", 0) != 0) return;
   if (find(options, std::string_view(value).substr(2, value.find('=') - 2)) != nullptr) {
     throw Error(Failure::usage,
-                fmt::format("{} needs a value, but an option follows: {}", typed, value));
+                fmt::format("{} needs a value, but an option follows: {}", typed, value),
+                "expected " + expectation(*find(options, parsed.string_key)));
   }
 }
 
@@ -132,7 +152,7 @@ std::vector<Token> take_apart(const std::vector<std::string>& arguments,
             .run()
             .options;
   } catch (const po::error_with_option_name& error) {
-    syntax(error);
+    syntax(error, options);
   }
 
   std::vector<Token> tokens;

@@ -16,7 +16,7 @@ struct Token {
 /// Splits a command line (without the program's name) into options and words, in any order. "--"
 /// ends the options; a single "-" is a word; a value may begin with '-' unless it is a known
 /// option; an optional value is taken only after '='. The tokens point into `options`. Throws
-/// Error(usage) for an unknown option (with the nearest known option as a hint), a missing value,
+/// Error(usage) for an unknown option (with a hint at what may be meant), a missing value,
 /// or a value for an option without one.
 std::vector<Token> take_apart(const std::vector<std::string>& arguments,
                               const std::vector<Option>& options);

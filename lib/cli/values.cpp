@@ -1,6 +1,7 @@
 #include "cli/values.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
+#include "tensor/utf8.hpp"
 
 namespace attn::cli {
 namespace {
@@ -68,40 +70,136 @@ std::string interval(Index low, Index high) {
   return "";
 }
 
-double number(const Option& option, const std::string& text, std::string_view verb) {
-  const std::optional<double> value = to_number(text);
-  if (!value || !within(*value, option.range)) refuse(option, verb, text, expectation(option));
-  return *value;
+bool is_list(const Option& option) {
+  return option.kind == Kind::numbers || option.kind == Kind::integers ||
+         option.kind == Kind::choices;
 }
 
-Index integer(const Option& option, const std::string& text, std::string_view verb) {
-  const std::optional<Index> value = to_integer(text);
-  if (!value || *value < option.low || *value > option.high) {
-    refuse(option, verb, text, expectation(option));
+// The option with a list for one whose items stand apart in another way, such as "1e-8; 1e-3" or
+// "[1e-8, 1e-3]"; else empty.
+std::string hint_on_list(const Option& option, const std::string& text) {
+  if (!is_list(option) || text.find_first_of(";| \t[]()") == std::string::npos) return "";
+  std::string list;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(",;| \t[]()", at), text.size());
+    if (const std::string item = text.substr(at, end - at); !item.empty()) {
+      if (!is_item(option, item)) return "";
+      list += (list.empty() ? "" : ",") + item;
+    }
+    at = end + 1;
   }
-  return *value;
+  return list.empty() ? ""
+                      : fmt::format("a list has commas and no blanks: --{} {}", option.name, list);
 }
 
-std::string hint_on_word(const Option& option, const std::string& text) {
-  const auto synonym = option.synonyms.find(text);
+// What `item` of the value `text` may have been meant to be. "0,1" is 0.1 in many countries, and
+// shares are often written in percent.
+std::string hint_on_number(const Option& option, const std::string& item, const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma != std::string::npos && comma == text.rfind(',') && comma + 1 < text.size()) {
+    std::string decimal = text;
+    decimal[comma] = '.';
+    if (is_item(option, decimal)) {
+      return fmt::format("a decimal has a point: --{} {}", option.name, decimal);
+    }
+  }
+  const bool has_sign = item.ends_with('%');
+  const std::optional<double> percent =
+      to_number(has_sign ? std::string_view(item).substr(0, item.size() - 1) : item);
+  const bool is_share = option.range.low >= 0 && option.range.high == 1;
+  if (percent && (has_sign || (is_share && *percent >= 2 && *percent <= 100))) {
+    const std::string share = fmt::format("{}", *percent / 100);
+    if (is_item(option, share)) return fmt::format("{} % is written {}", *percent, share);
+  }
+  return hint_on_list(option, text);
+}
+
+// `text` is the whole value, of which `item` is the whole or a part.
+double number(const Option& option, const std::string& item, std::string_view verb,
+              const std::string& text) {
+  if (!is_item(option, item)) {
+    refuse(option, verb, item, expectation(option), hint_on_number(option, item, text));
+  }
+  return *to_number(item);
+}
+
+Index integer(const Option& option, const std::string& item, std::string_view verb,
+              const std::string& text) {
+  if (!is_item(option, item)) {
+    refuse(option, verb, item, expectation(option), hint_on_list(option, text));
+  }
+  return *to_integer(item);
+}
+
+// "1G" for "1GB" and "1 GiB".
+std::string hint_on_size(const Option& option, std::string_view text) {
+  std::string size;
+  for (const char c : text.substr(0, text.find_first_of("bBiI"))) {
+    if (c != ' ') size += c;
+  }
+  return size != text && to_bytes(size) ? fmt::format("--{} {}", option.name, size) : "";
+}
+
+bool is_value(const Option& option, const std::string& word) {
+  return std::find(option.values.begin(), option.values.end(), word) != option.values.end();
+}
+
+// What the types of --precision and --dtype are called by other programs.
+struct TypeName {
+  const char* other;
+  const char* here;
+};
+constexpr std::array<TypeName, 14> type_names = {{{"float32", "f32"},
+                                                  {"fp32", "f32"},
+                                                  {"float", "f32"},
+                                                  {"single", "f32"},
+                                                  {"32", "f32"},
+                                                  {"float64", "f64"},
+                                                  {"fp64", "f64"},
+                                                  {"double", "f64"},
+                                                  {"64", "f64"},
+                                                  {"bfloat16", "bf16"},
+                                                  {"float16", "f16"},
+                                                  {"fp16", "f16"},
+                                                  {"half", "f16"},
+                                                  {"16", "f16"}}};
+
+std::string hint_on_type(const Option& option, std::string_view word) {
+  if (!is_value(option, "f32")) return "";
+  std::string type(word);
+  for (const TypeName& name : type_names) {
+    if (same_but_case(name.other, word)) type = name.here;
+  }
+  if (type != word && is_value(option, type))
+    return fmt::format("{} is called {} here", word, type);
+  // float32 has all numbers of both.
+  return type == "f16" || type == "bf16" ? fmt::format("f32 takes {} as it is", word) : "";
+}
+
+std::string hint_on_word(const Option& option, const std::string& item, const std::string& text) {
+  const auto synonym = option.synonyms.find(item);
   if (synonym != option.synonyms.end()) {
-    return fmt::format("{} is called {} here", text, synonym->second);
+    return fmt::format("{} is called {} here", item, synonym->second);
   }
-  const std::string near = nearest(text, option.values);
+  if (const std::string type = hint_on_type(option, item); !type.empty()) return type;
+  if (option.value_is_optional() && is_switch_word(item)) return hint_on_switch(option, item);
+  if (const std::string list = hint_on_list(option, text); !list.empty()) return list;
+  const std::string near = nearest(item, option.values);
   return near.empty() ? "" : fmt::format("did you mean {}?", near);
 }
 
-std::string word(const Option& option, const std::string& text, std::string_view verb) {
-  if (std::find(option.values.begin(), option.values.end(), text) == option.values.end()) {
-    refuse(option, verb, text, expectation(option), hint_on_word(option, text));
+std::string word(const Option& option, const std::string& item, std::string_view verb,
+                 const std::string& text) {
+  if (!is_value(option, item)) {
+    refuse(option, verb, item, expectation(option), hint_on_word(option, item, text));
   }
-  return text;
+  return item;
 }
 
 std::vector<std::string> distinct_words(const Option& option, const std::string& text) {
   std::vector<std::string> words;
   for (const std::string& item : split(text, ',')) {
-    word(option, item, "lists");
+    word(option, item, "lists", text);
     if (std::find(words.begin(), words.end(), item) != words.end()) {
       throw Error(Failure::usage, fmt::format("--{} lists {} twice", option.name, item));
     }
@@ -131,10 +229,29 @@ std::vector<std::vector<double>> point_rows(const Option& option, const std::str
 }  // namespace
 
 bool is_item(const Option& option, const std::string& text) {
-  if (option.kind == Kind::numbers) return to_number(text).has_value();
-  if (option.kind == Kind::integers) return to_integer(text).has_value();
-  return option.kind == Kind::choices &&
-         std::find(option.values.begin(), option.values.end(), text) != option.values.end();
+  if (option.kind == Kind::number || option.kind == Kind::numbers) {
+    const std::optional<double> value = to_number(text);
+    return value && within(*value, option.range);
+  }
+  if (option.kind == Kind::integer || option.kind == Kind::integers) {
+    const std::optional<Index> value = to_integer(text);
+    return value && *value >= option.low && *value <= option.high;
+  }
+  return is_value(option, text);
+}
+
+bool is_switch_word(std::string_view text) {
+  constexpr std::array words = {"true", "false", "yes", "no", "on", "off", "1", "0"};
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return same_but_case(word, text); });
+}
+
+std::string hint_on_switch(const Option& option, std::string_view word) {
+  const bool is_off = word == "0" || same_but_case(word, "false") || same_but_case(word, "no") ||
+                      same_but_case(word, "off");
+  if (!is_off) return fmt::format("--{} alone switches it on", option.name);
+  return is_value(option, "none") ? fmt::format("--{}=none", option.name)
+                                  : fmt::format("leave out --{} to switch it off", option.name);
 }
 
 std::optional<double> to_number(std::string_view text) {
@@ -220,7 +337,7 @@ std::string expected_kind(const Option& option) {
     case Kind::optional_text:
       break;
   }
-  return "text";
+  return option.placeholder.empty() ? "text" : option.placeholder;
 }
 
 }  // namespace
@@ -236,24 +353,24 @@ Value parse_value(const Option& option, const std::string& text) {
   switch (option.kind) {
     case Kind::choice:
     case Kind::optional_choice:
-      return word(option, text, "is");
+      return word(option, text, "is", text);
     case Kind::choices:
       return distinct_words(option, text);
     case Kind::number:
-      return number(option, text, "is");
+      return number(option, text, "is", text);
     case Kind::numbers: {
       std::vector<double> numbers;
       for (const std::string& item : split(text, ',')) {
-        numbers.push_back(number(option, item, "lists"));
+        numbers.push_back(number(option, item, "lists", text));
       }
       return numbers;
     }
     case Kind::integer:
-      return integer(option, text, "is");
+      return integer(option, text, "is", text);
     case Kind::integers: {
       std::vector<Index> integers;
       for (const std::string& item : split(text, ',')) {
-        integers.push_back(integer(option, item, "lists"));
+        integers.push_back(integer(option, item, "lists", text));
       }
       return integers;
     }
@@ -261,7 +378,7 @@ Value parse_value(const Option& option, const std::string& text) {
       return point_rows(option, text);
     case Kind::size: {
       const std::optional<Index> bytes = to_bytes(text);
-      if (!bytes) refuse(option, "is", text, expectation(option));
+      if (!bytes) refuse(option, "is", text, expectation(option), hint_on_size(option, text));
       return *bytes;
     }
     case Kind::seed: {

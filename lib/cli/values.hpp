@@ -16,8 +16,14 @@ Value parse_value(const Option& option, const std::string& text);
 /// The values that parse_value accepts: "a number in [0, 1]", "one of unas, dnas".
 std::string expectation(const Option& option);
 
-/// Whether `text` can be one item of the list of an option.
+/// Whether an option accepts `text` as its value, or as one item of its list.
 bool is_item(const Option& option, const std::string& text);
+
+/// Whether `text` is a word such as "true" or "off", which others take as the value of a switch.
+bool is_switch_word(std::string_view text);
+
+/// How to switch on or off, as the switch word says, an option that needs no value.
+std::string hint_on_switch(const Option& option, std::string_view word);
 
 /// Convert the whole text: a decimal number with or without an exponent, or an integer of digits
 /// with or without a minus. Absent if the text is anything else or is out of the range of the type;

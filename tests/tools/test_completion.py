@@ -13,8 +13,7 @@ import unittest
 from pathlib import Path
 
 from attn import ToolTest, require_program, sample
-from test_help import TOOLS
-from test_man import options_of
+from test_help import TOOLS, options_of
 
 # Calls the completion function for the words of a command line, the last of which is completed.
 BASH = r"""

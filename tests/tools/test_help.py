@@ -1,14 +1,25 @@
-"""--help of every tool, word by word, and --version.
+"""--help of every tool, word by word, --version, and what the tools know of each other's options.
 
-ATTN_RENEW_GOLDEN=1 rewrites the texts in tests/golden, so that their changes can be reviewed."""
+ATTN_RENEW_GOLDEN=1 rewrites the texts in tests/golden and the list of options, so that their changes can be reviewed."""
 
 import os
+import re
 import unittest
 
 from attn import BIN, SOURCE, ToolTest
 
 TOOLS = sorted(path.name for path in BIN.iterdir() if path.is_file() and os.access(path, os.X_OK))
 GOLDEN = SOURCE / "tests/golden"
+# The tools of an option are named in this order, those of the mechanisms last.
+FIRST = ["attn-compute", "explain-away-stats", "sinkhorn-iter", "lambda-solve", "mode-collapse-sim", "attn-train",
+         "basis-paths", "seed-test", "tensor-gen", "tensor-convert", "tensor-join", "tensor-info", "tensor-compare",
+         "claim-check"]
+
+
+def options_of(help_text):
+    """The long options that --help lists."""
+    listed = help_text.partition("\nExamples:\n")[0]
+    return re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+)", listed, re.MULTILINE)
 
 
 class Help(ToolTest):
@@ -29,6 +40,25 @@ class Help(ToolTest):
                 if os.environ.get("ATTN_RENEW_GOLDEN") == "1":
                     golden.write_text(text)
                 self.assertEqual(text, golden.read_text())
+
+    def test_options_of_tools(self):
+        tools_of = {}
+        for tool in FIRST + [tool for tool in TOOLS if tool not in FIRST]:
+            for option in sorted(set(options_of(self.run_tool(tool, "--help").out.decode()))):
+                tools_of.setdefault(option[2:], []).append(tool)
+        lines = []
+        for option, tools in sorted(tools_of.items()):
+            if len(tools) == len(TOOLS):
+                continue
+            shown = tools if len(tools) <= 4 else tools[:3] + [f"{len(tools) - 3} more tools"]
+            text = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+            lines.append(f'{{"{option}", "{text}"}},\n')
+        known = SOURCE / "lib/cli/options_of_tools.inc"
+        if os.environ.get("ATTN_RENEW_GOLDEN") == "1":
+            known.write_text("".join(lines))
+        self.assertEqual(known.read_text().splitlines(True), lines)
+        self.refused("tensor-info", "in.h5", "--scheme=unas", status=2, output=None,
+                     says="unknown option --scheme", hint="--scheme is an option of attn-compute, ")
 
     def test_shape(self):
         for tool in TOOLS:

@@ -6,15 +6,9 @@ import subprocess
 import unittest
 
 from attn import BIN, SOURCE, ToolTest, require_program
-from test_help import TOOLS
+from test_help import TOOLS, options_of
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
-
-
-def options_of(help_text):
-    """The long options that --help lists."""
-    listed = help_text.partition("\nExamples:\n")[0]
-    return re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+)", listed, re.MULTILINE)
 
 
 def unescaped(roff):

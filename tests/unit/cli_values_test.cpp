@@ -23,6 +23,15 @@ std::string refusal(const Option& option, const std::string& text) {
   return "";
 }
 
+std::string hint(const Option& option, const std::string& text) {
+  try {
+    parse_value(option, text);
+  } catch (const Error& error) {
+    return error.hint();
+  }
+  return "accepted";
+}
+
 Option number(Declaration::Range range) {
   return {.name = "x", .kind = Option::Kind::number, .range = range};
 }
@@ -117,20 +126,48 @@ TEST_CASE("an integer outside of its range is refused with the range") {
         "--n is 99999999999999999999, expected an integer >= 1");
 }
 
+TEST_CASE("numbers and lists that are written in another way") {
+  Option one = number({0, 1});
+  CHECK(hint(one, "0,1") == "a decimal has a point: --x 0.1");
+  CHECK(hint(one, "10%") == "10 % is written 0.1");
+  CHECK(hint(one, "10") == "10 % is written 0.1");
+  for (const char* const text : {"1.5", "120", "120%", "1,5", "0,1,1", "0,x", "ten"}) {
+    CAPTURE(text);
+    CHECK(hint(one, text).empty());
+  }
+  one.range = {0, infinity, true};
+  CHECK(hint(one, "-5").empty());
+  one.kind = Option::Kind::numbers;
+  CHECK(hint(one, "0,1") == "a decimal has a point: --x 0.1");
+  CHECK(hint(one, "1,2") == "accepted");
+  for (const char* const text : {"1e-1;1e-2", "1e-1, 1e-2", "[1e-1 1e-2]", "(1e-1,1e-2)"}) {
+    CAPTURE(text);
+    CHECK(hint(one, text) == "a list has commas and no blanks: --x 1e-1,1e-2");
+  }
+  CHECK(hint(one, "1e-1;0").empty());
+  CHECK(hint(one, "1,").empty());
+
+  const Option counts{.name = "n", .kind = Option::Kind::integers, .low = 1, .high = 9};
+  CHECK(hint(counts, "1 2;3") == "a list has commas and no blanks: --n 1,2,3");
+  const Option words{.name = "emit", .kind = Option::Kind::choices, .values = {"out", "weights"}};
+  CHECK(hint(words, "out; weights") == "a list has commas and no blanks: --emit out,weights");
+}
+
+TEST_CASE("types by the names of other programs") {
+  Option type{.name = "dtype", .kind = Option::Kind::choice, .values = {"f16", "f32", "f64"}};
+  CHECK(hint(type, "Float32") == "Float32 is called f32 here");
+  CHECK(hint(type, "half") == "half is called f16 here");
+  CHECK(hint(type, "bfloat16") == "f32 takes bfloat16 as it is");
+  type.values = {"out"};
+  CHECK(hint(type, "float32").empty());
+}
+
 TEST_CASE("words come from a list") {
   const Option one{.name = "scheme", .kind = Option::Kind::choice, .values = {"unas", "dnas"}};
   CHECK(std::get<std::string>(parse_value(one, "dnas")) == "dnas");
   CHECK(refusal(one, "foo") == "--scheme is foo, expected one of unas, dnas");
   CHECK(refusal(one, "una") == "--scheme is una, expected one of unas, dnas");
   CHECK(refusal(one, "") == "--scheme is empty, expected one of unas, dnas");
-  const auto hint = [](const Option& option, const std::string& text) {
-    try {
-      parse_value(option, text);
-    } catch (const Error& error) {
-      return error.hint();
-    }
-    return std::string("accepted");
-  };
   CHECK(hint(one, "una") == "did you mean unas?");
   CHECK(hint(one, "foo").empty());
   Option known = one;
