@@ -86,22 +86,19 @@ std::vector<po::option> stream_address(std::vector<std::string>& words) {
   return {word};
 }
 
-std::string needs_value(const Option& option) {
-  return "--" + option.name + " needs a value, expected " + expectation(option);
-}
-
 [[noreturn]] void syntax(const po::error_with_option_name& error,
                          const std::vector<Option>& options) {
   const std::string name = error.get_option_name();
+  const Option* const option =
+      name.starts_with("--") ? find(options, std::string_view(name).substr(2)) : nullptr;
   const auto* invalid = dynamic_cast<const po::invalid_syntax*>(&error);
   if (invalid != nullptr) {
     switch (invalid->kind()) {
       case po::invalid_syntax::missing_parameter:
       case po::invalid_syntax::empty_adjacent_parameter:
-        if (const Option* const option = find(options, std::string_view(name).substr(2))) {
-          throw Error(Failure::usage, needs_value(*option));
-        }
-        throw Error(Failure::usage, name + " needs a value");
+        throw Error(Failure::usage,
+                    name + " needs a value" +
+                        (option == nullptr ? "" : ", expected " + expectation(*option)));
       case po::invalid_syntax::extra_parameter:
         throw Error(Failure::usage, name + " takes no value");
       default:
@@ -128,9 +125,10 @@ void refuse_typing_errors(const po::option& parsed, const std::vector<Option>& o
   const std::string& value = parsed.original_tokens[1];
   if (value.rfind("--", 0) != 0) return;
   if (find(options, std::string_view(value).substr(2, value.find('=') - 2)) != nullptr) {
+    const Option* const option = find(options, parsed.string_key);
     throw Error(Failure::usage,
                 fmt::format("{} needs a value, but an option follows: {}", typed, value),
-                "expected " + expectation(*find(options, parsed.string_key)));
+                option == nullptr ? "" : "expected " + expectation(*option));
   }
 }
 
