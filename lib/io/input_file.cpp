@@ -13,6 +13,7 @@
 
 #include "attnkit/error.hpp"
 #include "io/array_skeleton.hpp"
+#include "io/arrays/foreign_format.hpp"
 #include "io/arrays/table_file.hpp"
 #include "system/descriptor.hpp"
 #include "system/system_reason.hpp"
@@ -99,6 +100,11 @@ void check_content(int descriptor, const std::string& label) {
   if (!other.empty()) {
     throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
                 "name the file itself, or convert it to a bundle with tensor-convert");
+  }
+  if (const ForeignFormat foreign = foreign_format(start.data(), got); !foreign.kind.empty()) {
+    throw Error(Failure::input,
+                label + " is " + foreign.kind + ", expected HDF5, .npy, .npz or .safetensors",
+                foreign.hint);
   }
   const bool text =
       std::all_of(start.begin(), start.begin() + static_cast<std::ptrdiff_t>(got),

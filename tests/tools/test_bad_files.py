@@ -1,7 +1,9 @@
 """Files and streams that cannot be read or written: missing, truncated, damaged, terminals."""
 
 import fcntl
+import gzip
 import os
+import pickle
 import pty
 import termios
 import unittest
@@ -53,6 +55,18 @@ class BadFiles(ToolTest):
             for tool in BOTH:
                 with self.subTest(arguments=arguments, tool=tool):
                     self.refused(tool, *arguments, status=status, says=says)
+
+    def test_other_formats(self):
+        for content, says, hint in (
+                (pickle.dumps({"q": [1.0]}), "other.h5 is a Python pickle, expected HDF5", "numpy.savez('FILE.npz', **pickle.load("),
+                (pickle.dumps(0x1950a86a20f9469cfc6c, protocol=2), "is a pickled PyTorch file", "torch.load('FILE')"),
+                (b"MATLAB 5.0 MAT-file, Platform: GLNXA64" + b" " * 200, "is a MATLAB file", "scipy.io.loadmat"),
+                (gzip.compress(bytes(100)), "is compressed with gzip", "gunzip")):
+            (self.folder / "other.h5").write_bytes(content)
+            for tool in (*BOTH, "tensor-convert"):
+                self.refused(tool, "other.h5", status=3, says=says, hint=hint)
+        (self.folder / "other.h5").write_bytes(b"\x80\1" + bytes(100))
+        self.refused("attn-compute", "other.h5", status=3, says="other.h5 is not an HDF5 file", hint="")
 
     def test_truncated(self):
         whole = (self.folder / "good.h5").read_bytes()

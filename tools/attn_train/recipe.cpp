@@ -165,7 +165,7 @@ const RecipeKey& Recipe::known(const std::string& name) const {
 }
 
 void Recipe::read_file() {
-  const toml::table parsed = parse_toml(file_, "a recipe");
+  const toml::table parsed = parse_toml(file_, "a recipe (attn-train --help=recipe)");
   const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
   for_each_value(parsed, "", [&](const std::string& name, const toml::node& node) {
     lines_[name] = node.source().begin.line;

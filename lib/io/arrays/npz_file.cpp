@@ -10,6 +10,7 @@
 #include "attnkit/error.hpp"
 #include "io/arrays/array_dataset.hpp"
 #include "io/arrays/array_output.hpp"
+#include "io/arrays/foreign_format.hpp"
 #include "io/arrays/npy_header.hpp"
 #include "io/arrays/zip_member.hpp"
 #include "system/system_reason.hpp"
@@ -88,7 +89,7 @@ void NpzFile::add(zip_uint64_t index) {
   constexpr std::string_view pickle = "data.pkl";
   if (name.size() > pickle.size() && name.substr(name.size() - pickle.size()) == pickle) {
     throw Error(Failure::input, archive_->label + " is a pickled PyTorch file, expected an .npz",
-                "write it with safetensors.torch.save_file rather than torch.save");
+                hint_on_torch);
   }
   if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return;
   if (has_control(name)) {

@@ -103,10 +103,19 @@ class Scan {
   std::size_t depth_ = 0;
 };
 
+// TOML may have no byte 0; files of arrays have some near their beginning.
+void require_text(std::string_view text, const std::string& file, const std::string& expected) {
+  constexpr std::size_t beginning = 512;
+  if (text.substr(0, beginning).find('\0') == std::string_view::npos) return;
+  const char* const kind = text.substr(1, 3) == "HDF" ? "an HDF5 file" : "not text";
+  throw Error(Failure::input, fmt::format("{} is {}, expected {}", file, kind, expected));
+}
+
 }  // namespace
 
 toml::table parse_toml(const std::string& file, const std::string& expected) {
   const std::string text = read_text(file, most_toml_bytes, expected);
+  require_text(text, file, expected);
   Scan(text, file).run();
   try {
     return toml::parse(text, file);
