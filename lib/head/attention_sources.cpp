@@ -71,6 +71,24 @@ std::string transposed_hint(const Vectors& k) {
   return k.address() + " looks transposed: expected (..., keys, d), as numpy.swapaxes(k, -1, -2)";
 }
 
+// result_axes for vectors. If they may be (…, length, heads, d), the hint says how to read them so.
+Shape axes_of_vectors(const ArraySource& q, const Shape& q_shape, const ArraySource& k,
+                      const Shape& k_shape, HeadLayout layout) {
+  const Shape q_leading = leading_axes(q_shape, 2);
+  const Shape k_leading = leading_axes(k_shape, 2);
+  try {
+    return result_axes(q_leading, k_leading, q.address(), k.address());
+  } catch (const Error& error) {
+    if (layout != HeadLayout::heads_first || q_leading.empty() || k_leading.empty()) throw;
+    const Index q_heads = q_shape[q_leading.size()];
+    const Index k_heads = k_shape[k_leading.size()];
+    const bool may_be_inside = k_heads > 0 && q_heads % k_heads == 0;
+    if (!may_be_inside) throw;
+    throw Error(error.failure(), error.what(),
+                "if the axes are (batch, length, heads, depth), use --layout blhd");
+  }
+}
+
 void require_keys(const ArraySource& v, Index rows, const std::string& other, Index keys,
                   const std::string& hint = {}) {
   if (rows == keys) return;
@@ -127,8 +145,7 @@ void AttentionSources::take_vectors(const ArraySource& q_source, const ArraySour
   require_axes(k_source, inside ? "(..., keys, heads, d)" : "(..., keys, d)");
   const Shape q_shape = heads_first(q_source, layout);
   const Shape k_shape = heads_first(k_source, layout);
-  set_extents(result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), q_source.address(),
-                          k_source.address()));
+  set_extents(axes_of_vectors(q_source, q_shape, k_source, k_shape, layout));
   q = vectors_as_they_are(q_source, leading, false, layout);
   k = vectors_as_they_are(k_source, leading, true, layout);
   queries = q->rows;

@@ -70,11 +70,18 @@ std::string problem_place(const std::string& what, const Shape& leading, Index p
 
 namespace {
 
-// NumPy has no bfloat16: its bits are saved as uint16.
-std::string hint_on_integers(const ArraySource& dataset) {
+std::string hint_on_type(const ArraySource& dataset) {
+  const std::string type = dataset.type();
   if (dataset.dtype() == DType::boolean) return "true and false, for a mask, are stored as mask";
+  if (dataset.dtype() == DType::string) return "numbers in text: x.astype(numpy.float32)";
+  if (type == "complex numbers") return "save the real and imaginary parts apart";
+  if (type.find("floating-point") != std::string::npos) {
+    return "save it as float64: x.astype(numpy.float64)";
+  }
+  if (!is_integral(dataset.dtype())) return "save an array of float32 of each member";
+  // NumPy has no bfloat16: its bits are saved as uint16.
   return std::string("save it as float32: x.astype(numpy.float32)") +
-         (dataset.type() == "uint16" ? "; bfloat16 is read from .safetensors" : "");
+         (type == "uint16" ? "; bfloat16 is read from .safetensors" : "");
 }
 
 }  // namespace
@@ -85,7 +92,7 @@ void require_numbers(const ArraySource& dataset, NumberTypes types) {
   throw Error(Failure::input,
               dataset.address() + " has type " + dataset.type() + ", expected " +
                   (any ? "integers, " : "") + "float16, float32 or float64",
-              is_integral(dataset.dtype()) ? hint_on_integers(dataset) : "");
+              hint_on_type(dataset));
 }
 
 void require_floating(const ArraySource& dataset) {

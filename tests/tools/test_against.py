@@ -173,6 +173,16 @@ class Against(ToolTest):
                                 ("few", "new", "head 3 of new.h5:/net/layer1 is not in few.h5:/net/layer1"),
                                 ("new", "batch", "new.h5:/net/layer0 has the heads (1, 4), batch.h5:/net/layer0 has")):
             self.refused("explain-away-stats", f"{new}.h5", f"--against={base}.h5", "--each=/net/*", output=None, status=3, says=[says])
+        self.save("other.h5", {path.replace("layer", "block"): array for path, array in self.arrays.items()})
+        self.save("whole.h5", {"q": self.arrays["net/layer0/q"], "k": self.arrays["net/layer0/k"]})
+        for new, base, says, hint in (
+                ("new", "other", "new.h5:/net/layer0, net/layer1, net/layer2 are not in other.h5", "such as other.h5:/net/block0"),
+                ("new", "whole", "whole.h5 is no dump of groups, new.h5 has 3 groups", "name one of them: new.h5:/net/layer0"),
+                ("whole", "new", "whole.h5 is no dump of groups, new.h5 has 3 groups", "name one of them: new.h5:/net/layer0")):
+            self.refused("explain-away-stats", f"{new}.h5", f"--against={base}.h5", output=None, status=3, says=says, hint=hint)
+        self.refused("explain-away-stats", "new.h5:/net/layer1", "--against=few.h5:/net/layer1", output=None, status=3,
+                     says="head 3 of new.h5:/net/layer1 is not", hint="'q=FILE:/q[:,:3]' 'k=FILE:/k[:,:3]'")
+        self.compare("new.h5:/net/layer0", "--against=whole.h5")
         self.compare("less.h5", "--against=new.h5", "--each=/net/layer2")
         self.save("short.h5", without(lambda path: True, lambda array: array[:, :, :20]))
         said = self.compare("new.h5", "--against=short.h5").err

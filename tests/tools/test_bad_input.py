@@ -31,13 +31,13 @@ class BadInput(ToolTest):
         self.write("good.h5", **good())
 
     def table(self, cases):
-        """Rows of (name, tools, datasets, options, status, words of the error)."""
-        for what, tools, data, options, status, says in cases:
+        """Rows of (name, tools, datasets, options, status, words of the error) and perhaps words of the hint."""
+        for what, tools, data, options, status, says, *hint in cases:
             for tool in tools:
                 with self.subTest(what, tool=tool):
                     (self.folder / "in.h5").unlink(missing_ok=True)
                     self.write("in.h5", **data)
-                    self.refused(tool, "in.h5", *options, status=status, says=says)
+                    self.refused(tool, "in.h5", *options, status=status, says=says, hint=hint[0] if hint else None)
 
     def test_datasets(self):
         def data(**changed):
@@ -68,12 +68,18 @@ class BadInput(ToolTest):
                                                          k=zeros((3, 2, 5, 4), f32)), [], 3,
              ["in.h5:/q", "(2, 2)", "in.h5:/k", "(3, 2)"]),
             ("text", BOTH, data(q=np.array([["a", "b"]], dtype=object)), [], 3,
-             ["in.h5:/q", "string"]),
+             ["in.h5:/q", "string"], "x.astype(numpy.float32)"),
             ("fixed text", BOTH, data(q=np.array([[b"ab"]])), [], 3, ["in.h5:/q"]),
             ("integers", BOTH, data(k=zeros((2, 5, 4), np.int32)), [], 3, ["in.h5:/k", "int32"]),
             ("bool", BOTH, data(q=zeros((2, 5, 4), bool)), [], 3, ["in.h5:/q", "bool"]),
-            ("complex", BOTH, data(q=zeros((2, 5, 4), complex)), [], 3, ["in.h5:/q"]),
-            ("compound", BOTH, data(q=zeros((2, 5, 4), [("a", "f4")])), [], 3, ["in.h5:/q"]),
+            ("complex", BOTH, data(q=zeros((2, 5, 4), complex)), [], 3,
+             ["in.h5:/q has type complex numbers"], "real and imaginary parts apart"),
+            ("compound", BOTH, data(q=zeros((2, 5, 4), [("a", "f4"), ("i", "f4")])), [], 3,
+             ["in.h5:/q has type a compound type"], "each member"),
+            ("long double", BOTH, data(q=zeros((2, 5, 4), np.longdouble)), [], 3,
+             ["in.h5:/q"], "x.astype(numpy.float64)"),
+            ("lengths as heads", BOTH, data(q=zeros((1, 7, 2, 4), f32), k=zeros((1, 5, 2, 4), f32)), [], 3,
+             ["in.h5:/q has 7 heads, in.h5:/k has 5"], "--layout blhd"),
             ("no values", BOTH, data(q=h5py.Empty("f4")), [], 3, ["in.h5:/q"]),
             ("no queries", BOTH, data(q=zeros((2, 0, 4), f32)), [], 3, ["in.h5:/q", "(2, 0, 4)"]),
             ("no keys", BOTH, data(k=zeros((2, 0, 4), f32)), [], 3, ["in.h5:/k", "empty"]),
@@ -119,7 +125,8 @@ class BadInput(ToolTest):
             ("hnas without hybrid", BOTH, data(), ["--scheme=hnas"], 2, ["--hybrid"]),
             ("causal of what", BOTH, data(q=zeros((2, 6, 4), f32)), ["--causal"], 2,
              ["--causal", "6", "5"]),
-            ("nothing stored", STATS, data(), ["--scheme=stored"], 3, ["in.h5", "row_potential"]),
+            ("nothing stored", STATS, data(), ["--scheme=stored"], 3,
+             ["in.h5", "row_potential"], "stored needs what attn-compute writes"),
             ("weights that do not add up", STATS, data(weights=np.full((2, 5, 5), 0.3)),
              ["--scheme=stored"], 3, ["in.h5:/weights", "[0]", "query 0", "1.5"]),
             ("weights below 0", STATS, data(weights=np.eye(5) * [1, 1, 1, 1, -1e-30] + zeros((2, 5, 5))),

@@ -77,12 +77,13 @@ class HeadChoice(ToolTest):
         self.assertEqual(self.rows("--heads", "0", source="one.h5"), self.rows(source="one.h5"))
 
     def test_refused(self):
-        for text, *says in (("6", "--heads has 6, in.h5 has 6 heads"),
-                            ("-7", "--heads has -7, in.h5 has 6 heads"),
-                            ("3:3", "--heads 3:3 selects none of the 6 heads of in.h5"),
-                            ("a", "--heads has 'a', expected indices and ranges"),
-                            ("", "--heads needs a value")):
-            self.refused("explain-away-stats", "in.h5", f"--heads={text}", status=2, says=says,
+        counting = "heads are counted from 0, the last one is 5"
+        for text, says, hint in (("6", "--heads has 6, in.h5 has 6 heads", counting),
+                                 ("-7", "--heads has -7, in.h5 has 6 heads", counting),
+                                 ("3:3", "--heads 3:3 selects none of the 6 heads of in.h5", counting),
+                                 ("a", "--heads has 'a', expected indices and ranges", ""),
+                                 ("", "--heads needs a value", "")):
+            self.refused("explain-away-stats", "in.h5", f"--heads={text}", status=2, says=says, hint=hint,
                          output=None)
         self.refused("explain-away-stats", "in.h5", "--heads", "8-11", status=2,
                      says="--heads has '8-11'", hint="for 8 to 11 write 8:12", output=None)

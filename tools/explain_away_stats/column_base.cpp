@@ -1,10 +1,14 @@
 #include "explain_away_stats/column_base.hpp"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 
 namespace attn::tools {
 namespace {
@@ -20,11 +24,64 @@ std::string path_of(const std::string& file, const std::string& group) {
   return group.empty() ? file : file + ":/" + group;
 }
 
-// Heads of the last leading axis that only `more` has.
-std::string missing_heads(Index from, Index to, const std::string& more, const std::string& less) {
-  return from + 1 == to
-             ? fmt::format("head {} of {} is not in {}", from, more, less)
-             : fmt::format("heads {} to {} of {} are not in {}", from, to - 1, more, less);
+// The last leading axis of `more` has more heads than that of `less`.
+[[noreturn]] void refuse_heads(const ColumnTask& less, const ColumnTask& more) {
+  const Shape& shared = less.input.leading;
+  const Index first = shared.back();
+  const Index last = more.input.leading.back() - 1;
+  std::string hint;
+  const ScoreOptions& options = more.input.options;
+  // Heads that share keys would be given others by slices.
+  const bool own_keys = more.input.k && more.input.k->input.leading == more.input.leading;
+  if (options.source == ScoreOptions::Source::vectors && own_keys &&
+      options.layout == ScoreOptions::Layout::heads_first) {
+    std::string axes;
+    for (std::size_t axis = 0; axis + 1 < shared.size(); ++axis) axes += ":,";
+    hint = fmt::format(
+        "tensor-convert 'q=FILE:/q[{0}:{1}]' 'k=FILE:/k[{0}:{1}]' -o FILE2 writes the heads that "
+        "both have",
+        axes, first);
+  }
+  const std::string which =
+      first == last
+          ? fmt::format("head {} of {} is", first, more.bundle.description())
+          : fmt::format("heads {} to {} of {} are", first, last, more.bundle.description());
+  throw Error(Failure::input, which + " not in " + less.bundle.description(), hint);
+}
+
+// The groups of `sections` that `others` lack.
+std::vector<std::string> missing_groups(const Sections& sections, const Sections& others) {
+  std::set<std::string> there;
+  for (std::size_t n = 0; n < others.size(); ++n) there.insert(others.name(n).group);
+  std::vector<std::string> missing;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const std::string& group = sections.name(n).group;
+    if (there.count(group) == 0) missing.push_back(group);
+  }
+  return missing;
+}
+
+void require_groups(const std::string& file, const Sections& sections, const std::string& other,
+                    const Sections& others) {
+  const std::vector<std::string> missing = missing_groups(sections, others);
+  // That `others` is no dump of groups is found the other way round.
+  if (missing.empty() || others.name(0).group.empty()) return;
+  if (missing.front().empty()) {
+    throw Error(Failure::input,
+                fmt::format("{} is no dump of groups, {} has {}", file, other,
+                            cli::counted(others.size(), "group")),
+                fmt::format("name one of them: {}", path_of(other, others.name(0).group)));
+  }
+  constexpr std::size_t most = 5;
+  std::string list = path_of(file, missing.front());
+  for (std::size_t n = 1; n < std::min(most, missing.size()); ++n) list += ", " + missing[n];
+  if (missing.size() > most) list += fmt::format(" and {} more", missing.size() - most);
+  throw Error(Failure::input,
+              fmt::format("{} {} not in {}", list, missing.size() == 1 ? "is" : "are", other),
+              missing.size() < sections.size()
+                  ? "--each chooses groups that both have"
+                  : fmt::format("FILE:/group compares one group with another, such as {}",
+                                path_of(other, others.name(0).group)));
 }
 
 }  // namespace
@@ -69,10 +126,6 @@ ColumnTask ColumnBase::task(const SectionName& section) const {
 }
 
 void ColumnBase::require_same(const cli::Arguments& arguments, const Sections& input) const {
-  const auto only_in = [](const std::string& place, const std::string& other) {
-    throw Error(Failure::input, fmt::format("{} is not in {}", place, other),
-                "--each chooses groups that both have");
-  };
   const std::string& base_file = arguments_.inputs.front();
   const std::string file = arguments.inputs.empty() ? "INPUT" : arguments.inputs.front();
   const bool alone = input.size() == 1 && sections_.size() == 1;
@@ -80,15 +133,9 @@ void ColumnBase::require_same(const cli::Arguments& arguments, const Sections& i
   if (sections_.size() == 1 && sections_.name(0).group.empty()) {
     ColumnTask(arguments_, sections_.open(0));
   }
-  for (std::size_t n = 0; n < input.size() && !alone; ++n) {
-    const std::string& group = input.name(n).group;
-    if (place_of(input.name(n)) == sections_.size()) only_in(path_of(file, group), base_file);
-  }
-  for (std::size_t n = 0; n < sections_.size() && !alone; ++n) {
-    const std::string& group = sections_.name(n).group;
-    bool found = false;
-    for (std::size_t m = 0; m < input.size(); ++m) found = found || input.name(m).group == group;
-    if (!found) only_in(path_of(base_file, group), file);
+  if (!alone) {
+    require_groups(file, input, base_file, sections_);
+    require_groups(base_file, sections_, file, input);
   }
   for (std::size_t n = 0; n < input.size(); ++n) {
     const ColumnTask own(arguments, input.open(n));
@@ -104,14 +151,12 @@ void ColumnBase::require_same(const cli::Arguments& arguments, const Sections& i
     if (heads != base_heads) {
       const bool same_batch = heads.size() == base_heads.size() && !heads.empty() &&
                               std::equal(heads.begin(), heads.end() - 1, base_heads.begin());
-      if (same_batch && heads.back() > base_heads.back()) {
-        throw Error(Failure::input, missing_heads(base_heads.back(), heads.back(), here, there));
-      }
-      if (same_batch) {
-        throw Error(Failure::input, missing_heads(heads.back(), base_heads.back(), there, here));
-      }
-      throw Error(Failure::input, fmt::format("{} has the heads {}, {} has {}", here,
-                                              to_string(heads), there, to_string(base_heads)));
+      if (same_batch && heads.back() > base_heads.back()) refuse_heads(other, own);
+      if (same_batch) refuse_heads(own, other);
+      throw Error(Failure::input,
+                  fmt::format("{} has the heads {}, {} has {}", here, to_string(heads), there,
+                              to_string(base_heads)),
+                  "both need the same leading axes");
     }
     if (own.options().schemes != other.options().schemes) {
       throw Error(Failure::input,

@@ -26,6 +26,18 @@ Operand result_operand(const io::InputBundle& bundle, const std::string& name, c
                  LeadingMap(leading, leading, false, dataset.address())};
 }
 
+Operand potential_operand(const io::InputBundle& bundle, const std::string& name,
+                          const Shape& leading, Index length) {
+  try {
+    return result_operand(bundle, name, leading, {length});
+  } catch (const Error& error) {
+    if (bundle.has(name)) throw;
+    throw Error(error.failure(), error.what(),
+                "stored needs what attn-compute writes: potentials or, with --emit weights, "
+                "weights; unas and dnas are computed from q and k");
+  }
+}
+
 }  // namespace
 
 StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
@@ -40,14 +52,14 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
   if (bundle.has("weights")) {
     weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
     if (scheme && bundle.has("col_potential")) {
-      col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
+      col_.emplace(potential_operand(bundle, "col_potential", leading, input.keys));
     }
     return;
   }
-  row_.emplace(result_operand(bundle, "row_potential", leading, {input.queries}));
-  col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
+  row_.emplace(potential_operand(bundle, "row_potential", leading, input.queries));
+  col_.emplace(potential_operand(bundle, "col_potential", leading, input.keys));
   if (scheme && description_of(*scheme).is_mixture()) {
-    unas_row_.emplace(result_operand(bundle, "unas_row_potential", leading, {input.queries}));
+    unas_row_.emplace(potential_operand(bundle, "unas_row_potential", leading, input.queries));
   }
 }
 

@@ -42,11 +42,16 @@ std::string shown(std::string_view descr) {
     throw Error(Failure::input, address + " holds pickled Python objects, expected numbers",
                 "give the array a dtype before saving it: numpy.asarray(x, dtype=numpy.float32)");
   }
-  const bool brain = kind == 'V' && descr.substr(2) == "2";
+  std::string hint;
+  if (kind == 'c') hint = "save the real and imaginary parts of complex numbers apart";
+  if (kind == 'f') hint = "save it as float64: x.astype(numpy.float64)";
+  if (kind == 'V' && descr.substr(2) == "2") {
+    hint = "if it was bfloat16, save it as float32 or as .safetensors";
+  }
   throw Error(Failure::input,
               address + " is of NumPy dtype " + shown(descr) +
                   ", expected float16, float32, float64, integers, bool or strings",
-              brain ? "if it was bfloat16, save it as float32 or as .safetensors" : "");
+              hint);
 }
 
 bool is_swapped(char order) {

@@ -101,6 +101,19 @@ Handle half_type(hid_t like) {
   return type;
 }
 
+// As h5py stores NumPy's complex numbers.
+bool is_complex(hid_t type) {
+  if (H5Tget_nmembers(type) != 2) return false;
+  const char* const names[] = {"r", "i"};
+  for (unsigned part = 0; part < 2; ++part) {
+    char* const name = H5Tget_member_name(type, part);
+    const bool is_part = name != nullptr && std::strcmp(name, names[part]) == 0;
+    H5free_memory(name);
+    if (!is_part || H5Tget_member_class(type, part) != H5T_FLOAT) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 StoredType stored_type(hid_t type) {
@@ -117,7 +130,7 @@ StoredType stored_type(hid_t type) {
       if (H5Tget_size(type) == 1) return {DType::boolean, copied_type(type), false, "bool"};
       return {DType::other, {}, false, "a bit field"};
     case H5T_COMPOUND:
-      return {DType::other, {}, false, "a compound type (or complex numbers)"};
+      return {DType::other, {}, false, is_complex(type) ? "complex numbers" : "a compound type"};
     case H5T_OPAQUE:
       return {DType::other, {}, false, "an opaque type"};
     case H5T_REFERENCE:

@@ -40,6 +40,10 @@ class Parser {
 
   std::string counted() const { return cli::counted(rows_, list_.unit, list_.option); }
 
+  std::string counting() const {
+    return fmt::format("{} are counted from 0, the last one is {}", list_.option, rows_ - 1);
+  }
+
  private:
   [[noreturn]] void refuse(const std::string& item) const {
     // "8-11" is how others write a range.
@@ -70,8 +74,10 @@ class Parser {
     const std::optional<Index> index = number(item, item);
     if (!index) refuse(item);
     if (*index < -rows_ || *index >= rows_) {
-      throw Error(Failure::usage, fmt::format("--{} has {}, {} has {}", list_.option, *index,
-                                              list_.where, counted()));
+      throw Error(
+          Failure::usage,
+          fmt::format("--{} has {}, {} has {}", list_.option, *index, list_.where, counted()),
+          counting());
     }
     const Index row = *index < 0 ? *index + rows_ : *index;
     ranges_.push_back({row, row + 1});
@@ -90,7 +96,8 @@ RowSelection parse_indices(const std::string& text, const IndexList& list) {
   RowSelection chosen(parser.ranges(), list.count);
   if (chosen.count() == 0) {
     throw Error(Failure::usage, fmt::format("--{} {} selects none of the {} of {}", list.option,
-                                            text, parser.counted(), list.where));
+                                            text, parser.counted(), list.where),
+                parser.counting());
   }
   return chosen;
 }
