@@ -39,6 +39,26 @@ class InputWarnings(ToolTest):
         said = self.said_of(tokens=np.arange(40), **inside)
         self.assertIn("in.h5:/k has 40 heads and 3 keys, but there are 40 tokens: ", said)
 
+    def test_layout_given_by_mistake(self):
+        first = vectors(1, HEADS, 200, DEPTH)
+        self.assertIn("200 heads and 3 keys", self.said_of(options=["--layout=blhd"], **vectors(HEADS, 200, DEPTH)))
+        said = self.said_of(options=["--layout=blhd"], **first)
+        self.assertIn("in.h5:/k has shape (1, 3, 200, 4), 200 heads and 3 keys: if the axes are (batch, heads, length, depth), "
+                      "use --layout bhld\n", said)
+        self.assertNotIn("bhld", self.said_of(options=["--layout=bhld"], **first))
+        # The first tokens of a model with 128 heads.
+        self.assertNotIn("bhld", self.said_of(options=["--layout=blhd"], **vectors(1, 3, 128, DEPTH)))
+        said = self.said_of(options=["--layout=blhd"], tokens=np.arange(40), **vectors(HEADS, 40, DEPTH))
+        self.assertIn("in.h5:/k has 40 heads and 3 keys, but there are 40 tokens: ", said)
+
+    def test_depth_before_length(self):
+        said = self.said_of("explain-away-stats", tokens=np.arange(30), **vectors(HEADS, DEPTH, 30))
+        self.assertIn("in.h5:/k has depth 30 and 4 keys, but there are 30 tokens: if the axes are (..., depth, length)", said)
+        # As many tokens as keys, or as neither.
+        for length in (DEPTH, LENGTH):
+            self.assertNotIn("swapaxes", self.said_of(tokens=np.arange(DEPTH), **vectors(HEADS, DEPTH, length)))
+        self.assertNotIn("swapaxes", self.said_of(tokens=np.arange(7), **vectors(HEADS, LENGTH, DEPTH)))
+
     def test_layout_not_doubted(self):
         # One query for many keys, few keys in a large model whose tokens agree.
         decoding = vectors(1, 16, 20, DEPTH)
@@ -111,7 +131,10 @@ class InputWarnings(ToolTest):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
         for shape, advice in [((BATCH, LENGTH), "mask[:, None, None, :]; or name the number of keys of each sequence "
                                "key_length"),
-                              ((BATCH, LENGTH, LENGTH), "mask[:, None, :, :]")]:
+                              ((BATCH, LENGTH, LENGTH), "mask[:, None, :, :]"),
+                              ((BATCH, HEADS, LENGTH), "mask[..., None, :]"),
+                              ((LENGTH + 3, LENGTH + 3), f"mask[..., :{LENGTH}, :{LENGTH}]"),
+                              ((1, 1, 1, LENGTH + 3), f"mask[..., :1, :{LENGTH}]")]:
             self.write("bad.h5", mask=np.ones(shape, bool), **given)
             self.assertIn(advice, self.run_tool("attn-compute", "bad.h5", "-o", "o.h5", status=3).err)
             (self.folder / "bad.h5").unlink()

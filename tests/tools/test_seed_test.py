@@ -296,6 +296,9 @@ class SeedTest(ToolTest):
             self.assertEqual(loss["a"]["runs"], [f"{name}:2", f"{name}:4"])
             self.assertEqual((loss["better"], accuracy["better"]), ("lower", "higher"))
             self.assertEqual(loss["t"], self.compare("1.5", "1.25", "against", "2.5", "2", "--better=lower")["t"])
+            said = self.run_tool("seed-test", *words, "--metric=loss,valid.accuracy", "--better=lower").err
+            self.assertIn("valid.accuracy is usually better if it is higher, and p is of the other direction", said)
+            self.assertEqual(said.count("usually better"), 1)
             paired = self.compare(*words, "--metric=loss", "--better=lower", "--test=paired")
             self.assertEqual(paired["differences"]["values"], [-0.5, -1.25])
         one = self.compare("--table", self.table(), "--metric=loss", "fenchel, own")["a"]

@@ -1,9 +1,13 @@
 // seed-test: compares runs that differ in their seeds.
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/frame/bundles.hpp"
@@ -138,12 +142,43 @@ bool could_be_paired(const SeedComparison& comparison) {
   return !a.empty() && a == b;
 }
 
+// In which direction a metric is better, if a word of its name says so: valid.accuracy.
+std::optional<Better> usual_direction(const std::string& metric) {
+  const std::set<std::string> higher = {"accuracy", "acc",       "auc",    "bleu", "f1",
+                                        "mcc",      "precision", "recall", "rouge"};
+  const std::set<std::string> lower = {"aer", "cer", "err", "error",      "loss", "mae",
+                                       "mse", "nll", "ppl", "perplexity", "rmse", "wer"};
+  std::optional<Better> found;
+  std::string word;
+  for (const char c : metric + ".") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      continue;
+    }
+    if (higher.count(word) > 0) found = Better::higher;
+    if (lower.count(word) > 0) found = Better::lower;
+    word.clear();
+  }
+  return found;
+}
+
+void warn_of_direction(const SeedComparison& comparison, cli::Report& report) {
+  const std::optional<Better> usual = usual_direction(comparison.metric);
+  if (comparison.test == SeedTest::none || !usual || *usual == comparison.better) return;
+  const bool is_higher = *usual == Better::higher;
+  report.warn(fmt::format(
+      "{} is usually better if it is {}, and p is of the other direction: "
+      "--better {}",
+      comparison.metric, is_higher ? "higher" : "lower", is_higher ? "higher" : "lower"));
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   TableOutput table(arguments, columns_of(seed_figures()), {.writes_bundle = false});
   std::vector<SeedComparison> comparisons = asked_comparisons(arguments);
   report.result()["comparisons"] = nlohmann::ordered_json::array();
   for (SeedComparison& comparison : comparisons) {
     test(comparison);
+    warn_of_direction(comparison, report);
     table.add(cells_of(seed_figures(), comparison));
     report.result()["comparisons"].push_back(seed_json(comparison));
   }

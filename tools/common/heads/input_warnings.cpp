@@ -19,7 +19,7 @@ namespace {
 constexpr const char* layout_hint =
     "if the axes are (batch, length, heads, depth), use --layout blhd";
 
-// Few models have more heads.
+// Few models have more heads, and hardly any has twice as many.
 constexpr Index most_heads = 64;
 
 // The axis of heads of vectors (…, heads, length, depth).
@@ -142,22 +142,33 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
                     cli::Report& report) {
   if (input.options.source != ScoreOptions::Source::vectors) return;
-  if (input.options.layout_chosen) return;
-  const ArraySource& k = input.k->input.dataset;
-  const Index heads = axis_of_heads(k.shape());
-  if (heads == input.keys) return;
+  const bool inside = input.options.layout == ScoreOptions::Layout::heads_inside;
+  const Operand& k = input.k->input;
+  const Index heads = k.leading.empty() ? 1 : k.leading.back();
   const Index tokens = bundle.has("tokens") && !bundle.dataset("tokens").shape().empty()
                            ? bundle.dataset("tokens").shape().back()
                            : 0;
   if (tokens == input.keys) return;
+  const auto warn_of_tokens = [&](const std::string& other, const std::string& hint) {
+    report.warn(fmt::format("{} has {} and {}, but there are {} tokens: {}", k.dataset.address(),
+                            other, cli::counted(input.keys, "key"), tokens, hint));
+  };
+  if (tokens > 0 && tokens == k.cols && tokens != heads) {
+    warn_of_tokens(fmt::format("depth {}", tokens),
+                   "if the axes are (..., depth, length), save numpy.swapaxes(x, -1, -2)");
+    return;
+  }
+  if (heads == input.keys || (input.options.layout_chosen && !inside)) return;
+  const char* const hint =
+      inside ? "if the axes are (batch, heads, length, depth), use --layout bhld" : layout_hint;
   if (tokens == heads) {
-    report.warn(fmt::format("{} has {} and {}, but there are {} tokens: {}", k.address(),
-                            cli::counted(heads, "head"), cli::counted(input.keys, "key"), tokens,
-                            layout_hint));
-  } else if (k.shape().size() >= 4 && heads > input.keys && heads > most_heads) {
-    report.warn(fmt::format("{} has shape {}, {} and {}: {}; if not, --layout bhld", k.address(),
-                            to_string(k.shape()), cli::counted(heads, "head"),
-                            cli::counted(input.keys, "key"), layout_hint));
+    warn_of_tokens(cli::counted(heads, "head"), hint);
+  } else if (k.dataset.shape().size() >= (inside ? 3 : 4) && heads > input.keys &&
+             heads > (inside ? 2 * most_heads : most_heads)) {
+    report.warn(fmt::format("{} has shape {}, {} and {}: {}{}", k.dataset.address(),
+                            to_string(k.dataset.shape()), cli::counted(heads, "head"),
+                            cli::counted(input.keys, "key"), hint,
+                            inside ? "" : "; if not, --layout bhld"));
   }
 }
 
@@ -243,6 +254,19 @@ std::string advice_on_mask(const Shape& mask, const AttentionInput& input) {
   }
   if (by_sequence && mask.size() == 3 && mask[1] == input.queries) {
     return "a mask (batch, queries, keys) for all heads is mask[:, None, :, :]";
+  }
+  if (mask == join(input.leading, {input.keys})) {
+    return "a mask (..., keys) of each head is mask[..., None, :]";
+  }
+  if (mask.size() < 2) return "";
+  const Index rows = mask[mask.size() - 2];
+  if (rows == input.keys && mask.back() == input.queries && rows != mask.back()) {
+    return "with axes (..., keys, queries), save numpy.swapaxes(mask, -1, -2)";
+  }
+  const bool is_longer = rows > input.queries || mask.back() > input.keys;
+  if (is_longer && (rows == 1 || rows >= input.queries) && mask.back() >= input.keys) {
+    return fmt::format("if it is made for longer sequences, save mask[..., :{}, :{}]",
+                       rows == 1 ? 1 : input.queries, input.keys);
   }
   return "";
 }
