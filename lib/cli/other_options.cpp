@@ -11,17 +11,27 @@ struct OtherName {
   std::string_view hint;
 };
 
+constexpr std::string_view of_recipe =
+    "--set NAME=VALUE changes a setting of the recipe; --help=recipe lists them";
+
 // What other programs call options, and what is not an option here.
 constexpr OtherName other_names[] = {
+    {"batch-size", "set", of_recipe},
     {"bias", "input", "a bias is a dataset of INPUT, or -i bias=FILE:/name"},
+    {"config", "set", "the recipe is an argument without an option before it"},
     {"cores", "threads", "the number of threads is --threads"},
     {"cpus", "threads", "the number of threads is --threads"},
     {"dtype", "precision", "the type of the computation is --precision"},
+    {"epochs", "set", of_recipe},
     {"group", "each", "a group is FILE:/group, and --each takes several"},
     {"jobs", "threads", "the number of threads is --threads"},
     {"layer", "each", "a layer is FILE:/group, and --each takes several"},
+    {"learning-rate", "set", of_recipe},
+    {"lr", "set", of_recipe},
     {"mask", "input", "a mask is a dataset of INPUT, or -i mask=FILE:/name"},
     {"overwrite", "force", "an existing output is replaced with --force"},
+    {"recipe", "set", "the recipe is an argument without an option before it"},
+    {"steps", "set", of_recipe},
     {"sweep", "", "explain-away-stats takes lists such as --hybrid 0,0.5,1, which make a sweep"},
     {"temperature", "scale", "a temperature T is --scale 1/T, written as a number"},
     {"workers", "threads", "the number of threads is --threads"},

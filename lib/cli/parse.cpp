@@ -257,6 +257,11 @@ class Parser {
     const std::string& first = positionals_.front();
     std::string hint;
     if (arguments_.input) hint = "INPUT is already " + *arguments_.input;
+    std::error_code none;
+    if (has_output(role_) && !contains(arguments_.impl->given, "output") &&
+        !std::filesystem::exists(first, none)) {
+      hint += (hint.empty() ? "" : "; ") + ("an output is -o " + first);
+    }
     if (arguments_.input && first.ends_with(".npy")) {
       hint = fmt::format("each array gets a name: -i NAME={} -i NAME={}", *arguments_.input, first);
     }

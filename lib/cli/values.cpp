@@ -389,13 +389,19 @@ Value parse_value(const Option& option, const std::string& text) {
     case Kind::assignment: {
       const std::size_t equals = text.find('=');
       if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
-        refuse(option, "is", text, expectation(option));
+        const bool is_file = equals == std::string::npos;
+        refuse(option, "is", text, expectation(option),
+               is_file ? "a file of all datasets is INPUT, which has no option before it" : "");
       }
       return text;
     }
     case Kind::compression: {
       const int level = to_deflate_level(text);
-      if (level == 0) refuse(option, "is", text, expectation(option));
+      if (level == 0) {
+        const std::string levelled = "gzip:" + text;
+        refuse(option, "is", text, expectation(option),
+               to_deflate_level(levelled) > 0 ? "--compress " + levelled : "");
+      }
       return fmt::format("gzip:{}", level);
     }
     case Kind::flag:

@@ -82,6 +82,8 @@ class HeadChoice(ToolTest):
                                  ("-7", "--heads has -7, in.h5 has 6 heads", counting),
                                  ("3:3", "--heads 3:3 selects none of the 6 heads of in.h5", counting),
                                  ("a", "--heads has 'a', expected indices and ranges", ""),
+                                 ("all", "--heads has 'all'", "leave out --heads for all"),
+                                 ("0 1", "--heads has '0 1'", "a list has commas and no blanks"),
                                  ("", "--heads needs a value", "")):
             self.refused("explain-away-stats", "in.h5", f"--heads={text}", status=2, says=says, hint=hint,
                          output=None)

@@ -33,6 +33,7 @@ class Refused(TrainTest):
                 self.recipe(text)
                 self.refused("attn-train", "r.toml", status=3, says=says)
         self.refused("attn-train", "none.toml", status=3, says=["none.toml"])
+        self.refused("attn-train", "r.toml", "--epochs=3", status=2, says="--epochs", hint="--set NAME=VALUE")
         self.write("in.h5", q=[1.0])
         self.refused("attn-train", "in.h5", status=3, says="in.h5 is an HDF5 file, expected a recipe (attn-train --help=recipe)")
 

@@ -154,7 +154,10 @@ TEST_CASE("positional words") {
   CHECK(parsed({"-i", "-=-:/q"}).named_inputs.front().second == "-:/q");
   CHECK(parsed({"--bare", "--", "-q"}).input == "-q");
   CHECK(refusal({"a", "b"}).message == "unexpected argument b");
-  CHECK(refusal({"a", "b"}).hint == "INPUT is already a");
+  CHECK(refusal({"a", "b"}).hint == "INPUT is already a; an output is -o b");
+  CHECK(refusal({"a", "/dev/null"}).hint == "INPUT is already a");
+  CHECK(refusal({"a", "b", "-o", "c"}).hint == "INPUT is already a");
+  CHECK(refusal({"a", "b"}, Role::inspect).hint == "INPUT is already a");
   CHECK(refusal({""}).message == "INPUT is empty");
 }
 
@@ -171,6 +174,9 @@ TEST_CASE("named inputs") {
     CHECK(refusal({"-i", text}).message ==
           "--input is " + std::string(text) + ", expected NAME=ADDRESS");
   }
+  CHECK(refusal({"-i", "a.h5"}).hint ==
+        "a file of all datasets is INPUT, which has no option before it");
+  CHECK(refusal({"-i", "q="}).hint.empty());
   CHECK(refusal({"-i", "q=a", "-i", "q=b"}).message == "--input names q twice");
 }
 

@@ -85,6 +85,8 @@ TEST_CASE("compression is gzip with a level") {
   const Option option{.name = "compress", .kind = Option::Kind::compression};
   CHECK(std::get<std::string>(parse_value(option, "gzip")) == "gzip:4");
   CHECK(refusal(option, "") == "--compress is empty, expected gzip or gzip:N with N in [1, 9]");
+  CHECK(hint(option, "6") == "--compress gzip:6");
+  CHECK(hint(option, "0").empty());
   for (const char* const text : {"gzip:0", "gzip:10", "gzip:", "gzip4", "zstd", "4", "gzip:x"}) {
     CAPTURE(text);
     CHECK(to_deflate_level(text) == 0);

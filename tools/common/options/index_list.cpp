@@ -56,7 +56,9 @@ class Parser {
                             list_.option, item),
                 first && last
                     ? fmt::format("for {} to {} write {}:{}", *first, *last, *first, *last + 1)
-                    : "");
+                : item == "all" ? fmt::format("leave out --{} for all", list_.option)
+                : item.find_first_of(" ;") != std::string::npos ? "a list has commas and no blanks"
+                                                                : "");
   }
 
   std::optional<Index> number(const std::string& text, const std::string& item) const {
@@ -95,8 +97,9 @@ RowSelection parse_indices(const std::string& text, const IndexList& list) {
   for (const std::string& item : cli::split(text, ',')) parser.take(item);
   RowSelection chosen(parser.ranges(), list.count);
   if (chosen.count() == 0) {
-    throw Error(Failure::usage, fmt::format("--{} {} selects none of the {} of {}", list.option,
-                                            text, parser.counted(), list.where),
+    throw Error(Failure::usage,
+                fmt::format("--{} {} selects none of the {} of {}", list.option, text,
+                            parser.counted(), list.where),
                 parser.counting());
   }
   return chosen;
