@@ -33,6 +33,12 @@ class InputWarnings(ToolTest):
             self.assertIn(LAYOUT, said)
         for layout in ("blhd", "bhld"):
             self.assertNotIn(LAYOUT, self.said_of(options=["--layout", layout], **inside))
+        # One query of each head, for 20 keys.
+        inside = vectors(BATCH, 20, HEADS, DEPTH)
+        inside["q"] = inside["q"][:, :1]
+        said = self.said_of(**inside)
+        self.assertIn(f"in.h5:/q has one head, in.h5:/k has 20: if the axes are (batch, length, heads, depth), use {LAYOUT}", said)
+        self.assertNotIn(LAYOUT, self.said_of(options=["--layout=bhld"], **inside))
         # Three axes may be a batch of single heads: only tokens tell.
         inside = vectors(40, HEADS, DEPTH)
         self.assertNotIn(LAYOUT, self.said_of(**inside))
@@ -63,6 +69,9 @@ class InputWarnings(ToolTest):
         # One query for many keys, few keys in a large model whose tokens agree.
         decoding = vectors(1, 16, 20, DEPTH)
         decoding["q"] = decoding["q"][:, :, :1]
+        self.assertNotIn(LAYOUT, self.said_of(**decoding))
+        for name in "kv":  # shared by all heads
+            decoding[name] = decoding[name][:, :1]
         self.assertNotIn(LAYOUT, self.said_of(**decoding))
         self.assertNotIn(LAYOUT, self.said_of(tokens=np.arange(5), **vectors(1, 16, 5, DEPTH)))
         self.assertNotIn(LAYOUT, self.said_of(**vectors(1, 32, 5, DEPTH)))

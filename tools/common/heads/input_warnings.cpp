@@ -163,12 +163,19 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
       inside ? "if the axes are (batch, heads, length, depth), use --layout bhld" : layout_hint;
   if (tokens == heads) {
     warn_of_tokens(cli::counted(heads, "head"), hint);
-  } else if (k.dataset.shape().size() >= (inside ? 3 : 4) && heads > input.keys &&
-             heads > (inside ? 2 * most_heads : most_heads)) {
+    return;
+  }
+  const std::string unless = inside ? "" : "; if not, --layout bhld";
+  const Operand& q = input.q->input;
+  if (k.dataset.shape().size() >= (inside ? 3 : 4) && heads > input.keys &&
+      heads > (inside ? 2 * most_heads : most_heads)) {
     report.warn(fmt::format("{} has shape {}, {} and {}: {}{}", k.dataset.address(),
                             to_string(k.dataset.shape()), cli::counted(heads, "head"),
-                            cli::counted(input.keys, "key"), hint,
-                            inside ? "" : "; if not, --layout bhld"));
+                            cli::counted(input.keys, "key"), hint, unless));
+  } else if (!inside && q.leading.size() >= 2 && k.leading.size() >= 2 && heads > 1 &&
+             q.leading.back() == 1 && input.queries == input.keys) {
+    report.warn(fmt::format("{} has one head, {} has {}: {}{}", q.dataset.address(),
+                            k.dataset.address(), heads, hint, unless));
   }
 }
 

@@ -19,9 +19,10 @@ void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& inpu
                   cli::Report& report);
 
 /// Warns if q and k look like (batch, length, heads, depth), and no layout is given or recorded: k
-/// would have more than 64 heads and fewer keys, or `tokens` are as long as the axis of heads. The
-/// same for (batch, heads, length, depth) that are read the other way, from 128 heads on. Warns if
-/// `tokens` are as long as the last axis instead.
+/// would have more than 64 heads and fewer keys, or several heads where q has one, as when one
+/// query is decoded, or `tokens` are as long as the axis of heads. The same for (batch, heads,
+/// length, depth) that are read the other way, above 128 heads. Warns if `tokens` are as long as
+/// the last axis instead.
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
                     cli::Report& report);
 
