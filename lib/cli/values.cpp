@@ -181,9 +181,9 @@ std::string hint_on_word(const Option& option, const std::string& item, const st
   if (synonym != option.synonyms.end()) {
     return fmt::format("{} is called {} here", item, synonym->second);
   }
-  if (const std::string type = hint_on_type(option, item); !type.empty()) return type;
+  if (std::string type = hint_on_type(option, item); !type.empty()) return type;
   if (option.value_is_optional() && is_switch_word(item)) return hint_on_switch(option, item);
-  if (const std::string list = hint_on_list(option, text); !list.empty()) return list;
+  if (std::string list = hint_on_list(option, text); !list.empty()) return list;
   const std::string near = nearest(item, option.values);
   return near.empty() ? "" : fmt::format("did you mean {}?", near);
 }
