@@ -14,6 +14,9 @@ struct OtherName {
 constexpr std::string_view of_recipe =
     "--set NAME=VALUE changes a setting of the recipe; --help=recipe lists them";
 
+constexpr std::string_view of_heads =
+    "some heads are a slice, counted from 0: -i 'q=FILE:/q[:,0:2]' and so for k and v";
+
 // What other programs call options, and what is not an option here.
 constexpr OtherName other_names[] = {
     {"batch-size", "set", of_recipe},
@@ -24,6 +27,9 @@ constexpr OtherName other_names[] = {
     {"dtype", "precision", "the type of the computation is --precision"},
     {"epochs", "set", of_recipe},
     {"group", "each", "a group is FILE:/group, and --each takes several"},
+    {"head", "heads", "heads are counted from 0"},
+    {"head", "query-offset", of_heads},
+    {"heads", "query-offset", of_heads},
     {"jobs", "threads", "the number of threads is --threads"},
     {"layer", "each", "a layer is FILE:/group, and --each takes several"},
     {"learning-rate", "set", of_recipe},

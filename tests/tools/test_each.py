@@ -153,6 +153,8 @@ class Refused(Dump):
         np.savez(self.folder / "arrays.npz", q=np.zeros((2, 2)))
         self.refused("attn-compute", "--each=*", "arrays.npz", status=3,
                      says=["arrays.npz has no groups"])
+        self.refused("attn-compute", "--each", "dump.h5", status=2, says=["--each is dump.h5, a file"],
+                     hint="--each '*' dump.h5")
 
     def test_names_of_other_programs(self):
         array = np.random.default_rng(1).normal(size=(3, 2)).astype(np.float32)

@@ -1,6 +1,7 @@
 #include "common/frame/sections.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
@@ -80,6 +81,17 @@ io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sec
   return open_output_like(arguments, sections.whole().without_named(), without, options);
 }
 
+// "--each FILE" reads groups from standard input, which is seldom meant.
+void refuse_file_as_pattern(const cli::Arguments& arguments) {
+  if (!arguments.given("each") || arguments.input != "-") return;
+  const std::string& file = arguments.text("each");
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(file, none)) return;
+  throw Error(Failure::usage,
+              fmt::format("--each is {}, a file, expected a pattern of groups", file),
+              fmt::format("all groups of the file: --each '*' {}", file));
+}
+
 }  // namespace
 
 void declare_sections(cli::Declaration& declaration, const std::string& units) {
@@ -99,6 +111,7 @@ void declare_sections(cli::Declaration& declaration, const std::string& units) {
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices)
     : renamed_(parse_map(arguments)), several_(arguments.inputs.size() > 1) {
+  refuse_file_as_pattern(arguments);
   if (arguments.inputs.empty()) {
     add("", open_input(arguments, report, renamed_), arguments, suffices, report);
   }
