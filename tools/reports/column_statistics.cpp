@@ -46,6 +46,19 @@ void mark_few(ColumnStatistics& statistics, const ColumnSummaryOptions& options)
   }
 }
 
+// Whether only masked keys have too few queries, and the others have equally many: lists by sum and
+// by query are then the same.
+bool have_same_queries(std::span<const Index> queries, std::span<const std::uint8_t> few,
+                       std::span<const std::uint8_t> masked) {
+  if (!std::equal(few.begin(), few.end(), masked.begin(), masked.end())) return false;
+  std::optional<Index> same;
+  for (std::size_t j = 0; j < queries.size(); ++j) {
+    if (masked[j] == 0 && same.value_or(queries[j]) != queries[j]) return false;
+    if (masked[j] == 0) same = queries[j];
+  }
+  return true;
+}
+
 // The common value of numbers, if they are equal.
 std::optional<Index> common(const std::vector<Index>& numbers) {
   if (numbers.empty()) return std::nullopt;
@@ -85,14 +98,23 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   const auto queries = of_heads(statistics, statistics.queries_of_key, first, last);
   const auto few = of_heads(statistics, statistics.few, first, last);
   summary.enough = keys_with_enough(sums, queries, enough, options.sums.epsilons);
-  summary.enough_lowest = lowest_per_query(sums, queries, few, options.sums.top);
-  summary.enough_highest = highest_per_query(sums, queries, few, options.sums.top);
-  summary.enough_histogram = histogram(sums, few, made.edges);
+  const auto masked = of_heads(statistics, statistics.masked, first, last);
+  const bool as_for_all = have_same_queries(queries, few, masked);
+  if (!as_for_all) {
+    summary.enough_lowest = lowest_per_query(sums, queries, few, options.sums.top);
+    summary.enough_highest = highest_per_query(sums, queries, few, options.sums.top);
+    summary.enough_histogram = histogram(sums, few, made.edges);
+  }
   static_cast<HeadStatistics&>(summary) = statistics_of_heads(
-      sums, of_heads(statistics, statistics.masked, first, last),
+      sums, masked,
       std::span(scheme.bounds)
           .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
       statistics.slack, made.edges, options.sums);
+  if (as_for_all) {
+    summary.enough_lowest = summary.sums.lowest;
+    summary.enough_highest = summary.sums.highest;
+    summary.enough_histogram = summary.histogram;
+  }
   summary.sums.masked_keys -= summary.padded_keys;
   return summary;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -117,8 +118,6 @@ class PooledHistogram {
   void add(std::span<const double> sums, std::span<const std::uint8_t> masked);
   void add(const PooledHistogram& more);
 
-  bool empty() const { return counts_.empty() && zeros_ == 0; }
-
   /// The range of log10 c_j with counts, in whole decades; 0 to 1 without counts.
   std::pair<double, double> decades() const;
 
@@ -126,7 +125,7 @@ class PooledHistogram {
   Histogram between(double low, double high) const;
 
  private:
-  std::vector<Index> counts_;
+  std::map<Index, Index> counts_;  // by bin; those with sums only
   Index zeros_ = 0;
 };
 

@@ -9,42 +9,39 @@ namespace {
 // Every usual width of a bin is a whole number of decades, or 1/24, 2/24, ... of one, and its edges
 // are multiples of half its width.
 constexpr Index bins_per_decade = 48;
-// Column sums are doubles; the least positive one is 5e-324.
-constexpr Index lowest_decade = -324;
-constexpr Index highest_decade = 309;
 
-std::vector<double> fine_edges() {
-  std::vector<double> edges;
-  for (Index n = lowest_decade * bins_per_decade; n <= highest_decade * bins_per_decade; ++n) {
-    edges.push_back(static_cast<double>(n) / static_cast<double>(bins_per_decade));
-  }
-  return edges;
+double edge(Index bin) { return static_cast<double>(bin) / static_cast<double>(bins_per_decade); }
+
+// The bin whose lower edge is the last one that is not above log10 of the sum.
+Index bin_of(double sum) {
+  const double at = std::log10(sum);
+  const auto bin = static_cast<Index>(std::floor(at * static_cast<double>(bins_per_decade)));
+  // Rounding may have moved the product across an edge.
+  if (edge(bin + 1) <= at) return bin + 1;
+  return edge(bin) > at ? bin - 1 : bin;
 }
 
 }  // namespace
 
 void PooledHistogram::add(std::span<const double> sums, std::span<const std::uint8_t> masked) {
-  static const std::vector<double> edges = fine_edges();
-  const Histogram found = histogram(sums, masked, edges);
-  counts_.resize(found.counts.size(), 0);
-  for (std::size_t bin = 0; bin < counts_.size(); ++bin) counts_[bin] += found.counts[bin];
-  zeros_ += found.zeros;
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!masked.empty() && masked[j] != 0) continue;
+    if (sums[j] <= 0) {
+      ++zeros_;
+    } else {
+      ++counts_[bin_of(sums[j])];
+    }
+  }
 }
 
 void PooledHistogram::add(const PooledHistogram& more) {
-  counts_.resize(std::max(counts_.size(), more.counts_.size()), 0);
-  for (std::size_t bin = 0; bin < more.counts_.size(); ++bin) counts_[bin] += more.counts_[bin];
+  for (const auto& [bin, count] : more.counts_) counts_[bin] += count;
   zeros_ += more.zeros_;
 }
 
 std::pair<double, double> PooledHistogram::decades() const {
-  const auto filled = [](Index count) { return count > 0; };
-  const auto first = std::find_if(counts_.begin(), counts_.end(), filled);
-  if (first == counts_.end()) return {0, 1};
-  const auto last = std::find_if(counts_.rbegin(), counts_.rend(), filled).base();
-  const double low = std::floor(static_cast<double>(first - counts_.begin()) / bins_per_decade);
-  const double high = std::ceil(static_cast<double>(last - counts_.begin()) / bins_per_decade);
-  return {low + lowest_decade, high + lowest_decade};
+  if (counts_.empty()) return {0, 1};
+  return {std::floor(edge(counts_.begin()->first)), std::ceil(edge(counts_.rbegin()->first + 1))};
 }
 
 Histogram PooledHistogram::between(double low, double high) const {
@@ -57,13 +54,11 @@ Histogram PooledHistogram::between(double low, double high) const {
   made.zeros = zeros_;
   const double width =
       (made.edges.back() - made.edges.front()) / static_cast<double>(made.counts.size());
-  for (std::size_t bin = 0; bin < counts_.size(); ++bin) {
-    if (counts_[bin] == 0) continue;
-    const double middle = static_cast<double>(lowest_decade) +
-                          (static_cast<double>(bin) + 0.5) / static_cast<double>(bins_per_decade);
+  for (const auto& [bin, count] : counts_) {
+    const double middle = (static_cast<double>(bin) + 0.5) / static_cast<double>(bins_per_decade);
     const auto at = static_cast<Index>(std::floor((middle - made.edges.front()) / width));
     made.counts[static_cast<std::size_t>(
-        std::clamp<Index>(at, 0, static_cast<Index>(made.counts.size()) - 1))] += counts_[bin];
+        std::clamp<Index>(at, 0, static_cast<Index>(made.counts.size()) - 1))] += count;
   }
   return made;
 }
