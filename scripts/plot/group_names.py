@@ -30,7 +30,8 @@ def numbered(names):
     after = "".join("N" if place in differ else part for place, part in
                     enumerate(parts[0]) if place >= differ[0])
     # Without the folders that say nothing about the numbers.
-    kind = before[before.rstrip("/").rfind("/") + 1:] + ("" if after == "N" else after)
+    kind = before[before.rstrip("/").rfind("/") + 1:]
+    kind = kind.rstrip("_-. ") or kind if after == "N" else kind + after
     return kind, [" ".join(part[place] for place in differ) for part in parts]
 
 

@@ -25,6 +25,7 @@ from words import file_labels, natural, plain, plain_ends, short
 MANY = True
 READS = "a table of statistics (TSV, CSV, JSON) or a bundle FILE[:/group]"
 MOST_LETTERS = 20  # characters of the label of a group
+LEAST_CELL = 0.05  # inches: panels with narrower cells stand below each other
 
 
 def options(parser):
@@ -119,7 +120,8 @@ def draw(arguments):
     colours = mpl.colormaps["magma" if column.endswith(("min_c", "median_c")) else "magma_r"]
     names = [group_labels(panel.groups, MOST_LETTERS) for panel in panels]
     widest = max(len(panel.heads) for panel in panels)
-    side = 1 if arguments.width < 5 or len(panels) == 1 or widest > 24 else 2
+    beside = arguments.width >= 5 and arguments.width / 2 >= LEAST_CELL * widest
+    side = 2 if beside and len(panels) > 1 else 1
     lines = -(-len(panels) // side)
     most = max(len(panel.groups) for panel in panels)
     letters = max(len(name) for _, labels in names for name in labels)

@@ -48,7 +48,9 @@ def _place_names(axis, figure):
         step = int(np.ceil(1.15 * size / room - 1e-9))
         if flat and step > 1 and longest + 4 <= step * room:
             turned = 0
-        if step > 1 and numbers:
+        # Of numbers that count up, some say what all of them are; of ids of tokens they do not.
+        counting = numbers and set(np.diff([int(name) for name in names])) == {1}
+        if (step > 1 and numbers) or (flat and counting):
             turned, size = 0, LARGEST
             needed = longest + 6 if flat else 1.3 * size
             step = next((by for by in (2, 5, 10, 20, 50, 100, 200, 500)

@@ -163,6 +163,19 @@ class Heatmap(TableTest):
         words = self.words("heatmap", "c.tsv", "--scheme", "unas")
         self.assertTrue({"one.h5, unas", "two.h5, unas"} <= set(words), words)
 
+    def test_panels_of_many_heads_stand_side_by_side(self):
+        for heads, beside in ((32, True), (90, False)):
+            self.put("t.tsv", [[f"layer_{layer:02d}", "", head, scheme, 64, 10.0 ** -layer, 0, 1]
+                               for layer in range(32) for head in range(heads) for scheme in ("unas", "dnas")])
+            self.plot("heatmap", "t.tsv", "-o", "figure.svg", layout=self.folder / "layout.json", placed=LONG)
+            layout = self.read_json("layout.json")
+            places = {text: box for text, _, *box in layout["texts"]}
+            self.assertEqual(places["unas"][1] == places["dnas"][1], beside)
+            self.assertEqual(layout["size"][0], 7)
+            if beside:
+                self.assertLess(layout["size"][1], 7)
+            self.assertTrue({"layer", "head", "30"} <= set(places), places)
+
     def test_refused(self):
         self.put("t.tsv", self.ROWS)
         self.refused("heatmap", "t.tsv", "--statistic", "minimum", "-o", "f", status=3,
