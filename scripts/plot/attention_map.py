@@ -23,6 +23,7 @@ from words import file_labels, head_name, plain, short, token
 
 MANY = True
 MOST_CELLS = 400  # per side: fewer than the dots of a panel
+LOGARITHMIC = 100  # ratio of column sums from which their axis is logarithmic
 
 
 def options(parser):
@@ -94,22 +95,35 @@ def label(axis, names, places):
         axis.set_major_locator(mpl.ticker.MaxNLocator(5, integer=True, min_n_ticks=1))
 
 
-def draw_sums(body, drawn, least, edges):
+def axis_of_sums(sums):
+    """(scale, (lowest, highest), ticks) of the column sums of all maps, so that they can be compared.
+    Logarithmic if they span two decades. No tick is at the lower end, where the first query is named."""
+    positive, highest = sums[sums > 0], max(sums.max(), 1)
+    if positive.size and positive.max() >= LOGARITHMIC * positive.min():
+        bottom, top = int(min(np.floor(np.log10(positive.min())), -1)), int(np.log10(highest))
+        return ("log", (10.0 ** bottom, 2 * highest),
+                10.0 ** np.arange(top, bottom, -max(1, -(-(top - bottom) // 2))))
+    for intervals in range(3, 9):
+        ticks = mpl.ticker.MaxNLocator(intervals, steps=[1, 2, 5, 10]).tick_values(0, highest)
+        ticks = ticks[(ticks > 0) & (ticks <= highest)]
+        if len(ticks) > 1:
+            break
+    return "linear", (0, 1.1 * highest), ticks
+
+
+def draw_sums(body, drawn, axis_of, edges):
     """The column sums above and the row sums beside a map."""
     above = body.inset_axes([0, 1.03, 1, 0.22], sharex=body)
     beside = body.inset_axes([1.03, 0, 0.13, 1], sharey=body)
     rows, columns = edges
     (colour, _), = looks_of([drawn.scheme]).values()
+    scale, limits, ticks = axis_of
     for reduce, alpha in ((np.maximum, 0.25), (np.minimum, 0.3)):
-        above.stairs(np.maximum(blocks(drawn.column_sums, 0, reduce), least), columns, baseline=least,
-                     fill=True, alpha=alpha, color=colour, linewidth=0)
+        above.stairs(np.maximum(blocks(drawn.column_sums, 0, reduce), limits[0]), columns,
+                     baseline=limits[0], fill=True, alpha=alpha, color=colour, linewidth=0)
     above.axhline(1, color="black", linewidth=0.6, linestyle=":")
-    top = max(0, int(np.log10(max(drawn.column_sums.max(), 1))))
-    above.set(yscale="log", ylim=(least, 2 * max(drawn.column_sums.max(), 1)),
-              ylabel="column\nsum", title=drawn.title)
-    decades = top - int(np.log10(least))
-    # None at the lower end, where the first query is named.
-    above.set_yticks(10.0 ** np.arange(top, top - decades, -max(1, -(-decades // 2))))
+    above.set(yscale=scale, ylim=limits, ylabel="column\nsum", title=drawn.title)
+    above.set_yticks(ticks)
     above.minorticks_off()
     above.tick_params(bottom=False, labelbottom=False)
     sums = blocks(drawn.row_sums, 0, np.maximum)
@@ -118,7 +132,7 @@ def draw_sums(body, drawn, least, edges):
     beside.tick_params(left=False, labelleft=False)
 
 
-def draw_map(body, drawn, norm, least):
+def draw_map(body, drawn, norm, sums):
     """Draws a map with its sums; returns the image."""
     rows, columns = (part[0] + block_edges(len(part)) for part in (drawn.queries, drawn.keys))
     image = body.pcolormesh(columns, rows, np.ma.masked_where(drawn.empty, drawn.cells), norm=norm,
@@ -128,7 +142,7 @@ def draw_map(body, drawn, norm, least):
     framed(body)
     label(body.xaxis, drawn.key_names, drawn.keys)
     label(body.yaxis, drawn.query_names, drawn.queries)
-    draw_sums(body, drawn, least, (rows, columns))
+    draw_sums(body, drawn, sums, (rows, columns))
     return image
 
 
@@ -141,8 +155,7 @@ def draw(arguments):
             drawn.title = f"{name}: {drawn.title}"
     largest = max(drawn.cells.max() for drawn in maps) or 1
     norm = mpl.colors.PowerNorm(0.5, 0, largest)
-    sums = np.concatenate([drawn.column_sums for drawn in maps])
-    least = 10.0 ** min(np.floor(np.log10(sums[sums > 0].min())), -1) if (sums > 0).any() else 0.1
+    sums = axis_of_sums(np.concatenate([drawn.column_sums for drawn in maps]))
     columns = min(len(maps), 2 if arguments.width >= 5 else 1)
     rows = -(-len(maps) // columns)
     height = rows * arguments.width / columns + 0.8
@@ -150,7 +163,7 @@ def draw(arguments):
     for axis in axes.flat[len(maps):]:
         axis.axis("off")
     for axis, drawn in zip(axes.flat, maps):
-        image = draw_map(axis, drawn, norm, least)
+        image = draw_map(axis, drawn, norm, sums)
     merged = max(-(-len(part) // MOST_CELLS) for drawn in maps for part in (drawn.queries, drawn.keys))
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40,
                           pad=0.12 / height,

@@ -41,6 +41,20 @@ class AttentionMaps(FigureTest):
         self.assertGreater(step, 1)
         self.assertLessEqual(words.index(label), -(-256 // step))
 
+    def test_maps_share_the_axis_of_their_column_sums(self):
+        generator = np.random.default_rng(1)
+        even = np.full((8, 8), 1 / 8)
+        for name, sums, ticks in (("linear", [0.5, 5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.5], ["2", "4"]),
+                                  ("log", [1e-5, 3, *[(5 - 1e-5) / 6] * 6], ["10^{0}", "10^{-3}"])):
+            uneven = np.tile(generator.permutation(sums), (8, 1)) / 8
+            for file, weights in (("even.h5", even), (f"{name}.h5", uneven)):
+                self.write(file, weights=weights, tokens=list("abcdefgh"))
+            self.plot("attention-map", "even.h5", f"{name}.h5", "-o", "f.svg", layout=self.folder / "layout.json")
+            texts = [text.removeprefix("$\\mathdefault{").removesuffix("}$")
+                     for text, *_ in self.read_json("layout.json")["texts"]]
+            for tick in ticks:
+                self.assertEqual(texts.count(tick), 2, (name, tick, texts))
+
     def test_ids_of_tokens_are_names(self):
         self.write("w.h5", weights=np.full((3, 4), 0.25), tokens=np.arange(50250, 50254))
         self.assertTrue({"50250", "50251", "50252", "50253"} <= set(self.words("attention-map", "w.h5")))
