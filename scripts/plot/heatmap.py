@@ -142,7 +142,10 @@ def draw(arguments):
         kind = kind or ("group" if len(labels) > 1 else "")
         axis.set(xlabel="head", ylabel=plain_ends(kind, 40), title=panel.title)
         name_ticks(axis.xaxis, range(len(panel.heads)), [head or "all" for head in panel.heads])
-        name_ticks(axis.yaxis, range(len(panel.groups)), labels)
+        if any(labels):
+            name_ticks(axis.yaxis, range(len(panel.groups)), labels)
+        else:  # the one row of a file without groups
+            axis.set_yticks([])
         axis.tick_params(length=2)
         framed(axis)
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.7, aspect=40,

@@ -1,6 +1,7 @@
 """attn-plot heatmap and temperature: figures of tables of statistics."""
 
 import json
+import re
 import sys
 import unittest
 
@@ -162,6 +163,13 @@ class Heatmap(TableTest):
                  ["file", *HEADER])
         words = self.words("heatmap", "c.tsv", "--scheme", "unas")
         self.assertTrue({"one.h5, unas", "two.h5, unas"} <= set(words), words)
+
+    def test_a_file_without_groups_has_no_tick_for_its_row(self):
+        for group, ticks in (("", 0), ("layer0", 1)):
+            self.put("t.tsv", [[group, *row[1:]] for row in self.ROWS[:6]])
+            self.words("heatmap", "t.tsv", "--scheme", "unas")
+            svg = (self.folder / "figure.svg").read_text()
+            self.assertEqual(len(re.findall(r'<g id="ytick_\d+">', svg.split('<g id="axes_2">')[0])), ticks)
 
     def test_panels_of_many_heads_stand_side_by_side(self):
         for heads, beside in ((32, True), (90, False)):
