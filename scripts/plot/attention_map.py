@@ -5,12 +5,12 @@
     attn-plot attention-map unas.h5 dnas.h5 --head 1 -o map
 
 Reads weights (..., Lq, Lk), and optionally the strings tokens (Lk) or (B, Lk). Sums include all
-queries and keys, even if only a part is drawn. Colours show the square root of the weights, from 0
-to the largest weight of all maps, so that small weights are visible. Cells whose query may not attend
-to the key are hatched: by mask, bias, scores, attn_causal and attn_window of the bundle. In a padded
-sequence (key_length, query_length, key_start, query_start) only its own queries and keys are drawn.
-With more than 400 queries or keys, a dot shows the largest of several weights, and column sums are
-drawn as ranges.
+queries and keys, even if only a part is drawn. Colours show the square root of the weights, from 0 to
+the largest weight of all maps, so that small weights are visible: dark is what is ignored. Cells
+whose query may not attend to the key are hatched: by mask, bias, scores, attn_causal and attn_window
+of the bundle. In a padded sequence (key_length, query_length, key_start, query_start) only its own
+queries and keys are drawn. With more than 400 queries or keys, a dot shows the largest of several
+weights, and column sums are drawn as ranges.
 """
 
 from allowed import allowed, own_part
@@ -136,7 +136,7 @@ def draw_map(body, drawn, norm, sums):
     """Draws a map with its sums; returns the image."""
     rows, columns = (part[0] + block_edges(len(part)) for part in (drawn.queries, drawn.keys))
     image = body.pcolormesh(columns, rows, np.ma.masked_where(drawn.empty, drawn.cells), norm=norm,
-                            cmap="magma_r", rasterized=True)
+                            cmap="magma", rasterized=True)
     hatch(body, columns, rows, drawn.empty)
     body.set(xlabel="key", ylabel="query", xlim=columns[[0, -1]], ylim=rows[[-1, 0]])
     framed(body)
@@ -167,7 +167,7 @@ def draw(arguments):
     merged = max(-(-len(part) // MOST_CELLS) for drawn in maps for part in (drawn.queries, drawn.keys))
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40,
                           pad=0.12 / height,
-                          label="weight that a query gives to a key (a row sums to 1)" +
+                          label="weight that a query gives to a key (a row sums to 1); dark: ignored" +
                           (f"; largest of {merged} neighbours" if merged > 1 else ""))
     ticks = largest * np.linspace(0, 1, 5) ** 2  # at equal distances
     bar.set_ticks(ticks, labels=[short(tick, 2) for tick in ticks])

@@ -8,8 +8,8 @@ Reads tables with the columns group, head, scheme and statistics (explain-away-s
 panel for each input and scheme, with a row for each group in natural order and a column for each
 head; all panels share the colours. Rows are named by what tells the groups apart. If several rows of
 a table belong to one cell, such as those of a batch, it shows their mean (for min_c the least, for
-max_c the largest). A hatched cell has no value. Dark is where keys are ignored: a large share of explained-away
-keys, or a small column sum. For other figures dark is large.
+max_c the largest). A hatched cell has no value. Dark is where keys are ignored: a large share of
+explained-away keys, many masked keys, or small values of any other statistic.
 """
 
 import table
@@ -18,7 +18,7 @@ from group_names import group_labels
 from libraries import mpl, np
 from plotting import empty_patch, framed, hatch, new_figure, ordered, save
 from selection import options as row_options, select
-from statistic import chosen, described, pooled, usual
+from statistic import chosen, dark_side, described, pooled, usual
 from ticks import name_ticks
 from words import file_labels, natural, plain, plain_ends, short
 
@@ -116,8 +116,8 @@ def draw(arguments):
     if not drawn.size:
         fail(3, f"column {column} holds no finite numbers")
     norm = norm_of(drawn)
-    # Dark where keys get little: large shares of explained-away keys, small column sums.
-    colours = mpl.colormaps["magma" if column.endswith(("min_c", "median_c")) else "magma_r"]
+    large_is_dark, dark = dark_side(column)
+    colours = mpl.colormaps["magma_r" if large_is_dark else "magma"]
     names = [group_labels(panel.groups, MOST_LETTERS) for panel in panels]
     widest = max(len(panel.heads) for panel in panels)
     beside = arguments.width >= 5 and arguments.width / 2 >= LEAST_CELL * widest
@@ -149,7 +149,7 @@ def draw(arguments):
         axis.tick_params(length=2)
         framed(axis)
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.7, aspect=40,
-                          pad=0.12 / height, label=label)
+                          pad=0.12 / height, label=label + dark)
     bar.outline.set_linewidth(0.5)
     empty = any(not np.isfinite(panel.values).all() for panel in panels)
     save(figure, arguments, bundles,

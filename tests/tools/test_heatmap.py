@@ -9,9 +9,10 @@ import h5py
 import numpy as np
 
 from attn import LONG, SANITIZED, SOURCE, sample
-from figure import PASSAGE, FigureTest
+from figure import PASSAGE, FigureTest, matplotlib
 
 HEADER = ["group", "batch", "head", "scheme", "keys", "min_c", "share_below_1e-08", "entropy"]
+DARK = "; dark: ignored"
 
 
 def tsv(rows, header=None, separator="\t"):
@@ -38,7 +39,7 @@ class Heatmap(TableTest):
         self.assertIn("encoder.layer", words)
         places = [words.index(name) for name in ("unas", "dnas")]
         self.assertLess(*places)
-        self.assertIn("keys explained away, c < 1e-8 (%)", words)
+        self.assertIn("keys explained away, c < 1e-8 (%)" + DARK, words)
         panel = words[:words.index("dnas")]
         layers = [word for word in panel if word in ("0", "2", "10")]
         self.assertEqual([word for word in layers if word == "10"], ["10"] * len(
@@ -49,26 +50,43 @@ class Heatmap(TableTest):
     def test_least_sums_where_no_key_is_explained_away(self):
         self.put("t.tsv", [[*row[:6], 0, row[7]] for row in self.ROWS])
         words = self.words("heatmap", "t.tsv")
-        self.assertIn("least column sum c (attention of one query = 1)", words)
+        self.assertIn("least column sum c (attention of one query = 1)" + DARK, words)
         self.assertIn("0.52", words)  # layer 2, dnas
         self.put("some.tsv", self.ROWS)
-        self.assertIn("keys explained away, c < 1e-8 (%)", self.words("heatmap", "t.tsv", "some.tsv"))
-        self.assertIn("keys explained away, c < 1e-8 (%)", self.words(
+        self.assertIn("keys explained away, c < 1e-8 (%)" + DARK, self.words("heatmap", "t.tsv", "some.tsv"))
+        self.assertIn("keys explained away, c < 1e-8 (%)" + DARK, self.words(
             "heatmap", "t.tsv", "--statistic", "share_below_1e-08"))
+
+    def test_dark_is_what_is_ignored(self):
+        header, low, high = [*HEADER, "masked_keys", "first_key_share"], 0.25, 1
+        self.put("t.tsv", [["", "", head, "unas", 9, value, value, value, value, value]
+                           for head, value in enumerate((low, high))], header)
+        for column, ignored, said in sample((
+                ("min_c", low, True), ("share_below_1e-08", high, True), ("masked_keys", high, True),
+                ("entropy", low, False), ("first_key_share", low, False)), 3):
+            self.plot("heatmap", "t.tsv", "--statistic", column, "-o", "f.png", "--dpi", 50, placed=LONG)
+            picture = matplotlib.image.imread(self.folder / "f.png")[..., :3].sum(axis=2)
+            # Of the map, whose left half is the low value.
+            line = picture[picture.shape[0] // 4]
+            left, right = (np.median(half) for half in np.split(line, 2))
+            self.assertEqual(low if left < right else high, ignored, column)
+            words = self.words("heatmap", "t.tsv", "--statistic", column)
+            self.assertEqual(any(word.endswith(DARK) for word in words), said, words)
 
     def test_keys_with_few_queries_left_out(self):
         header = [*HEADER[:5], "enough_keys", "enough_min_c", *HEADER[5:7], "enough_share_below_1e-08", "entropy"]
         rows = [[*row[:5], 90, 0.77, *row[5:7], 0.37, row[7]] for row in self.ROWS]
         words = self.words("heatmap", self.put("t.tsv", rows, header))
-        self.assertIn("keys explained away, c < 1e-8 (% of those with enough queries)", words)
+        self.assertIn("keys explained away, c < 1e-8 (% of those with enough queries)" + DARK, words)
         self.assertIn("37", words)
         rows = [[*row[:9], 0, row[10]] for row in rows]
         words = self.words("heatmap", self.put("t.tsv", rows, header))
-        self.assertIn("least column sum c of keys with enough queries (attention of one query = 1)", words)
+        self.assertIn("least column sum c of keys with enough queries (attention of one query = 1)" + DARK, words)
         self.assertIn("0.77", words)
         # All keys have enough queries.
         rows = [[*row[:5], 100, *row[6:]] for row in rows]
-        self.assertIn("keys explained away, c < 1e-8 (%)", self.words("heatmap", self.put("t.tsv", rows, header)))
+        words = self.words("heatmap", self.put("t.tsv", rows, header))
+        self.assertIn("keys explained away, c < 1e-8 (%)" + DARK, words)
 
     REPORT = {"groups": [{"group": "layer0", "unas": {"heads": [{
         "index": [1, 2], "keys": 4, "holds": None, "bound": None,
@@ -80,12 +98,12 @@ class Heatmap(TableTest):
 
     def test_what_a_json_report_holds(self):
         statistics = (
-            ("share_below_1e-08", "keys explained away, c < 1e-8 (%)", "25"),
-            ("enough_share_below_1e-08", "keys explained away, c < 1e-8 (% of those with enough queries)", "50"),
+            ("share_below_1e-08", "keys explained away, c < 1e-8 (%)" + DARK, "25"),
+            ("enough_share_below_1e-08", "keys explained away, c < 1e-8 (% of those with enough queries)" + DARK, "50"),
             ("entropy", "mean entropy of a query (nats)", "1.5"),
             ("top_10_share", "attention on the 10 most attended keys (%)", "75"),
             ("max_c_per_query", "largest weight of a key, mean over its queries (%)", "38"),
-            ("min_c", "least column sum c (attention of one query = 1)", "0.25"))
+            ("min_c", "least column sum c (attention of one query = 1)" + DARK, "0.25"))
         sweep = {"sweep": [{"scale": 2, "hybrid": None, "result": self.REPORT}]}
         for result, drawn in ((self.REPORT, sample(statistics, 4)), (sweep, sample(statistics, 1))):
             (self.folder / "r.json").write_text(json.dumps({"result": result}))
