@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 
-from .errors import DumpError
+from .errors import DumpError, without_library
 
 _OTHER_FORMATS = {".npz", ".npy", ".safetensors", ".csv", ".tsv", ".json", ".pt", ".pth", ".mat",
                   ".gz", ".zst", ".zip"}
@@ -46,7 +46,7 @@ class Bundle:
         try:
             import h5py  # pylint: disable=import-outside-toplevel
         except ImportError as missing:
-            raise DumpError(f"{missing}: recording needs h5py", 2) from missing
+            raise without_library(missing) from missing
         import numpy  # pylint: disable=import-outside-toplevel
         import torch  # pylint: disable=import-outside-toplevel
         self._h5py, self._numpy, self._torch = h5py, numpy, torch

@@ -12,7 +12,7 @@ import warnings
 
 from . import version
 from .documents import completion, man_page
-from .errors import DumpError, DumpWarning, Unseen
+from .errors import DumpError, DumpWarning, Unseen, without_library
 
 TOOL = "dump-attention"
 ABOUT = """\
@@ -270,7 +270,7 @@ def _need_torch():
     try:
         import torch  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
     except ImportError as missing:
-        raise DumpError(f"{missing}: recording needs PyTorch", 2) from missing
+        raise without_library(missing) from missing
 
 
 def _record_model(options, record):

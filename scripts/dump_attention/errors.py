@@ -13,6 +13,14 @@ class DumpError(RuntimeError):
         self.hint = hint
 
 
+def without_library(missing):
+    """The error if this Python lacks a library; `missing` is its ImportError."""
+    return DumpError(f"{missing}: recording needs PyTorch, NumPy and h5py", 2,
+                     "run dump-attention with the Python that has them: PYTHON $(which dump-attention) …; "
+                     "or sudo apt install python3-torch python3-numpy python3-h5py, and "
+                     "/usr/bin/python3 $(which dump-attention) …")
+
+
 class Unseen(DumpError):
     """Nothing was recorded, as the model's classes compute their attention by themselves."""
 

@@ -7,16 +7,14 @@ import sys
 
 from . import version
 from .bundle import Bundle, time_stamp
-from .errors import DumpError, Notes, Unseen, one_and_more
+from .errors import DumpError, Notes, Unseen, one_and_more, without_library
 from .selection import Layers, Numbers
 
 try:
     import torch
     import torch.nn.functional as F
 except ImportError as missing:
-    raise DumpError(f"{missing}: recording needs PyTorch", 2,
-                    "run dump-attention with the Python that has it: PYTHON "
-                    "dump-attention …") from missing
+    raise without_library(missing) from missing
 
 # pylint: disable=wrong-import-position
 from .check import agrees, largest_error

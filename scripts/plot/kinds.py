@@ -8,6 +8,7 @@ import importlib
 import version
 from command import TOOL, fail, parser, start
 from documents import completion, man_page
+from libraries import find_libraries
 from targets import targets_of
 
 KINDS = ("heatmap", "temperature", "column-sums", "attention-map", "relative-deviation", "evidence",
@@ -81,4 +82,5 @@ def main(words):
         inputs = arguments.inputs if module_of(kind).MANY else [arguments.inputs]
         # Before anything is read: what it says needs no data.
         arguments.targets = targets_of(arguments.output, inputs)
+        find_libraries(words)
         module_of(kind).draw(arguments)

@@ -1,6 +1,9 @@
 """The libraries that draw. Each is loaded when it is first used, so that help needs only Python."""
 
-import importlib
+import importlib.util
+import os
+import subprocess
+import sys
 
 from command import fail
 
@@ -15,6 +18,28 @@ _STYLE = {
 }
 
 
+_NAMES = ("numpy", "h5py", "matplotlib")
+_DEBIAN = "/usr/bin/python3"  # the Python that Debian's packages are for
+
+
+def _is_debians():
+    return (os.path.exists(_DEBIAN) and os.path.samefile(sys.executable or _DEBIAN, _DEBIAN) and
+            sys.prefix == sys.base_prefix)  # and no virtual environment of it
+
+
+def find_libraries(words):
+    """Runs the command, of these words, by Debian's Python if that has all libraries and this one, which
+    may only stand first on the PATH, has not."""
+    if all(map(importlib.util.find_spec, _NAMES)) or sys.flags.isolated or sys.flags.no_site or _is_debians():
+        return
+    find = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
+    try:
+        if subprocess.run([_DEBIAN, "-c", find, *_NAMES], capture_output=True, check=False).returncode == 0:
+            os.execv(_DEBIAN, [_DEBIAN, sys.argv[0], *words])
+    except OSError:
+        pass  # there is none
+
+
 class Library:
     """A module that is loaded when one of its names is used. `after` is called with it once."""
 
@@ -25,8 +50,8 @@ class Library:
         try:
             module = importlib.import_module(self._name)
         except ImportError as missing:
-            fail(2, missing, "matplotlib and h5py are needed: apt install python3-matplotlib "
-                             "python3-h5py, for /usr/bin/python3, or pip install matplotlib h5py")
+            fail(2, missing, "sudo apt install python3-numpy python3-h5py python3-matplotlib, or for another Python "
+                             "pip install numpy h5py matplotlib")
         if self._after:
             self._after(module)
         self.__dict__.update(vars(module))

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 import unittest
+import venv
+from pathlib import Path
 
 from attn import SOURCE, ToolTest, require_program
 
@@ -41,7 +43,22 @@ class Command(ToolTest):
     def test_without_libraries_it_says_what_is_missing(self):
         (self.folder / "t.tsv").write_text("head\tmin\n0\t1\n")
         said = self.python("heatmap", "--statistic", "min", "-o", "f", "t.tsv", status=2, options=("-B", "-I", "-S"))
-        self.assertRegex(said, r"\Aattn-plot: error: No module named '.+'\nattn-plot: hint: .+\n\Z")
+        self.assertRegex(said, r"\Aattn-plot: error: No module named '.+'\nattn-plot: hint: sudo apt install "
+                               r"python3-numpy python3-h5py python3-matplotlib, .+\n\Z")
+
+    def test_a_python_without_libraries_hands_over_to_debians(self):
+        debians = Path("/usr/bin/python3")
+        if not debians.exists() or subprocess.run([debians, "-c", "import numpy, h5py, matplotlib"],
+                                                  capture_output=True, check=False).returncode:
+            self.skipTest(f"{debians} has no matplotlib")
+        venv.create(self.folder / "other", with_pip=False)
+        table = "head\tscheme\tshare_below_1e-08\n0\tunas\t1\n"
+        for command in (["t.tsv", "-o", "t t"], ["-", "-o", "t t", "--title=two words"]):
+            (self.folder / "t.tsv").write_text(table)
+            done = subprocess.run([self.folder / "other/bin/python3", "-B", PLOT, "heatmap", *command],
+                                  cwd=self.folder, env=self.environment, input=table.encode(),
+                                  capture_output=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b"attn-plot: t t.png, t t.pdf\n"))
 
     def test_every_kind_is_on_the_page(self):
         page = (SOURCE / "scripts/README.md").read_text()

@@ -153,7 +153,9 @@ class Usage(CommandTest):
 
     @unittest.skipUnless(WITHOUT_TORCH, "torch is installed")
     def test_without_torch(self):
-        self.refused_with("-o", "dump.h5", "infer.py", status=2, says="torch", hint="the Python that has it")
+        install = "sudo apt install python3-torch python3-numpy python3-h5py, and /usr/bin/python3 "
+        for more in ([], ["--tokens", "words.txt"]):
+            self.refused_with("-o", "dump.h5", *more, "infer.py", status=2, says="torch", hint=install)
 
 
 @unittest.skipIf(WITHOUT_TORCH, "torch is not installed")
