@@ -74,9 +74,14 @@ class Map:
         part = (arguments.queries, arguments.keys)
         self.cells = blocks(blocks(weights[part], 0, np.maximum), 1, np.maximum)
         self.empty = blocks(blocks(empty[part], 0, np.logical_and), 1, np.logical_and)
-        self.key_names = [token(word) for word in names[own[1]][self.keys]] if len(names) else []
-        self.query_names = ([token(word) for word in names[own[0]][self.queries]]
+        self.key_names = self._labels(names[own[1]], self.keys) if len(names) else []
+        self.query_names = (self._labels(names[own[0]], self.queries)
                             if square and len(names) else [])
+
+    @staticmethod
+    def _labels(names, places):
+        """An empty token is called by its place."""
+        return [token(names[place]) or str(place) for place in places]
 
     @staticmethod
     def _tokens(bundle, index, count):
@@ -164,11 +169,13 @@ def draw(arguments):
         axis.axis("off")
     for axis, drawn in zip(axes.flat, maps):
         image = draw_map(axis, drawn, norm, sums)
-    merged = max(-(-len(part) // MOST_CELLS) for drawn in maps for part in (drawn.queries, drawn.keys))
+    merged = [max(-(-len(part) // MOST_CELLS) for part in parts)
+              for parts in zip(*((drawn.queries, drawn.keys) for drawn in maps))]
+    merged = " × ".join(str(count) for count in merged if count > 1)
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40,
                           pad=0.12 / height,
                           label="weight that a query gives to a key (a row sums to 1); dark: ignored" +
-                          (f"; largest of {merged} neighbours" if merged > 1 else ""))
+                          (f"; largest of {merged} neighbours" if merged else ""))
     ticks = largest * np.linspace(0, 1, 5) ** 2  # at equal distances
     bar.set_ticks(ticks, labels=[short(tick, 2) for tick in ticks])
     bar.outline.set_linewidth(0.5)

@@ -4,19 +4,20 @@
     attn-plot temperature --by head --scheme unas sweep.tsv -o heads
 
 Reads tables with the columns scale, scheme, entropy and the share of explained-away keys
-(explain-away-stats with several --scale, --tsv, --csv or --json), from one or several inputs. The
-temperature is 1/scale: scores are divided by it. A line is the mean over the rows that it stands for
-(heads, groups, batches), for the share by keys; the band around it reaches from the least to the
-largest head of a group.
+(explain-away-stats with several --scale, --tsv, --csv or --json), from one or several inputs. If no
+key is explained away, the second panel shows the least column sums. The temperature is 1/scale:
+scores are divided by it. A line is the mean over the rows that it stands for (heads, groups,
+batches), for the share by keys, and for the least column sum the least; the band around it reaches
+from the least to the largest head of a group.
 """
 
 import table
 from command import fail
 from group_names import group_labels
 from libraries import mpl, np
-from plotting import GREY, legend_of, look, looks_of, new_figure, ordered, save
+from plotting import COLOURS, GREY, legend_of, look, looks_of, new_figure, ordered, save
 from selection import options as row_options, select
-from statistic import chosen, described, explained_away, has_tails, pooled
+from statistic import chosen, described, pooled, usual
 from ticks import name_ticks
 from words import cut_apart, file_labels, natural, short, without_common
 
@@ -31,7 +32,7 @@ def options(parser):
                         help="draws a line for each scheme (the default), each head or each group")
     parser.add_argument("--statistic", metavar="NAME",
                         help="the column of the second panel; default: the share of explained-away "
-                             "keys")
+                             "keys, or the least column sum if there are none")
     row_options(parser)
 
 
@@ -39,14 +40,12 @@ def rows_of(arguments):
     """All rows that are drawn, with their input; and the column of the second panel."""
     inputs = [(name, select(found, name, arguments))
               for name, found, _ in map(table.read, arguments.inputs)]
-    tails = any(has_tails(found) for _, found in inputs)
     rows, column = [], arguments.statistic
     for name, found in inputs:
         if not any(row.get("scale") for row in found):
             fail(3, f"{name}: no column scale; there are {', '.join(found[0])}",
                  "explain-away-stats --scale 0.25,0.5,1,2 --tsv makes it")
         chosen(found, name, "entropy")
-        column = chosen(found, name, column) if column else explained_away(found, name, tails)
         for row in found:
             try:
                 row["scale"] = float(row["scale"])
@@ -57,6 +56,9 @@ def rows_of(arguments):
                         "temperature is 1/scale")
             row["input"] = name if len(inputs) > 1 else ""
         rows += found
+    column = column or usual(inputs)
+    for name, found in inputs:
+        chosen(found, name, column)
     return rows, column
 
 
@@ -71,7 +73,8 @@ def files_tell_apart(rows):
 
 
 def lines_of(rows, by):
-    """[(label, scheme, rows)] in order. What all rows share is not in the labels."""
+    """[(label, scheme, rest, rows)] in order; rest is what else tells the line apart. What all rows share is
+    not in the labels."""
     columns = list(dict.fromkeys(["scheme", "hybrid", by]))
     if files_tell_apart(rows):
         columns = ["input", "file", *columns]
@@ -86,9 +89,24 @@ def lines_of(rows, by):
     lines = []
     for key in sorted(found, key=lambda key: [_rank(word) for word in key]):
         label = ", ".join(filter(None, (known[word] for known, word in zip(words, key)))) or "all"
-        lines.append((label, found[key][0].get("scheme") or "", found[key]))
-    order = ordered(dict.fromkeys(scheme for _, scheme, _ in lines))
+        rest = tuple(word for name, word in zip(columns, key) if name != "scheme")
+        lines.append((label, found[key][0].get("scheme") or "", rest, found[key]))
+    order = ordered(dict.fromkeys(scheme for _, scheme, *_ in lines))
     return sorted(lines, key=lambda line: order.index(line[1]))
+
+
+def looks(lines):
+    """Colour and dashes of each line. Where schemes tell apart some lines and not all, dashes are for them and
+    colours for the rest, such as the head."""
+    schemes = looks_of(list(dict.fromkeys(scheme for _, scheme, *_ in lines)))
+    rests = list(dict.fromkeys(rest for *_, rest, _ in lines))
+    if len(rests) == 1:
+        return [schemes[scheme] for _, scheme, *_ in lines]
+    if len(schemes) == 1:
+        return [look(place) for place in range(len(lines))]
+    colours = (COLOURS if len(rests) <= len(COLOURS) else
+               mpl.colormaps["viridis"](np.linspace(0, 0.95, len(rests))))
+    return [(colours[rests.index(rest)], schemes[scheme][1]) for _, scheme, rest, _ in lines]
 
 
 def _rank(word):
@@ -125,6 +143,16 @@ def curve(rows, column):
             np.array([[min(values), max(values)] for values in single]).reshape(-1, 2))
 
 
+def scale_values(axis, logarithm):
+    """The axis begins at 0, or is logarithmic if that is allowed and values span two decades."""
+    values = np.concatenate([line.get_ydata() for line in axis.lines])
+    least, largest = values.min(initial=np.inf), values.max(initial=-np.inf)
+    if logarithm and 0 < 100 * least <= largest:
+        axis.set_yscale("log")
+    elif least >= 0:
+        axis.set_ylim(0, 1 if largest <= 0 else None)  # not only zeros
+
+
 def draw(arguments):
     rows, share = rows_of(arguments)
     lines = lines_of(rows, arguments.by)
@@ -133,13 +161,10 @@ def draw(arguments):
     beside = arguments.width >= 5
     figure, axes = new_figure(arguments, 0.36 * arguments.width if beside else 1.3 * arguments.width,
                               *((1, 2) if beside else (2, 1)), sharex=True)
-    schemes = [scheme for _, scheme, _ in lines]
-    named = len(set(schemes)) == len(schemes)
-    looks = list(looks_of(schemes).values()) if named else [look(n) for n in range(len(lines))]
     bands = False
     for axis, column in zip(axes.flat, ("entropy", share)):
         label, factor = described(column)
-        for (colour, dashes), (name, _, own) in zip(looks, lines):
+        for (colour, dashes), (name, _, _, own) in zip(looks(lines), lines):
             temperature, values, band = curve(own, column)
             axis.plot(temperature, factor * values, color=colour, linestyle=dashes, marker="o",
                       markersize=2.5, label=name)
@@ -148,8 +173,7 @@ def draw(arguments):
                 axis.fill_between(temperature, *(factor * band.T), color=colour, alpha=0.12,
                                   linewidth=0)
         axis.set(xscale="log", xlabel="temperature (1/scale)", ylabel=label)
-        if column == "entropy" or factor == 100:
-            axis.set_ylim(0, 1 if axis.get_ylim()[1] < 0.1 else None)  # not only zeros
+        scale_values(axis, logarithm=column != "entropy" and factor == 1)
         axis.grid(color="#e4e4e4", linewidth=0.5)
         axis.minorticks_off()
         axis.xaxis.set_major_locator(mpl.ticker.NullLocator())

@@ -22,7 +22,8 @@ MANY = True
 READS = "a log of attn-train (JSON lines)"
 MOST_LINES = 42  # styles of lines
 BANDS = ("range", "deviation", "none")
-_WORDS = {"loss": "training loss (nats)", "u": "u, the share of dnas", "least_column_sum": "least column sum",
+_WORDS = {"loss": "training loss (nats)", "u": "u, the share of dnas",
+          "least_column_sum": "least column sum (attention of one query = 1)",
           "explained_away": "keys explained away (%)", "rate": "learning rate",
           "gradient_norm": "norm of the gradient", "tokens_per_s": "tokens per second",
           "bits_per_character": "bits per character", "bleu": "BLEU", "rouge_1": "ROUGE-1", "rouge_2": "ROUGE-2",

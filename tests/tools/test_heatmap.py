@@ -321,6 +321,21 @@ class Temperature(TableTest):
         words = self.words_of_figure()
         self.assertTrue({"unas", "dnas", "least to largest head"} <= set(words), words)
 
+    def test_no_colour_and_dashes_twice(self):
+        # Heads differ by colour, schemes by dashes.
+        for heads in (3, 8):
+            self.put("t.tsv", [[scale, "", "", head, scheme, 9, 0.5, 0.5, 1] for scale in self.SCALES
+                               for head in range(heads) for scheme in ("unas", "dnas")], ["scale", *HEADER])
+            self.words("temperature", "t.tsv", "--by", "head")
+            svg = (self.folder / "figure.svg").read_text()
+            legend = svg[svg.index('<g id="legend_1">'):]
+            styles = re.findall(r'<path d="M[^"]*L[^"]*"[^>]*style="fill: none; ([^"]*)"', legend)
+            lines = [tuple(re.search(rf"(?<!\S){name}: ([^;]+)|$", style)[1] for name in ("stroke", "stroke-dasharray"))
+                     for style in styles]
+            self.assertEqual(len(lines), 2 * heads)
+            self.assertEqual(len(set(lines)), 2 * heads)
+            self.assertEqual(len({colour for colour, _ in lines}), heads)
+
     def test_a_line_for_each_input_and_share(self):
         for name in ("a.tsv", "b.tsv"):
             self.sweep(name, schemes=["unas"])
@@ -368,7 +383,9 @@ class Temperature(TableTest):
 
     def test_no_key_is_explained_away(self):
         rows = [[scale, "", "", 0, "unas", 9, 0.5, 0, 2] for scale in self.SCALES]
-        words = self.words("temperature", self.put("zeros.tsv", rows, ["scale", *HEADER]))
+        self.put("zeros.tsv", rows, ["scale", *HEADER])
+        self.assertIn("least column sum c (attention of one query = 1)", " ".join(self.words("temperature", "zeros.tsv")))
+        words = self.words("temperature", "zeros.tsv", "--statistic", "share_below_1e-08")
         self.assertIn("1.0", words)  # percent: not a scale of nothing
 
     @unittest.skipIf(SANITIZED, "runs the tool as other tests do")

@@ -83,7 +83,8 @@ class Training(FigureTest):
         self.assertTrue({"layer 0", "layer 1", "layer 10", "u, the share of dnas",
                          "least to largest seed and head"} <= set(words), words)
         words = self.training(*logs, "--quantity", "least_column_sum")
-        self.assertTrue({"dnas", "hnas", "least column sum", "least to largest seed"} <= set(words), words)
+        self.assertTrue({"dnas", "hnas", "least to largest seed"} <= set(words), words)
+        self.assertIn("least column sum (attention of one query = 1)", " ".join(words))
         words = self.training(*logs[2:], "--quantity", "u", "--heads")
         self.assertTrue({"layer 0", "layer 10", "head 0", "head 1", "least to largest seed"} <= set(words), words)
         words = self.training(logs[0], "--quantity", "explained_away")
