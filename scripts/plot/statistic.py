@@ -26,7 +26,7 @@ _MEANINGS = {
 }
 _EXPLAINED = re.compile(r"(?:enough_)?share_below_(.+)$")
 _TOP = re.compile(r"top_(\d+)_share$")
-_SUMS = ("min_c", "median_c", "mean_c", "max_c")
+_SMALL = ("min_c", "median_c")
 _TOTALS = ("keys", "enough_keys", "masked_keys", "empty_queries", "empty_rows")
 
 
@@ -53,7 +53,7 @@ def dark_side(name):
     """(whether large values are dark, the words for it) of a column. Dark is where keys get little attention:
     large numbers of ignored keys, and small ones of everything else."""
     counts = bool(_EXPLAINED.search(name)) or name == "masked_keys"
-    return counts, "; dark: ignored" if counts or name.endswith(_SUMS) else ""
+    return counts, "; dark: ignored" if counts or name.endswith(_SMALL) else ""
 
 
 def available(rows):
