@@ -149,10 +149,11 @@ def _word(key, shown, value):
 
 
 class Variant:
-    """Runs that differ in their seeds only, with the name of their line."""
+    """Runs that differ in their seeds only, with the name of their line. `rest` is what tells it apart besides
+    the scheme."""
 
-    def __init__(self, name, runs, scheme):
-        self.name, self.runs, self.scheme = name, runs, scheme
+    def __init__(self, name, runs, scheme, rest):
+        self.name, self.runs, self.scheme, self.rest = name, runs, scheme, rest
 
 
 def differing(runs, without=()):
@@ -176,8 +177,9 @@ def variants_of(runs, by=None, without=()):
     names = [", ".join(filter(None, (_word(key, shown[key], some[0].recipe.get(key)) for key in keys)))
              for some in found.values()]
     schemes = [key for key in keys if key.endswith(".scheme")]
-    return [Variant(name, some, some[0].recipe.get(schemes[0]) if len(schemes) == 1 else None)
-            for name, some in zip(cut_apart(names, MOST_LETTERS), found.values())]
+    return [Variant(name, some, some[0].recipe.get(schemes[0]) if len(schemes) == 1 else None,
+                    tuple(value for key, value in zip(keys, values) if key not in schemes))
+            for name, (values, some) in zip(cut_apart(names, MOST_LETTERS), found.items())]
 
 
 def read_runs(addresses):

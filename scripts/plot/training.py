@@ -13,7 +13,7 @@ whose band is over seeds and heads.
 from command import fail, names as list_of_names
 from group_names import group_labels
 from libraries import mpl, np
-from plotting import GREY, legend_of, look, looks_of, new_figure, save
+from plotting import DASHES, GREY, legend_of, look, looks_of, new_figure, save
 from run_logs import OF_ATTENTION, SEED, differing, read_runs, variants_of
 from ticks import name_ticks
 from words import natural, plain, short
@@ -102,10 +102,11 @@ def deviations(run, quantity, references):
 
 
 class Line:
-    """What is drawn of one line: places, means and the band around them."""
+    """What is drawn of one line: places, means and the band around them. `variant` is what it is of, if a
+    figure has one line of each."""
 
-    def __init__(self, label, scheme, places, mean, band):
-        self.label, self.scheme, self.places, self.mean, self.band = label, scheme, places, mean, band
+    def __init__(self, label, variant, places, mean, band):
+        self.label, self.variant, self.places, self.mean, self.band = label, variant, places, mean, band
 
 
 def line_of(variant, quantity, references, band):
@@ -114,7 +115,7 @@ def line_of(variant, quantity, references, band):
               for run in variant.runs]
     steps = common_steps(series, variant.name or variant.runs[0].name)
     mean, around = mean_and_band([[one[step] for step in steps] for one in series], band)
-    return Line(variant.name or "all", variant.scheme, steps, mean, around)
+    return Line(variant.name or "all", variant, steps, mean, around)
 
 
 def groups_of(variant, quantity):
@@ -180,10 +181,17 @@ def attention_panels(variants, quantity, arguments):
 
 
 def looks(lines):
-    """Colour and dashes of each line: those of its scheme, where schemes tell lines apart."""
-    schemes = [line.scheme for line in lines]
-    if all(schemes) and len(set(schemes)) == len(schemes):
-        return [looks_of(schemes)[scheme] for scheme in schemes]
+    """Colour and dashes of each line. Where schemes tell lines apart, colours are for them, and dashes for the
+    rest, such as the rate, if there is one."""
+    schemes = [line.variant and line.variant.scheme for line in lines]
+    if all(schemes) and len(set(schemes)) > 1:
+        of_scheme = looks_of(list(dict.fromkeys(schemes)))
+        rests = list(dict.fromkeys(line.variant.rest for line in lines))
+        if len(rests) == 1:
+            return [of_scheme[scheme] for scheme in schemes]
+        if len(rests) <= len(DASHES) and len({colour for colour, _ in of_scheme.values()}) == len(of_scheme):
+            return [(of_scheme[scheme][0], DASHES[rests.index(line.variant.rest)])
+                    for scheme, line in zip(schemes, lines)]
     return [look(place) for place in range(len(lines))]
 
 
@@ -328,7 +336,7 @@ def draw_search(arguments, runs):
         band = None
         if own and all(part[1] is not None for part in parts):
             band = np.hstack([part[1] for part in parts])
-        lines.append(Line(variant.name or "all", variant.scheme, own,
+        lines.append(Line(variant.name or "all", variant, own,
                           np.array([part[0][0] for part in parts]), band))
     label_lines(lines, arguments.label)
     draw_lines(axis, lines, 1, arguments.log_axis)

@@ -125,6 +125,14 @@ class FigureTest(ToolTest):
         return [re.sub("<[^>]*>", "", text).replace("&lt;", "<").strip()
                 for text in re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)]
 
+    def looks_of_legend(self):
+        """(colour, dashes) of the lines in the legend of figure.svg."""
+        svg = (self.folder / "figure.svg").read_text()
+        styles = re.findall(r'<path d="M[^"]*L[^"]*"[^>]*style="fill: none; ([^"]*)"',
+                            svg[svg.index('<g id="legend_1">'):])
+        return [tuple(re.search(rf"(?<!\S){name}: ([^;]+)|$", style)[1] for name in ("stroke", "stroke-dasharray"))
+                for style in styles]
+
     def refused(self, name, *arguments, status, says, **more):  # pylint: disable=arguments-differ
         before = sorted(path.name for path in self.folder.iterdir())
         run = self.plot(name, *arguments, status=status, **more)

@@ -327,11 +327,7 @@ class Temperature(TableTest):
             self.put("t.tsv", [[scale, "", "", head, scheme, 9, 0.5, 0.5, 1] for scale in self.SCALES
                                for head in range(heads) for scheme in ("unas", "dnas")], ["scale", *HEADER])
             self.words("temperature", "t.tsv", "--by", "head")
-            svg = (self.folder / "figure.svg").read_text()
-            legend = svg[svg.index('<g id="legend_1">'):]
-            styles = re.findall(r'<path d="M[^"]*L[^"]*"[^>]*style="fill: none; ([^"]*)"', legend)
-            lines = [tuple(re.search(rf"(?<!\S){name}: ([^;]+)|$", style)[1] for name in ("stroke", "stroke-dasharray"))
-                     for style in styles]
+            lines = self.looks_of_legend()
             self.assertEqual(len(lines), 2 * heads)
             self.assertEqual(len(set(lines)), 2 * heads)
             self.assertEqual(len({colour for colour, _ in lines}), heads)

@@ -55,6 +55,16 @@ class Training(FigureTest):
                   for part, name in (("encoder", "dnas"), ("encoder", "hnas"))]
         self.assertTrue({"dnas", "hnas"} <= set(self.training(*scheme)))
 
+    def test_schemes_have_colours_and_the_rest_dashes(self):
+        logs = [self.log(f"{scheme}-{rate}", {SCHEME: scheme, RATE: rate}, [3, 2])
+                for scheme in ("unas", "dnas", "hnas") for rate in (0.1, 0.5, 2)]
+        words = self.training(*logs)
+        self.assertIn("dnas, rate 0.1", words)
+        lines = self.looks_of_legend()
+        self.assertEqual([len(set(part)) for part in (lines, *zip(*lines))], [9, 3, 3])
+        self.training(*logs[::3])
+        self.assertEqual([len(set(part)) for part in zip(*self.looks_of_legend())], [3, 3])
+
     def test_mean_and_band_of_seeds(self):
         logs = self.seeds("a", {}, [[1.0, 5.0, 2.0], [2.0, 3.0, 4.0], [6.0, 1.0, 9.0]])
         values = np.array([[1, 5, 2], [2, 3, 4], [6, 1, 9]], float)
