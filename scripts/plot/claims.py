@@ -3,7 +3,8 @@
     claim-check history records --tsv | attn-plot claims -o claims
 
 Reads the table of claim-check history. Draws a line for each claim, those with the least headroom in
-any record: at 0 a claim fails. Records are named by date and commit.
+any record: at 0 a claim fails, and below 0.2, the dotted line, claim-check warns. A headroom above 1 is
+drawn at the upper edge. Records are named by date and commit.
 """
 
 import csv
@@ -20,6 +21,7 @@ MANY = False
 READS = "the table of claim-check history --tsv or --csv"
 MADE_BY = "claim-check history DIR --tsv makes it"
 MOST_LINES = 42  # styles of lines
+WARNS = 0.2  # claim-check does below it
 TOP = 1.05  # inequalities may be farther from their bounds than their unit
 
 
@@ -88,8 +90,8 @@ def draw(arguments):
         axis.plot(range(len(records)), np.minimum(heights, TOP), color=colour, linestyle=dashes, marker="o",
                   markersize=2.5, label=label)
     axis.axhline(0, color=GREY, linewidth=0.8)
-    axis.axhline(0.2, color=GREY, linewidth=0.5, linestyle=":")
-    axis.set(ylabel="headroom", xlabel="record", xlim=(-0.3, len(records) - 0.7), ylim=(None, TOP))
+    axis.axhline(WARNS, color=GREY, linewidth=0.5, linestyle=":")
+    axis.set(ylabel="headroom (a claim fails at 0)", xlabel="record", xlim=(-0.3, len(records) - 0.7), ylim=(None, TOP))
     axis.grid(color="#e4e4e4", linewidth=0.5)
     axis.xaxis.set_major_locator(mpl.ticker.NullLocator())
     name_ticks(axis.xaxis, list(range(len(records))), records)

@@ -22,6 +22,7 @@ MANY = True
 # lightness.
 COLOURS = [COLOURS[place] for place in (0, 4, 2, 1, 3, 5)]
 MARKERS = "o^sDv"
+CENTRE = {"s": 50, "color": "black", "marker": "+", "linewidths": 0.7}
 LEAST_PANEL = 0.75  # inches
 
 
@@ -61,7 +62,7 @@ def draw_panel(axis, points, label, frame):
         axis.scatter(*members[:, :2].T, s=5, color=COLOURS[place % len(COLOURS)],
                      marker=MARKERS[place % len(MARKERS)], linewidths=0, alpha=0.6, rasterized=True,
                      zorder=2 - len(members) / len(points))
-    axis.scatter(*centres[:, :2].T, s=50, color="black", marker="+", linewidths=0.7, zorder=3)
+    axis.scatter(*centres[:, :2].T, **CENTRE, zorder=3)
     if len(clusters) > 1:
         apart = np.linalg.norm(centres[:, None] - centres, axis=-1)[np.triu_indices(len(clusters), 1)]
         axis.text(0.96, 0.04, f"{apart.min():#.3g}", transform=axis.transAxes, ha="right", fontsize=7)
@@ -103,4 +104,7 @@ def draw(arguments):
     for top, bottom, step in zip(axes[0], axes[-1], steps):
         top.set_title(f"step {step}" if step else "start")
         bottom.set_xlabel("x₁")
-    save(figure, arguments, bundles)
+    several = any(len(np.unique(label)) > 1 for *_, label in rows)
+    crosses = axes[0, 0].scatter([], [], **CENTRE, label="mean of a cluster" + (
+        "; the number is the distance of the nearest two" if several else ""))
+    save(figure, arguments, bundles, ([crosses], 1))

@@ -94,6 +94,7 @@ class Figures(FigureTest):
         self.run_tool("mode-collapse-sim", "simulate", "--counts", "60,60", *CLUSTERS, "--seeds",
                       "2", "--scheme", "dnas", "-o", "eq.h5")
         words = self.words("collapse-steps", "un.h5")
+        self.assertIn("mean of a cluster; the number is the distance of the nearest two", words)
         for scheme in ("unas", "dnas"):
             for apart in self.read("un.h5")[f"{scheme}/centre_distance"]:
                 self.assertIn(f"{apart:#.3g}", words)
@@ -136,7 +137,7 @@ class Figures(FigureTest):
         table = self.history(*((*day, name, room) for n, day in enumerate(days)
                                for name, room in (("near", 0.3 - n / 4), ("far", 0.9), ("exact", ""))))
         words = self.words("claims", stdin=table)
-        self.assertTrue({"near", "far", "headroom", "2026-01-01 abcdef1", "2026-01-02 abcdef2"} <= set(words), words)
+        self.assertTrue({"near", "far", "headroom (a claim fails at 0)", "2026-01-01 abcdef1", "2026-01-02 abcdef2"} <= set(words), words)
         self.assertNotIn("exact", words)
         self.assertNotIn("far", self.words("claims", "--claims", "1", stdin=table))
         self.assertNotIn("near", self.words("claims", "--id", "far", stdin=table))
