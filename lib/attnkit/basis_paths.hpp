@@ -114,8 +114,8 @@ PathShapes shapes_of(const PathInputs<T>& inputs);
 /// leading axes of the results.
 template <class T>
 struct PathOutputs {
-  /// The weights after a step (leading, d1, d2), both or neither. They may be the arrays `wq` and
-  /// `wk` of the inputs, if these have all leading axes: the step is then in place.
+  /// The weights after a step, (leading, d1, d2). Give both or neither. For a step in place, give
+  /// the arrays `wq` and `wk` of the inputs, which must then have all leading axes.
   TensorView<T> wq = {};
   TensorView<T> wk = {};
   /// The moments of the step before, which a step updates in place; zeros before the first step.

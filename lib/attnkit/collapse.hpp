@@ -118,9 +118,9 @@ enum class Priors {
 struct EmOptions {
   Priors priors = Priors::fixed;
   bool estimates_variance = false;
-  /// Lower bound of the variances, > 0; the likelihood is unbounded for σ² → 0. With
-  /// estimates_variance, a step from a σ² below min_variance is refused, as raising it could lower
-  /// the likelihood. Without, any value but the default is refused.
+  /// Lower bound of the variances, > 0; the likelihood is unbounded for σ² → 0. If
+  /// estimates_variance is true, a step from a σ² below it is refused, because raising σ² could
+  /// lower the likelihood. If estimates_variance is false, it must keep its default.
   double min_variance = 1e-6;
 };
 

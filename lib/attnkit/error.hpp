@@ -21,9 +21,9 @@ enum class Remedy {
   float64,  ///< the same computation in float64
 };
 
-/// The exception that this library throws on purpose; runs that are asked to stop throw Stopped
-/// (attnkit/context.hpp). `what()` is one line without a full
-/// stop: the fault, its place and the expected value. `hint()` is one line, or empty.
+/// The exception by which this library reports errors. A run that is asked to stop throws Stopped
+/// instead (attnkit/context.hpp). `what()` is one line without a full stop. It names the fault, its
+/// place and the expected value. `hint()` is one line, or empty.
 class Error : public std::runtime_error {
  public:
   Error(Failure failure, const std::string& message, std::string hint = {})

@@ -8,8 +8,8 @@ enum class Scheme {
   unas,  ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)
   dnas,  ///< g_j = LSE_i s_ij, f_i = LSE_j(s_ij − g_j) (DN 7-8, EA 5)
   hnas,  ///< u·π_dnas + (1−u)·π_unas (DN §6, EA 12)
-  /// unas of scores that include a log-preference, with α in the energy's scale (FD 17): the scheme
-  /// itself is softmax.
+  /// Softmax, as unas. The scores contain a log-preference, and the energy's scale contains α
+  /// (FD 17).
   fenchel,
   sinkhorn,  ///< repeats the two half-steps of dnas, towards given marginals (DN 10, EA 10)
 };

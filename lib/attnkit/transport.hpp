@@ -211,8 +211,8 @@ struct TransportInputs {
   TensorView<const double> grad_col_self_potential = {};
 };
 
-/// The derivatives of a number L by the inputs of a solution, through the solution, by the implicit
-/// function theorem (MATHEMATICS.md §2).
+/// The derivatives of a number L with respect to the inputs. L depends on them through the
+/// solution. Computed by the implicit function theorem (MATHEMATICS.md §2).
 template <class T>
 struct SolutionGradients {
   /// By the cost (in units of 1/cost), or by the scores (leading, m, n); 0 where a pair is

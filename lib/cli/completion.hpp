@@ -21,7 +21,7 @@ enum class Candidates {
 
 /// An option, with the candidates for its value.
 struct CompletedOption {
-  Option option;  ///< of its help, the first sentence
+  Option option;  ///< its help is cut to the first sentence
   Candidates candidates = Candidates::none;
   std::string words;                    ///< the words that it accepts, with blanks between them
   bool always = true;                   ///< with any verb; else without a verb and with `verbs`
@@ -32,7 +32,8 @@ struct Completion {
   std::string tool;
   std::string identifier;  ///< "attn_compute": part of the names of shell functions
   std::vector<CompletedOption> options;
-  std::vector<Declaration::Verb> verbs;  ///< those with a name; of their help, the first sentence
+  std::vector<Declaration::Verb>
+      verbs;  ///< those with a name; their help is cut to the first sentence
   std::string verb_placeholder;
   bool verb_is_optional = false;
   bool accepts_files = false;  ///< as positional words

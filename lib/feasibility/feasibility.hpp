@@ -23,11 +23,11 @@ bool totals_count_as_equal(double x, double y, std::size_t lines, double epsilon
 /// and which pairs it can use. Throws Error(input) if marginals are not finite and >= 0. A marginal
 /// of 0 closes its line, which is then ignored.
 ///
-/// The totals must count as equal, see above. If all a > 0 are equal and all b > 0 are equal, the
-/// The totals must count as equal (totals_count_as_equal). If all a > 0 are equal and all b > 0 are
-/// equal, the rest is exact. Otherwise, an amount that cannot be sent, or that a pair can carry,
-/// counts as rounding if it is at most 4 ε Σ + |Σa − Σb|; the largest amount that a line sends over
-/// one pair never counts as rounding.
+/// The totals must count as equal (totals_count_as_equal). If all positive a are equal and all
+/// positive b are equal, the result is exact. Otherwise amounts of at most 4 ε max(Σa, Σb) +
+/// |Σa − Σb| count as rounding, whether they cannot be sent or a pair can carry them. The largest
+/// amount that a line sends over one pair never counts as rounding.
+///
 /// Method: a maximum flow in whole numbers (marginals are scaled by a power of two). A pair can
 /// carry mass iff its ends are strongly connected in the residual graph of the flow (Dulmage &
 /// Mendelsohn 1958). O(m + n) if every pair is allowed, O((m + n) log(m + n)) over runs.

@@ -17,8 +17,9 @@ struct WholeMarginals {
 };
 
 /// Converts a and b, finite and >= 0, whose sums are at most `most` > 0 and equal up to `rounding`.
-/// Exact if all a > 0 are equal and all b > 0 are equal; else scaled by a power of two, with sums
-/// below 2⁶².
+/// Exact if all positive a are equal and all positive b are equal. Otherwise each number is scaled
+/// by a power of two and rounded to a whole one, positive numbers to 1 or more; the sums are below
+/// 2⁶².
 WholeMarginals in_whole_numbers(std::span<const double> a, std::span<const double> b, double most,
                                 double rounding);
 

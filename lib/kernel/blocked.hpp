@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstddef>
-
 #include "tensor/view.hpp"
 
-/// Products with many rows on the left, on the calling thread: the right-hand factor is packed
-/// block by block for the register tiles of packed.hpp. Each element is a sum in the order of the
-/// inner index, fused in T; sums over runs of 256 (for transposed products, 64) are added in order.
-/// Arguments must not alias. `block` is memory for block_numbers<T> numbers.
+/// Products on the calling thread, best with many rows on the left: the right-hand factor is packed
+/// block by block for the register tiles of packed.hpp. The inner index, of extent 1 or more, is
+/// cut into runs of 256 (for aᵀ b, of 64). Each run is summed in order, fused in T; the sums of the
+/// runs are added in order. `block` is memory for block_numbers<T> numbers. `out` and `block` must
+/// not alias each other or the factors.
 namespace attn::kernel {
 
-/// Numbers of a packed block: half of a second-level cache.
+/// Numbers of a packed block: 256 KiB, half of a usual second-level cache.
 template <class T>
 inline constexpr Index block_numbers = (Index{256} << 10) / Index{sizeof(T)};
 

@@ -7,13 +7,13 @@
 
 namespace attn::kernel {
 
-/// Whether the n numbers x contain neither a NaN nor an infinity. Also returns the largest finite
-/// magnitude (0 without one), and whether any sign bit is set, including the sign of −0 and of a
-/// NaN.
+/// Returns whether all n numbers are finite. Sets *largest_finite to the largest magnitude of the
+/// finite ones, or to 0 if there are none, and *any_negative to whether any sign bit is set, also
+/// that of −0 or of a NaN.
 bool magnitudes(const float* x, Index n, float* largest_finite, bool* any_negative);
 bool magnitudes(const double* x, Index n, double* largest_finite, bool* any_negative);
 
-/// Σ_j x_j² for n finite numbers, in float64.
+/// Σ_j x_j² for n finite numbers, in float64; infinite if it is beyond the range.
 double squared_norm(const float* x, Index n);
 double squared_norm(const double* x, Index n);
 
@@ -27,7 +27,8 @@ T largest_magnitude(const T* x, Index n) {
   return largest_magnitude(MatrixView<const T>(x, 1, n));
 }
 
-/// max_i ‖row i‖; 0 for an empty matrix.
+/// The largest Euclidean norm of a row of finite numbers, in float64; 0 for an empty matrix, and
+/// infinite if a sum of squares is beyond the range.
 template <class T>
 double largest_norm(MatrixView<const T> matrix) {
   double largest = 0;

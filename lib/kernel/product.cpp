@@ -35,7 +35,7 @@ void blas_product(CBLAS_TRANSPOSE of_a, CBLAS_TRANSPOSE of_b, MatrixView<const T
   call_blas(of_a, of_b, depth, a, b, adds, out);
 }
 
-// Whether little of the last panel of columns would be empty.
+// Whether panels of these columns would be padded by at most a third of the columns.
 template <class T>
 bool fills_panels(Index cols) {
   const Index width = packed_width<T>();
@@ -43,19 +43,20 @@ bool fills_panels(Index cols) {
   return 4 * cols >= 3 * padded;
 }
 
-// The most rows for which reading b in place is faster, as measured with AVX2 and AVX-512: a bᵀ
-// ends with a sum over lanes for each element.
+// Up to so many rows, reading b in place is faster, as measured with AVX2 and AVX-512. For a bᵀ
+// there are fewer, because each element needs a sum over lanes at its end.
 constexpr Index few_rows_of_transposed = 3;
 constexpr Index few_rows = 16;
 
+// With few columns, too, vectors are mostly empty: then for one row only.
 template <class T>
 bool has_few_rows(const MatrixView<T>& out) {
   return out.rows == 1 || (out.rows <= few_rows && fills_panels<T>(out.cols));
 }
 
-// Packing for one product pays with so many rows and so long sums. OpenBLAS falls back to kernels
-// of half the width on CPUs with AVX-512 that are newer than it; with other instruction sets, its
-// own packing is as good for long sums, and better for transposed products.
+// Packing pays off with so many rows and terms. On CPUs with AVX-512 that are newer than OpenBLAS,
+// OpenBLAS uses kernels of half the width; on older ones, it is as fast. Without AVX-512, OpenBLAS
+// is as fast for long sums, and up to twice as fast for long aᵀ b.
 template <class T>
 bool is_worth_blocks(Index depth, const MatrixView<T>& out) {
   constexpr Index least_rows = 24;
@@ -66,7 +67,7 @@ bool is_worth_blocks(Index depth, const MatrixView<T>& out) {
          (depth <= short_sum || packed_vector<float>() >= avx512_floats);
 }
 
-// The block of this thread. It is not from a plan's pool, which ends before the thread does.
+// The block of this thread. It is not from a plan's pool, because the thread can outlive the plan.
 template <class T>
 T* own_block() {
   thread_local const Buffer<T> block = [] {

@@ -4,11 +4,13 @@
 
 /// Products of matrices on the calling thread. Extents may be 0; `out` must not alias the factors.
 ///
-/// How a product is computed depends on its extents and on the CPU only. A partition that the shape
-/// fixes therefore yields the same bits on any number of threads.
-/// - Few rows: the right-hand factor is read in place (few_rows.hpp).
-/// - Many rows: it is packed block by block (blocked.hpp), on CPUs with AVX-512 or for short sums.
-/// - Otherwise BLAS.
+/// How a product is computed depends on the extents, the type and the instruction sets in use. If
+/// callers divide the work by shape only, results have the same bits for any number of threads.
+/// - a b and a bᵀ with few rows: few_rows.hpp reads b in place.
+/// - At least 24 rows, sums of at least 16 terms, and little padding, on CPUs with AVX-512 or for
+///   sums of at most 128 terms: blocked.hpp packs b. The thread keeps 256 KiB for it.
+/// - Otherwise: BLAS, which may throw Error(memory) and, for extents beyond its integers,
+///   std::length_error.
 namespace attn::kernel {
 
 /// out = a bᵀ for a (m,k), b (n,k), out (m,n).

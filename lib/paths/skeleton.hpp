@@ -24,7 +24,8 @@ Skeleton cyclic_skeleton(Index rows, Index first, Index columns);
 template <class T>
 Skeleton largest_skeleton(MatrixView<const T> wq, MatrixView<const T> wk);
 
-/// Sets only the skeleton's weights in both matrices to 1, as SI Alg. 2 does at the start.
+/// Sets the skeleton's weights in both matrices to 1, as SI Alg. 2 does at the start. Leaves all
+/// others unchanged.
 template <class T>
 void set_skeleton_to_one(MatrixView<T> wq, MatrixView<T> wk, const Skeleton& skeleton);
 

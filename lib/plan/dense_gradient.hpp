@@ -7,8 +7,8 @@
 
 namespace attn {
 
-/// Writes derivatives by pairs (Lq, Lk), times a factor, to the caller's memory; 0 where none is
-/// shown.
+/// Writes the derivative of each pair, times a factor, to the caller's (Lq, Lk) matrix. Pairs that
+/// `add` does not receive get 0.
 template <class T>
 class DenseGradient final : public GradientSink<T> {
  public:

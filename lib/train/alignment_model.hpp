@@ -15,10 +15,10 @@ struct AlignmentModelOptions {
   double agreement = 0;
 };
 
-/// From source to target with biases of alignment (TN §2.3): AlignmentDirection. The loss of a pair
-/// is −log p(t|s), with agreement −log p(t|s) − log p(s|t) + γB. p(s|t) covers the source's tokens,
-/// without an end; its first input has the vector 0. Prediction::loss is the loss of the target
-/// alone. Figure, with agreement: agreement, −B per word of the target.
+/// Translates from source to target with alignment biases (TN §2.3); see AlignmentDirection. The
+/// loss of a pair is −log p(t|s), and if γ > 0, −log p(t|s) − log p(s|t) + γB. p(s|t) is over the
+/// source's tokens, without an end token; its first input vector is 0. Prediction::loss is
+/// −log p(t|s) alone. If γ > 0, the model also reports the figure agreement: −B per target word.
 class AlignmentModel : public MechanismModelOf<AlignmentModel> {
  public:
   explicit AlignmentModel(const AlignmentModelOptions& options);

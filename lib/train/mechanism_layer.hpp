@@ -47,8 +47,8 @@ class MechanismLayer {
   template <class T>
   void forward(const mechanisms::Batch<T>& batch, const mechanisms::Tensors<T>& results) const;
 
-  /// Writes the gradients of the weights, and of those inputs of sequences that have data in
-  /// `gradients`, which has an element for each input.
+  /// Writes the gradients of the weights. `gradients` has an element for each input of sequences;
+  /// the gradient of the input is written to it if the element has data.
   template <class T>
   void backward(const Slot<T>& slot, const mechanisms::Batch<T>& batch,
                 const mechanisms::Tensors<const T>& grad_results,

@@ -8,7 +8,7 @@ namespace attn::tools {
 /// itself cannot have.
 void require_divergence(const TransportTask& task);
 
-/// Throws Error(input) unless the cost of a problem belongs to a common support: it must be square.
+/// Throws Error(input) unless rows == cols: a divergence needs a cost on one common support.
 void require_square(const TransportTask& task, Index rows, Index cols);
 
 }  // namespace attn::tools

@@ -7,9 +7,9 @@
 
 namespace attn::tools {
 
-/// The warnings of a run with divided problems, from the ordered warnings of its shards, as in the
-/// undivided run: first warnings without a problem, then warnings of problems, ascending, then
-/// warnings of largest figures, once for each kind.
+/// Joins the ordered warnings of all shards into those of the undivided run. First come warnings
+/// without a problem, then warnings of problems by ascending problem, then warnings of largest
+/// figures. Each kind of these comes once, with the largest figure.
 std::vector<std::string> joined_warnings(
     const std::vector<std::vector<cli::Report::OwnWarning>>& shards);
 
