@@ -8,6 +8,8 @@ import sys
 from command import fail
 from libraries import h5py
 
+MOST_NAMES = 12  # in an error
+
 
 def _text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -43,7 +45,9 @@ class Bundle:
             else:
                 self.file = h5py.File(path, "r")
         except OSError as error:
-            fail(3, f"{self.name}: not a bundle: {str(error).partition('(')[0].strip() or error}")
+            other = path.endswith((".npz", ".npy", ".safetensors"))
+            fail(3, f"{self.name}: not an HDF5 file: {str(error).partition('(')[0].strip() or error}",
+                 f"tensor-convert {path} -o {os.path.splitext(path)[0]}.h5" if other else None)
         if group and not isinstance(self.file.get(group), h5py.Group):
             fail(3, f"{path}: no group {group}")
         self.root = self.file[group] if group else self.file
@@ -79,7 +83,13 @@ class Bundle:
 
     def _numbers(self, name, axes, exactly, made_by):
         if name not in self:
-            fail(3, f"{self.name}: no dataset {name}; there is {', '.join(self.names()) or 'none'}",
+            names = self.names()
+            inside = next((other for other in names if other.endswith(f"/{name}")), None)
+            if inside:
+                made_by = f"one group of the file: {self.name}{'/' if self.root.name != '/' else ':/'}" \
+                          f"{inside.rpartition('/')[0]}"
+            more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            fail(3, f"{self.name}: no dataset {name}; there is {', '.join(names[:MOST_NAMES]) or 'none'}{more}",
                  made_by)
         dataset = self.root[name]
         if dataset.dtype.kind not in "fiub" or dataset.shape is None:

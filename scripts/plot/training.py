@@ -207,7 +207,9 @@ def draw_lines(axis, lines, factor, logarithmic):
         values = shown(factor * line.mean)
         # Points beside gaps belong to no piece of a line.
         dots = {"marker": "o", "markersize": 2.5} if len(values) < 3 or np.isnan(values).any() else {}
-        axis.plot(line.places, values, color=colour, linestyle=dashes, label=line.label, **dots)
+        # A dashed line over a solid one shows both.
+        axis.plot(line.places, values, color=colour, linestyle=dashes, label=line.label,
+                  zorder=2 + DASHES.index(dashes) / 10, **dots)
         if line.band is None:
             continue
         band = shown(factor * line.band)

@@ -322,8 +322,14 @@ class Refused(FigureTest):
                 self.refused(script, "other.h5", "-o", "f", status=3, says=["other.h5", "no "])
         # All of them use scripts/plot/plotting.py.
         self.refused(script, "none.h5", "-o", "f", status=3, says=["none.h5", "no such file"])
-        self.refused(script, "text.h5", "-o", "f", status=3, says=["text.h5", "not a bundle"])
+        self.refused(script, "text.h5", "-o", "f", status=3, says=["text.h5", "not an HDF5 file"])
         self.refused(script, "other.h5:/group", "-o", "f", status=3, says=["other.h5", "/group"])
+        np.savez(self.folder / "w.npz", weights=np.eye(2))
+        self.refused(script, "w.npz", "-o", "f", status=3,
+                     says=["w.npz: not an HDF5 file", "tensor-convert w.npz -o w.h5"])
+        self.write("dump.h5", **{f"layer{n}/weights": np.eye(2) for n in range(20)})
+        self.refused(script, "dump.h5", "-o", "f", status=3,
+                     says=["no dataset weights", "and 8 more", "one group of the file: dump.h5:/layer0"])
         self.refused(script, "-o", "f", status=3, says=["standard input", "empty"])
 
     def test_wrong_values_and_shapes(self):
