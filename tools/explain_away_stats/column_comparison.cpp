@@ -168,7 +168,7 @@ std::vector<const FigureChange*> ColumnComparison::changes_of(const std::string&
 // For each figure that changed: in how many heads, by how much, and most in which.
 std::string ColumnComparison::figures_text(const Total& total) const {
   std::vector<std::vector<std::string>> rows = {
-      {total.scheme, "heads changed", "mean change", "base", "now", "change", "most in"}};
+      {total.scheme, "heads changed", "mean change", "most in", "base", "now", "change"}};
   for (std::size_t figure = 0; figure < figures_.size(); ++figure) {
     const std::vector<const FigureChange*> all = changes_of(total.scheme, figure);
     const auto most = std::max_element(all.begin(), all.end(), [](const auto* a, const auto* b) {
@@ -187,9 +187,8 @@ std::string ColumnComparison::figures_text(const Total& total) const {
     const bool in_decades = figures_[figure].name == least_sum;
     rows.push_back({figures_[figure].name + (in_decades ? " (log10)" : ""),
                     fmt::format("{} of {}", changed, all.size()),
-                    known > 0 ? number(sum / static_cast<double>(known)) : "-",
-                    text_of((*most)->base), text_of((*most)->value), signed_text((*most)->change),
-                    place(**most)});
+                    known > 0 ? number(sum / static_cast<double>(known)) : "-", place(**most),
+                    text_of((*most)->base), text_of((*most)->value), signed_text((*most)->change)});
   }
   if (rows.size() == 1) return fmt::format("\n{}: no figure differs.\n", total.scheme);
   return "\n" + aligned(std::move(rows));

@@ -75,8 +75,9 @@ std::string test_line(const SeedComparison& comparison) {
                            : comparison.test == SeedTest::paired ? "Student's test, run by run"
                                                                  : "Student's test";
   const train::TTest& test = comparison.result->test;
-  return fmt::format("{}: t = {}, {} degrees of freedom, p = {} (one-sided: is {} {}?)\n", name,
-                     digits(test.t, 4), digits(test.degrees, 4), digits(test.p, 4),
+  return fmt::format("{}: t = {}, {} {} of freedom, p = {} (one-sided: is {} {}?)\n", name,
+                     digits(test.t, 4), digits(test.degrees, 4),
+                     test.degrees == 1 ? "degree" : "degrees", digits(test.p, 4),
                      cli::one_line(comparison.a.name), word(comparison.better));
 }
 

@@ -53,7 +53,8 @@ std::string aligned(std::vector<std::vector<std::string>> rows) {
 std::string number(double value) {
   if (std::isnan(value)) return "-";
   if (value == 0) return "0";
-  return value >= 0.01 && value < 1e4 ? fmt::format("{:.3g}", value) : fmt::format("{:.1e}", value);
+  const double size = std::abs(value);
+  return size >= 0.01 && size < 1e4 ? fmt::format("{:.3g}", value) : fmt::format("{:.1e}", value);
 }
 
 std::string compact(double value) {
