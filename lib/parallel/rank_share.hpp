@@ -89,7 +89,7 @@ class RankShare {
   };
 
   int rank_of(Index item) const;
-  // Those in [begin, end).
+  // The items in [begin, end).
   Items items_of(Index rank, Index begin, Index end) const;
   Items own() const;
   void exchange(const Results& results, Index begin, Index end) const;

@@ -35,7 +35,7 @@ std::vector<Skeleton> across_heads(const PathLayer& layer) {
 // The numbers of one moment.
 Index moments_of(const PathLayer& layer) { return layer.wq.rows * (2 * layer.wq.cols - 1); }
 
-// Of W_Q, of W_K and of their gradients: (heads, width, d).
+// W_Q, W_K and their gradients: (heads, width, d).
 Shape shape_of(const PathLayer& layer) {
   return {layer.heads, layer.wq.cols, layer.wq.rows / layer.heads};
 }

@@ -240,7 +240,7 @@ TEST_CASE("the largest singular value") {
   CHECK(kernel::largest_singular_value({nullptr, 0, 0}) == 0);
   const std::vector<double> one = {-3};
   CHECK(kernel::largest_singular_value({one.data(), 1, 1}) == doctest::Approx(3));
-  // Of [1 1; 0 1]: the golden ratio.
+  // For [1 1; 0 1]: the golden ratio.
   const std::vector<double> shear = {1, 1, 0, 1};
   CHECK(kernel::largest_singular_value({shear.data(), 2, 2}) ==
         doctest::Approx((1 + std::sqrt(5)) / 2).epsilon(1e-14));

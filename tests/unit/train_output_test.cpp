@@ -96,7 +96,7 @@ struct OutputProblem {
   }
 };
 
-// Of 1 to `longest` tokens.
+// Sequences have 1 to `longest` tokens.
 Outputs some_sources(Index count, Index longest, Index vocabulary) {
   std::mt19937_64 random(5);
   Outputs sources;
