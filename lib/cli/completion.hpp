@@ -23,8 +23,8 @@ enum class Candidates {
 struct CompletedOption {
   Option option;  ///< its help is cut to the first sentence
   Candidates candidates = Candidates::none;
-  std::string words;                    ///< the words that it accepts, with blanks between them
-  bool always = true;                   ///< with any verb; else without a verb and with `verbs`
+  std::string words;   ///< the words that it accepts, with blanks between them
+  bool always = true;  ///< at any point; else before a verb, and after one of `verbs`
   std::vector<std::string> verbs = {};  ///< by name
 };
 

@@ -15,8 +15,8 @@ void write_text(const std::string& text, const std::string& destination, const s
                 const std::function<void()>& before_end = {});
 
 /// Writes `text` to the new file `file`, the value of --`option`, which appears whole or not at
-/// all. Returns false, and changes nothing, if something has that name already, also if another
-/// process gives it at the same time. Throws Error(output).
+/// all. If something has that name already, even if another process has just made it, returns
+/// false and changes nothing. Throws Error(output).
 bool write_new_text(const std::string& text, const std::string& file, const std::string& option);
 
 /// Checks before a run that the destination can be written after it. Throws Error(output).

@@ -13,8 +13,8 @@ const EnergyDescription& gaussian_energy();
 const EnergyDescription& bilinear_energy();
 const EnergyDescription& mlp_energy();
 
-/// The same energy of bfloat16 numbers in float32, see make_bf16_energy. Throws Error(usage) unless
-/// the energy is scaled-dot or dot.
+/// The same energy for bfloat16 numbers that are stored as float32; see make_bf16_energy. Throws
+/// Error(usage) unless the energy is scaled-dot or dot.
 const EnergyDescription& in_bf16(const EnergyDescription& energy);
 
 /// The names of the operands of `energies`, in their order, for programs that are linked without

@@ -8,7 +8,8 @@ namespace attn::plan {
 /// only for optimizers that use it.
 void require_step_options(const StepOptions& options);
 
-/// The options of step `number`. Throws as require_step_options.
+/// `options` with this number, rate and gradient_factor in place of its own. Throws the errors of
+/// require_step_options.
 StepOptions at_step(StepOptions options, Index number, double rate, double gradient_factor);
 
 }  // namespace attn::plan

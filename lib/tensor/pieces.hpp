@@ -17,8 +17,8 @@ constexpr Index piece_elements(std::size_t element_size) {
                                                  : 1);
 }
 
-/// Part of a block: `count` elements from `start` (relative to the block), which are the elements
-/// [offset, offset + size) of the block in row-major order.
+/// Part of a block: `count` elements along each axis, from position `start` of the block. In
+/// row-major order these are the block's elements [offset, offset + size).
 struct Piece {
   Shape start;
   Shape count;

@@ -36,9 +36,10 @@ class LabelledBatches : public Batches {
 inline constexpr Index matching_class = 1;
 
 /// Batches of pairs; half match, class 1, and half do not, class 0. Item 2n is pair n; item 2n + 1
-/// is its source with the target of another pair, whose tokens differ. All other pairs are equally
-/// likely, but a pair with the same target is replaced by the next one. The choice is a function of
-/// (seed, epoch, item) by RandomStream(seed, "shuffled pairs"); in evaluation, of the item alone.
+/// is the source of pair n with the target of another pair, such that the two targets differ. All
+/// other pairs are equally likely, but a pair with the same target is replaced by the next one. The
+/// choice is a function of (seed, epoch, item) by RandomStream(seed, "shuffled pairs"); in
+/// evaluation, of the item alone.
 class MatchBatches : public Batches {
  public:
   /// As PairBatches; `options.start` and `end` are ignored. Throws Error(input) if there are no

@@ -33,7 +33,7 @@ struct BasisFound {
   std::string text() const;
 };
 
-/// Counts that may exceed 64 bits: then null, and "beyond 64 bits".
+/// A count is absent if it exceeds 64 bits. JSON then has null, the text "beyond 64 bits".
 nlohmann::ordered_json json_or_null(const std::optional<Index>& count);
 std::string count_text(const std::optional<Index>& count);
 

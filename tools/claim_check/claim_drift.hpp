@@ -26,7 +26,8 @@ struct ClaimDrift {
   bool matters() const;                        ///< turned, or moved by the tolerance or more
 };
 
-/// All claims of both records: first those that turned, then by the share of the tolerance.
+/// All claims of both records: first those that turned, then the others, from the largest movement,
+/// in units of the tolerance, to the smallest.
 std::vector<ClaimDrift> drifts(const ClaimRecord& before, const ClaimRecord& after);
 
 /// The table of `diff`: claims that differ, and the number of those that do not.

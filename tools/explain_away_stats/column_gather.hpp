@@ -14,8 +14,8 @@ namespace attn::tools {
 /// Declares the formulas, datasets, results and references of explain-away-stats for its man page.
 void declare_column_datasets(cli::Declaration& declaration);
 
-/// Receives the result of one head under one scheme, at the first point of a sweep; called for the
-/// heads in order.
+/// Called for each head, in order, and each scheme, with the result at the first point of the
+/// sweep. Results at other points are not shown to it.
 using ColumnSink =
     std::function<void(const std::string& scheme, Index head,
                        const std::vector<Index>& queries_of_key, const HeadColumns& columns)>;

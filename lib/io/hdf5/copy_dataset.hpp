@@ -9,8 +9,8 @@ namespace attn::io {
 
 // Datasets are copied by our own reads and writes, piece by piece, rather than by H5Ocopy, which
 // crashes (HDF5 1.10.8) on a full disk or a damaged index and cannot be interrupted.
-// Both functions are called under h5::Lock, and throw Error(input) naming `source` or
-// Error(output).
+// Both functions are called under h5::Lock, and throw Error(input), which names
+// `source`, or Error(output).
 
 /// The destination of a copy.
 struct CopyTarget {
