@@ -316,6 +316,7 @@ class SeedTest(ToolTest):
         self.refuse("--table=runs.csv", "dnas", status=2, says=["--metric is missing: what to compare of the table"])
         self.refuse(*words, "dnas", "against", "unas", "dnas", "--better=lower", status=2,
                     says=["dnas is compared with itself"])
+        self.refuse(*words, "dnas", "dnas", status=3, says=["runs.csv:2 is given twice"])
         self.refuse(*words, "dnas", "unas", status=3, says=["runs.csv:4 and runs.csv:3 are runs of one seed, 4"])
         self.refuse("--table=runs.csv", "fenchel, own", "--metric=valid.accuracy", status=3,
                     says=["runs.csv:6: no line has valid.accuracy"])
@@ -358,6 +359,11 @@ class SeedTest(ToolTest):
         self.refuse("none.jsonl", metric, status=3, says=["no such file: none.jsonl"])
         self.refuse(".", metric, status=3, says=[". is a folder, expected a log of attn-train"])
         self.refuse(self.log("same.jsonl", [2.0], 1), good, metric, status=3, says=["are runs of one seed, 1"])
+        self.refuse(good, good, metric, status=3, says=["good.jsonl is given twice"],
+                    hint="the word against stands between two groups")
+        (self.folder / "seedless.jsonl").write_text('{"loss": 2.0}\n')
+        self.refuse("seedless.jsonl", "./seedless.jsonl", "--metric=loss", status=3,
+                    says=["seedless.jsonl and ./seedless.jsonl are one file"])
         self.refuse(self.log("early.jsonl", [2.0], 2, steps=490), metric, status=3,
                     says=["early.jsonl: the run is at step 50 of 490"])
         for text, says in (("", "is empty"), ("{}\n[1]\n", "line 2 is no JSON object"),
@@ -365,6 +371,8 @@ class SeedTest(ToolTest):
                            ('{"a": 1}\n{"valid": {"perplexity": null}}\n', "valid.perplexity is null"),
                            ('{"a": 1}\n{"valid": {"perplexity": "x"}}\n', 'valid.perplexity is "x"'),
                            ('{"a": 1}\n{"valid": {"perplexity": 1e999}}\n', "line 2 is no JSON object"),
+                           ('{"a": 1}\n{"a": [-Infinity]}\n', "line 2 has Infinity, which is no JSON number"),
+                           ('{"valid": {"perplexity": NaN}}\n', "line 1 has NaN, which is no JSON number"),
                            ("\x89HDF\r\n", "line 1 is no JSON object")):
             with self.subTest(text=text):
                 (self.folder / "bad.jsonl").write_text(text)
@@ -396,6 +404,7 @@ class SeedTest(ToolTest):
                 (["1", "2", "against", "3", "4"], "--better is missing"),
                 (["1", "2", "--reference=3"], "--better is missing"),
                 (["1", "2", "--test=welch"], "--test has no effect without B"),
+                (["1", "2", "--better=lower"], "--better has no effect without B and --reference"),
                 (["1", "2", "--reference=3", "--test=paired", "--better=lower"], "--test paired needs B"),
                 (["1", "2", "against", "3", "--reference=3", "--better=lower"], "both B and --reference"),
                 (["1", log, "--metric=loss"], "both numbers and logs"),

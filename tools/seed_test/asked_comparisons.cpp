@@ -240,6 +240,10 @@ SeedTest test_of(const cli::Arguments& arguments, bool two_groups) {
   const std::string test = arguments.text("test");
   if (!two_groups && !reference) {
     refuse(arguments, {"test"}, "without B and --reference");
+    if (arguments.given("better") && arguments.text("at") != "best") {
+      usage("--better has no effect without B and --reference",
+            "the word against stands before the runs of B: A... against B...");
+    }
     return SeedTest::none;
   }
   if (!arguments.given("better")) {

@@ -41,6 +41,22 @@ void gather_names(const Json& object, const std::string& before, std::set<std::s
   }
 }
 
+// What Python writes for a number that is not finite, if it is what keeps a line from being JSON.
+std::string word_of_python(const std::string& line) {
+  try {
+    [[maybe_unused]] const Json json = Json::parse(line);
+  } catch (const Json::parse_error& error) {
+    // The error counts the bytes up to the one that is wrong.
+    const std::size_t at = std::min(std::max<std::size_t>(error.byte, 1) - 1, line.size());
+    for (const std::string word : {"NaN", "Infinity"}) {
+      if (line.compare(at, word.size(), word) == 0) return word;
+    }
+  } catch (const Json::exception&) {
+    return "";
+  }
+  return "";
+}
+
 }  // namespace
 
 LoggedRun::LoggedRun(const std::string& file) : file_(file), name_(file) {
@@ -63,6 +79,11 @@ void LoggedRun::read_json(const std::string& file) {
   for (std::string line; std::getline(lines, line);) {
     lines_.push_back({++number, Json::parse(line, nullptr, false)});
     if (lines_.back().values.is_object()) continue;
+    if (const std::string word = word_of_python(line); !word.empty()) {
+      throw Error(Failure::input,
+                  fmt::format("{}: line {} has {}, which is no JSON number", file, number, word),
+                  "null stands for a number that is not finite");
+    }
     throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, number),
                 "expected a log that attn-train --log wrote, lines of JSON, or a table whose name "
                 "ends in .csv or .tsv");

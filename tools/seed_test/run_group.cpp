@@ -1,7 +1,9 @@
 #include "seed_test/run_group.hpp"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,15 +14,24 @@
 namespace attn::tools {
 namespace {
 
-// Two runs with one seed are the same run, and count as evidence only once.
-void require_different_seeds(const std::vector<LoggedRun>& logs) {
+// Why both logs are the same run, or empty.
+std::string sameness(const LoggedRun& a, const LoggedRun& b) {
+  if (a.name() == b.name()) return fmt::format("{} is given twice", a.name());
+  std::error_code none;
+  if (std::filesystem::equivalent(a.name(), b.name(), none)) {
+    return fmt::format("{} and {} are one file", a.name(), b.name());
+  }
+  if (!a.seed() || a.seed() != b.seed()) return "";
+  return fmt::format("{} and {} are runs of one seed, {}", a.name(), b.name(), *a.seed());
+}
+
+// A run counts as evidence only once.
+void require_different_runs(const std::vector<LoggedRun>& logs) {
   for (std::size_t n = 0; n < logs.size(); ++n) {
     for (std::size_t m = 0; m < n; ++m) {
-      if (!logs[n].seed() || logs[n].seed() != logs[m].seed()) continue;
-      throw Error(Failure::input,
-                  fmt::format("{} and {} are runs of one seed, {}", logs[m].name(), logs[n].name(),
-                              *logs[n].seed()),
-                  "the word against stands between two groups");
+      const std::string why = sameness(logs[m], logs[n]);
+      if (why.empty()) continue;
+      throw Error(Failure::input, why, "the word against stands between two groups");
     }
   }
 }
@@ -49,7 +60,7 @@ Runs::Runs(std::vector<LoggedRun> logs) : logs_(std::move(logs)) {
 }
 
 void Runs::take_seeds() {
-  require_different_seeds(logs_);
+  require_different_runs(logs_);
   for (const LoggedRun& log : logs_) {
     if (const std::optional<Index> seed = log.seed()) seeds_.push_back(*seed);
   }

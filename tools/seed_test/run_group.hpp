@@ -25,10 +25,10 @@ struct RunGroup {
 class Runs {
  public:
   /// The numbers or the logs that the words of the command line name. Throws Error(input) for a log
-  /// that cannot be used, if two logs have one seed, and for logs mixed with numbers.
+  /// that cannot be used, if two logs are the same run, and for logs mixed with numbers.
   explicit Runs(const std::vector<std::string>& words);
 
-  /// Throws Error(input) if two logs have one seed.
+  /// Throws Error(input) if two logs are the same run.
   explicit Runs(std::vector<LoggedRun> logs);
 
   bool are_logs() const { return !logs_.empty(); }
