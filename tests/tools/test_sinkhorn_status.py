@@ -156,6 +156,11 @@ class Refusals(SinkhornTest):
                              says=[f"in.h5:/{name}", says])
         self.write("in.h5", x=good)
         self.refused("sinkhorn-iter", "in.h5", status=3, says=["no dataset", "q"])
+        self.write("in.h5", C=good)
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 1, status=3,
+                     says=["in.h5: no dataset cost, nor q and k"], hint="--map cost=C")
+        self.run_tool("sinkhorn-iter", "in.h5", "--epsilon", 1, "--map", "cost=C", "-o", "/dev/null")
+        self.refused("sinkhorn-iter", "in.h5", "--reg", 1, status=2, says="--reg", hint="--epsilon")
 
     def test_beyond_float32(self):
         self.write("in.h5", cost=np.full((2, 2), 1e300))

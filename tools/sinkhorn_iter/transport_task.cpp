@@ -31,13 +31,26 @@ using Source = ScoreOptions::Source;
 
 bool is_exact(const cli::Arguments& arguments) { return arguments.verb == exact_verb; }
 
+// Refuses an INPUT that has a cost only under the name of another program.
+void require_known_cost(const io::InputBundle& bundle) {
+  const io::InputBundle own = bundle.without_named();
+  for (const char* const other : {"C", "M", "costs", "cost_matrix", "distance", "distances"}) {
+    if (!own.is_dataset(other)) continue;
+    throw Error(Failure::input, bundle.description() + ": no dataset cost, nor q and k",
+                fmt::format("--map cost={}", other));
+  }
+}
+
 Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool vectors = bundle.has("q") && bundle.has("k");
   if (bundle.has("cost") &&
       (is_exact(arguments) || arguments.number("epsilon") || !(vectors || bundle.has("scores")))) {
     return Source::cost;
   }
-  return !vectors && bundle.has("scores") ? Source::scores : Source::vectors;
+  if (vectors) return Source::vectors;
+  if (bundle.has("scores")) return Source::scores;
+  require_known_cost(bundle);
+  return Source::vectors;
 }
 
 // Exact transport has scores of minus the cost, as with an epsilon of 1.
