@@ -88,17 +88,28 @@ class Parser {
   }
 
  private:
+  // Whether `word` would be an item of the list after `option`, which begins so.
+  static bool goes_on(const Option& option, std::string_view list, const std::string& word) {
+    if (option.kind == Option::Kind::numbers || option.kind == Option::Kind::integers ||
+        option.kind == Option::Kind::choices) {
+      return is_item(option, word);
+    }
+    const bool is_list = option.kind == Option::Kind::text &&
+                         (option.placeholder == "LIST" || option.placeholder.ends_with(",..."));
+    if (!is_list) return false;
+    // As in --map q=Q k=K and --heads 0 1.
+    const bool has_names = list.find('=') != std::string_view::npos;
+    return has_names ? word.find('=') != std::string::npos
+                     : to_integer(list.substr(list.rfind(',') + 1)) && to_integer(word);
+  }
+
   // "--epsilon 1e-8 1e-3": words that would be items of the list before them, and name no file.
   void refuse_items_apart(std::span<const Token> tokens) const {
     const Option& option = *tokens.front().option;
-    const bool is_list = option.kind == Option::Kind::numbers ||
-                         option.kind == Option::Kind::integers ||
-                         option.kind == Option::Kind::choices;
-    if (!is_list) return;
     std::string list = tokens.front().text;
     for (const Token& token : tokens.subspan(1)) {
       std::error_code none;
-      if (token.option != nullptr || !is_item(option, token.text) ||
+      if (token.option != nullptr || !goes_on(option, list, token.text) ||
           contains(verb_names(declaration_), token.text) ||
           std::filesystem::exists(token.text, none)) {
         break;
@@ -109,6 +120,22 @@ class Parser {
     usage(fmt::format("unexpected argument {} after --{} {}", tokens[1].text, option.name,
                       tokens.front().text),
           fmt::format("a list has commas: --{} {}", option.name, list));
+  }
+
+  // "--memory 1 GB": a unit that stands apart from its size, and names no file.
+  static void refuse_unit_apart(std::span<const Token> tokens) {
+    const Option& option = *tokens.front().option;
+    if (option.kind != Option::Kind::size || tokens.size() < 2 || tokens[1].option != nullptr) {
+      return;
+    }
+    const std::string& word = tokens[1].text;
+    const std::string_view unit = std::string_view(word).substr(0, word.find_first_of("bBiI"));
+    std::error_code none;
+    if (unit.size() != 1 || word.size() > 3 || to_integer(unit) ||
+        !to_bytes("1" + std::string(unit)) || std::filesystem::exists(word, none)) {
+      return;
+    }
+    parse_value(option, tokens.front().text + " " + word);
   }
 
   // "--causal top-left in.h5" or "--force true in.h5": a word that would be the value of the option
@@ -156,6 +183,7 @@ class Parser {
           bare && option.takes_value() ? Value(std::string()) : parse_value(option, token.text);
       if (bare) refuse_value_apart(std::span(tokens).subspan(n));
       refuse_items_apart(std::span(tokens).subspan(n));
+      refuse_unit_apart(std::span(tokens).subspan(n));
     }
   }
 

@@ -1,6 +1,8 @@
 #include "cli/tokens.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,6 +39,21 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
     hint = "did you mean --" + near + "?" + (hint.empty() ? "" : " " + hint);
   }
   throw Error(Failure::usage, "unknown option " + shown, hint);
+}
+
+// Refuses "—top", whose dash is that of a text editor, unless it names a file.
+void refuse_long_dash(const std::string& word, const std::vector<Option>& options) {
+  std::string_view rest = word;
+  for (const std::string_view dash : {"—", "–", "−"}) {
+    if (!word.starts_with(dash)) continue;
+    rest.remove_prefix(dash.size());
+    rest.remove_prefix(std::min(rest.find_first_not_of('-'), rest.size()));
+    const Option* const meant = find(options, rest.substr(0, rest.find('=')));
+    std::error_code none;
+    if (meant == nullptr || std::filesystem::exists(word, none)) return;
+    throw Error(Failure::usage, "unknown option " + word.substr(0, word.find('=')),
+                "its dash is not -: --" + meant->name);
+  }
 }
 
 // An option with an optional value is declared to Boost as two options: "json", which takes no
@@ -157,7 +174,10 @@ std::vector<Token> take_apart(const std::vector<std::string>& arguments,
   for (const po::option& item : parsed) {
     if (item.position_key >= 0) {
       if (as_typed(item).rfind("--=", 0) == 0) unknown(as_typed(item), "", options);
-      for (const std::string& word : item.value) tokens.push_back({nullptr, word});
+      for (const std::string& word : item.value) {
+        refuse_long_dash(word, options);
+        tokens.push_back({nullptr, word});
+      }
       continue;
     }
     refuse_typing_errors(item, options);

@@ -78,6 +78,8 @@ bool is_list(const Option& option) {
 // The option with a list for one whose items stand apart in another way, such as "1e-8; 1e-3" or
 // "[1e-8, 1e-3]"; else empty.
 std::string hint_on_list(const Option& option, const std::string& text) {
+  // The shell takes a blank after a comma as the end of the list.
+  if (is_list(option) && text.ends_with(',')) return "a list has commas and no blanks";
   if (!is_list(option) || text.find_first_of(";| \t[]()") == std::string::npos) return "";
   std::string list;
   for (std::size_t at = 0; at < text.size();) {
@@ -123,16 +125,33 @@ double number(const Option& option, const std::string& item, std::string_view ve
   return *to_number(item);
 }
 
+// "1e4" is 10000, and "1%" is no count.
+std::string hint_on_integer(const Option& option, const std::string& item,
+                            const std::string& text) {
+  if (item.ends_with('%') && to_number(std::string_view(item).substr(0, item.size() - 1))) {
+    return fmt::format("--{} takes {}, not shares", option.name,
+                       is_list(option) ? "integers" : "an integer");
+  }
+  if (const std::optional<double> value = to_number(item)) {
+    const std::string digits = fmt::format("{:.0f}", *value);
+    if (to_number(digits) == value && is_item(option, digits)) {
+      return fmt::format("{} is written {}", item, digits);
+    }
+  }
+  return hint_on_list(option, text);
+}
+
 Index integer(const Option& option, const std::string& item, std::string_view verb,
               const std::string& text) {
   if (!is_item(option, item)) {
-    refuse(option, verb, item, expectation(option), hint_on_list(option, text));
+    refuse(option, verb, item, expectation(option), hint_on_integer(option, item, text));
   }
   return *to_integer(item);
 }
 
 // "1G" for "1GB" and "1 GiB".
 std::string hint_on_size(const Option& option, std::string_view text) {
+  if (text.ends_with('%')) return "a size is a number of bytes, not a share";
   std::string size;
   for (const char c : text.substr(0, text.find_first_of("bBiI"))) {
     if (c != ' ') size += c;
@@ -177,9 +196,8 @@ std::string hint_on_type(const Option& option, std::string_view word) {
 }
 
 std::string hint_on_word(const Option& option, const std::string& item, const std::string& text) {
-  const auto synonym = option.synonyms.find(item);
-  if (synonym != option.synonyms.end()) {
-    return fmt::format("{} is called {} here", item, synonym->second);
+  for (const auto& [other, here] : option.synonyms) {
+    if (same_but_case(other, item)) return fmt::format("{} is called {} here", item, here);
   }
   if (std::string type = hint_on_type(option, item); !type.empty()) return type;
   if (option.value_is_optional() && is_switch_word(item)) return hint_on_switch(option, item);

@@ -216,6 +216,11 @@ class Sweeps(ToolTest):
                                "in.h5").json()
         self.assertEqual((report["params"]["scale"], report["params"]["hybrid"]), (1, 0.5))
 
+    def test_a_decimal_with_a_comma(self):
+        for scales, said in (("0,5", True), ("1,5", False), ("0,0.5", False), ("0,1,2", False)):
+            done = self.run_tool("explain-away-stats", "--scale", scales, "--scheme=unas", "in.h5")
+            self.assertEqual("note: --scale has two values, 0 and 5; a decimal has a point" in done.err, said)
+
     def test_text_and_refusals(self):
         text = self.run_tool("explain-away-stats", "--scale=0.5,1", "--scheme=unas,dnas",
                              "in.h5").out.decode().splitlines()

@@ -20,6 +20,7 @@ Declaration declared(Role role) {
   Declaration declaration("attn-try", "Tries", role);
   declaration.flag("bare", "A flag")
       .text("from", "WHAT", "A text")
+      .text("map", "NAME=STORED,...", "A list")
       .choice("scheme", {"unas", "dnas"}, "A word", "unas")
       .choices("emit", {"out", "weights", "col_sum"}, "Words", "out")
       .number("scale", "X", "A number", {-infinity, infinity}, 1.0)
@@ -148,6 +149,9 @@ TEST_CASE("an optional value is taken only after '='") {
 TEST_CASE("positional words") {
   CHECK(parsed({"-"}).input == "-");
   CHECK(parsed({"--", "--bare"}).input == "--bare");
+  CHECK(parsed({"—other"}).input == "—other");
+  CHECK(parsed({"--map", "q=Q", "in.h5"}).input == "in.h5");
+  CHECK(parsed({"--memory", "1", "go.h5"}).input == "go.h5");
   CHECK(parsed({"--", "-"}).input == "-");
   CHECK(parsed({"-:/layer3"}).input == "-:/layer3");
   CHECK(parsed({"-q", "-:/layer3", "-o", "f"}).input == "-:/layer3");
@@ -200,6 +204,8 @@ TEST_CASE("command lines that are refused") {
       {{"-1"}, "unknown option -1", ""},
       {{"---"}, "unknown option ---", ""},
       {{"--=x"}, "unknown option --=x", ""},
+      {{"—top=3"}, "unknown option —top", "its dash is not -: --top"},
+      {{"-q", "–-top"}, "unknown option –-top", "its dash is not -: --top"},
       {{"-scheme", "dnas"}, "unknown option -scheme", "did you mean --scheme?"},
       {{"-output", "x"}, "unknown option -output", "did you mean --output?"},
       {{"-quiet"}, "unknown option -quiet", "did you mean --quiet?"},
@@ -237,6 +243,18 @@ TEST_CASE("command lines that are refused") {
       {{"--emit", "out", "weights", "--bare"},
        "unexpected argument weights after --emit out",
        "a list has commas: --emit out,weights"},
+      {{"--map", "q=Q", "k=K", "in.h5"},
+       "unexpected argument k=K after --map q=Q",
+       "a list has commas: --map q=Q,k=K"},
+      {{"--map", "0,2", "3", "in.h5"},
+       "unexpected argument 3 after --map 0,2",
+       "a list has commas: --map 0,2,3"},
+      {{"--counts", "1,", "2", "in.h5"},
+       "--counts has an empty item, expected integers in [1, 1000] separated by commas",
+       "a list has commas and no blanks"},
+      {{"--memory", "1", "GB", "in.h5"},
+       "--memory is 1 GB, expected a size such as 512M, 1.5G or 65536",
+       "--memory 1G"},
       {{"--causal", "top-left", "in.h5"},
        "unexpected argument top-left after --causal",
        "--causal=top-left"},
@@ -412,7 +430,7 @@ TEST_CASE("params hold every option resolved") {
                                         "--threads", "2", "--precision", "f32", "--json=f"}));
   CHECK(
       params.dump() ==
-      R"({"arguments":["in.h5"],"bare":false,"from":null,"scheme":"unas","emit":["out"],)"
+      R"({"arguments":["in.h5"],"bare":false,"from":null,"map":null,"scheme":"unas","emit":["out"],)"
       R"("scale":1.0,"hybrid":null,"epsilon":[0.001,1.0],"top":5,"counts":null,"centres":null,)"
       R"("causal":true,"seed":0,"output":"-","input":["q=x.h5"],"allow_external":false,"only":false,)"
       R"("force":false,"compress":null,)"

@@ -147,9 +147,16 @@ TEST_CASE("numbers and lists that are written in another way") {
     CHECK(hint(one, text) == "a list has commas and no blanks: --x 1e-1,1e-2");
   }
   CHECK(hint(one, "1e-1;0").empty());
-  CHECK(hint(one, "1,").empty());
+  CHECK(hint(one, "1,") == "a list has commas and no blanks");
 
   const Option counts{.name = "n", .kind = Option::Kind::integers, .low = 1, .high = 9};
+  CHECK(hint(counts, "2,4e0") == "4e0 is written 4");
+  CHECK(hint(counts, "2.0") == "2.0 is written 2");
+  CHECK(hint(counts, "1%") == "--n takes integers, not shares");
+  for (const char* const text : {"2.5", "1e4", "1e300", "%", "x%"}) {
+    CAPTURE(text);
+    CHECK(hint(counts, text).empty());
+  }
   CHECK(hint(counts, "1 2;3") == "a list has commas and no blanks: --n 1,2,3");
   const Option words{.name = "emit", .kind = Option::Kind::choices, .values = {"out", "weights"}};
   CHECK(hint(words, "out; weights") == "a list has commas and no blanks: --emit out,weights");
@@ -175,6 +182,8 @@ TEST_CASE("words come from a list") {
   Option known = one;
   known.synonyms["softmax"] = "unas";
   CHECK(hint(known, "softmax") == "softmax is called unas here");
+  CHECK(hint(known, "Softmax") == "Softmax is called unas here");
+  CHECK(hint(known, "DNAS") == "did you mean dnas?");
 
   const Option many{.name = "emit", .kind = Option::Kind::choices, .values = {"out", "weights"}};
   CHECK(std::get<std::vector<std::string>>(parse_value(many, "weights,out")) ==

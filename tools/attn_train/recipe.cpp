@@ -23,10 +23,16 @@ const RecipeKey* find_key(const std::string& name) {
   return found == recipe_keys().end() ? nullptr : &*found;
 }
 
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
 std::string hint_for(const std::string& name) {
   std::vector<std::string> names;
-  for (const RecipeKey& key : recipe_keys()) names.push_back(key.name);
-  const std::string near = cli::nearest(name, names);
+  std::vector<std::string> alike;  // as seed is for run.seed
+  for (const RecipeKey& key : recipe_keys()) {
+    names.push_back(key.name);
+    if (last_part(key.name) == last_part(name)) alike.push_back(key.name);
+  }
+  const std::string near = alike.size() == 1 ? alike.front() : cli::nearest(name, names);
   return near.empty() ? "attn-train --help=recipe lists the keys" : "did you mean " + near + "?";
 }
 

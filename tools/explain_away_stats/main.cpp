@@ -1,6 +1,7 @@
 // explain-away-stats: column sums and their statistics.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -232,6 +233,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
       base_.emplace(arguments, report);
       comparison_.emplace(arguments, wanted_);
     }
+    warn_of_comma();
     if (!swept_ || !arguments.output) return;
     throw Error(Failure::usage,
                 "--output is " + *arguments.output + ", but a sweep makes no bundle",
@@ -239,6 +241,15 @@ class ColumnTool : public SectionTool<ColumnTask> {
   }
 
  private:
+  // In many countries, "0,5" is 0.5.
+  void warn_of_comma() {
+    if (!arguments().given("scale")) return;
+    const std::vector<double>& scales = arguments().numbers("scale");
+    if (scales.size() != 2 || scales[0] != 0 || scales[1] != std::floor(scales[1])) return;
+    report().note(fmt::format(
+        "--scale has two values, 0 and {}; a decimal has a point and no comma", scales[1]));
+  }
+
   void report_cost(const ColumnTask& task) override {
     report_column_cost(arguments(), task, report());
   }
