@@ -9,6 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -167,6 +170,34 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
   return opened;
 }
 
+/// "x.h5:/layer1" for "x.h5/layer1", if x.h5 is a file.
+std::string hint_on_path(const std::string& file) {
+  for (std::size_t at = file.rfind('/'); at != std::string::npos && at > 0;
+       at = file.rfind('/', at - 1)) {
+    struct stat status {};
+    if (stat(file.substr(0, at).c_str(), &status) != 0) continue;
+    return S_ISREG(status.st_mode)
+               ? "a place in a file stands after a colon: " + file.substr(0, at) + ":" +
+                     file.substr(at)
+               : "";
+  }
+  return "";
+}
+
+/// Names the file in a folder, if only one is of a kind that is read.
+std::string hint_on_folder(const std::string& folder) {
+  const std::set<std::string> endings = {".h5", ".hdf5", ".npy", ".npz", ".safetensors"};
+  std::string only;
+  std::error_code failed;
+  for (auto entry = std::filesystem::directory_iterator(folder, failed);
+       !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    if (endings.count(entry->path().extension()) == 0) continue;
+    if (!only.empty()) return "";
+    only = entry->path().string();
+  }
+  return only.empty() || failed ? "" : "it has one: " + only;
+}
+
 }  // namespace
 
 InputFile open_input_file(const std::string& file, const std::string& tmpdir,
@@ -178,11 +209,15 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir,
     if (errno == ENOENT) {
       throw Error(Failure::input, "no such file: " + file.substr(0, file.find(":/")));
     }
-    throw Error(Failure::input, "cannot open " + file + ": " + system_reason(errno));
+    const int error_number = errno;
+    throw Error(Failure::input, "cannot open " + file + ": " + system_reason(error_number),
+                error_number == ENOTDIR ? hint_on_path(file) : "");
   }
   struct stat status {};
   fstat(descriptor.get(), &status);
-  if (S_ISDIR(status.st_mode)) throw Error(Failure::input, file + " is a folder, expected a file");
+  if (S_ISDIR(status.st_mode)) {
+    throw Error(Failure::input, file + " is a folder, expected a file", hint_on_folder(file));
+  }
   if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
   if (status.st_size > 0 && !has_signature_at(descriptor.get(), file, 0)) {
     auto arrays = open_array_file(descriptor.get(), file, tmpdir);

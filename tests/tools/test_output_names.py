@@ -21,7 +21,7 @@ COMMANDS = (
     ["tensor-gen", "normal", "q=4x4"],
 )
 TABLES = ("explain-away-stats", "lambda-solve")  # the tools that write .csv
-FOREIGN = ("npy", "csv", "tsv", "json", "pt", "mat", "gz", "zst", "zip")
+FOREIGN = ("npy", "csv", "tsv", "txt", "json", "pkl", "pickle", "pt", "mat", "gz", "zst", "zip")
 
 
 class OutputNames(ToolTest):

@@ -100,6 +100,18 @@ TEST_CASE("Files that are not bundles have different messages") {
   CHECK(refusal(folder / "no.h5").what() == "no such file: " + (folder / "no.h5"));
   CHECK(refusal("", {{"q", folder / "no.h5:/q"}}).what() == "no such file: " + (folder / "no.h5"));
   CHECK(refusal(folder.path()).what() == folder.path() + " is a folder, expected a file");
+  CHECK(refusal(folder.path()).hint().empty());
+}
+
+TEST_CASE("A folder, and a path into a file, hint at the file") {
+  const TemporaryFolder folder;
+  write_example(folder / "one.h5");
+  write_file(folder / "notes.txt", "");
+  CHECK(refusal(folder.path()).hint() == "it has one: " + (folder / "one.h5"));
+  CHECK(refusal(folder / "one.h5/g/x").hint() ==
+        "a place in a file stands after a colon: " + (folder / "one.h5:/g/x"));
+  write_file(folder / "two.npy", "");
+  CHECK(refusal(folder.path()).hint().empty());
 }
 
 TEST_CASE("A file with a user block is a bundle") {

@@ -124,6 +124,7 @@ TEST_CASE("Impossible output paths are refused at once") {
     const Error error = thrown_error([&] { open_output(target); });
     CHECK(error.failure() == Failure::output);
     CHECK(contains(error.what(), says));
+    CHECK(error.hint() == (says == "no folder" ? "mkdir -p " + (folder / "no") : ""));
   }
   if (geteuid() == 0) {
     MESSAGE("run by root, who may write anywhere: no test of a folder that is not writable");

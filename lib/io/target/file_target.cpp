@@ -47,7 +47,8 @@ FileTarget::FileTarget(std::string description, std::string path, std::optional<
   if (name.empty()) refuse(EISDIR);
   descriptor_ = hold_temporary(folder_, name, mode_ ? private_mode : usual_mode, name_);
   if (!descriptor_ && errno == ENOENT) {
-    throw Error(Failure::output, "cannot write " + this->description() + ": no folder " + folder_);
+    throw Error(Failure::output, "cannot write " + this->description() + ": no folder " + folder_,
+                "mkdir -p " + folder_);
   }
   if (!descriptor_) refuse(errno);
 }

@@ -15,19 +15,22 @@ namespace {
 constexpr const char* to_hint =
     "--to sets the format for any file name: h5, npy, npz or safetensors";
 
-enum class Kind { arrays, table, json, compressed, torch, matlab };
+enum class Kind { arrays, table, json, compressed, torch, matlab, pickle };
 
 struct Ending {
   std::string_view text;
   Kind kind;
 };
 
-constexpr std::array<Ending, 11> endings = {{{".npz", Kind::arrays},
+constexpr std::array<Ending, 14> endings = {{{".npz", Kind::arrays},
                                              {".npy", Kind::arrays},
                                              {".safetensors", Kind::arrays},
                                              {".csv", Kind::table},
                                              {".tsv", Kind::table},
                                              {".json", Kind::json},
+                                             {".txt", Kind::table},
+                                             {".pkl", Kind::pickle},
+                                             {".pickle", Kind::pickle},
                                              {".pt", Kind::torch},
                                              {".mat", Kind::matlab},
                                              {".gz", Kind::compressed},
@@ -75,6 +78,8 @@ std::string hint_for(const cli::Arguments& arguments, const std::string& output,
       return fmt::format("PyTorch reads .safetensors: -o {}.safetensors", stem);
     case Kind::matlab:
       return fmt::format("MATLAB reads a bundle: -o {}.h5; {}", stem, for_numpy);
+    case Kind::pickle:
+      return for_numpy;
     case Kind::compressed:
       break;
   }
