@@ -1,7 +1,9 @@
 #include "io/input.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -107,30 +109,73 @@ void refuse_second_stream(const std::optional<Address>& input,
   }
 }
 
-/// "--map q=Q,k=K,v=V" if datasets have names that other programs give to q, k and v; else empty.
-std::string hint_on_names(const std::string& name, const std::vector<std::string>& there) {
-  const std::vector<std::pair<std::string, std::string>> operands{
-      {"q", "query"}, {"k", "key"}, {"v", "value"}};
+/// The names that other programs give to q, k or v.
+std::vector<std::string> other_names(std::size_t operand) {
+  const std::string letter(1, "qkv"[operand]);
+  const std::string upper(1, "QKV"[operand]);
+  const std::string word = std::array{"query", "key", "value"}[operand];
+  const std::string plural = operand == 0 ? "queries" : word + "s";
+  // numpy.savez gives arr_0 to its first array without a name.
+  return {upper,
+          word,
+          plural,
+          letter + "_proj",
+          word + "_states",
+          word + "_layer",
+          "arr_" + std::to_string(operand)};
+}
+
+/// "--map q=Q,k=K,v=V" if datasets with this prefix have such names, `name` among them; else empty.
+std::string map_of_names(const std::string& name, const std::vector<std::string>& there,
+                         const std::string& prefix) {
   const auto has = [&](const std::string& stored) {
     return std::find(there.begin(), there.end(), stored) != there.end();
   };
   std::string map;
   bool helps = false;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const auto& [letter, word] = operands[i];
+  for (std::size_t operand = 0; operand < 3; ++operand) {
+    const std::string letter(1, "qkv"[operand]);
     if (has(letter)) continue;
-    const std::string upper(1, static_cast<char>(letter[0] - 'a' + 'A'));
-    const std::string plural = word == "query" ? "queries" : word + "s";
-    // numpy.savez gives arr_0 to its first array without a name.
-    for (const std::string& other : {upper, word, plural, letter + "_proj", word + "_states",
-                                     word + "_layer", "arr_" + std::to_string(i)}) {
-      if (!has(other)) continue;
-      map += (map.empty() ? "--map " : ",") + letter + "=" + other;
+    std::vector<std::string> others = other_names(operand);
+    if (!prefix.empty()) others.insert(others.begin(), letter);
+    for (const std::string& other : others) {
+      if (!has(prefix + other)) continue;
+      map += (map.empty() ? "--map " : ",") + letter + "=" + prefix + other;
       helps = helps || letter == name;
       break;
     }
   }
   return helps ? map : "";
+}
+
+/// "blocks.0.attn.hook_" for "blocks.0.attn.hook_q"; empty without such a prefix, and for names of
+/// gradients, weights and biases.
+std::string prefix_of(const std::string& stored, const std::string& other) {
+  if (!stored.ends_with(other)) return "";
+  const std::string prefix = stored.substr(0, stored.size() - other.size());
+  if (prefix.empty() || std::string_view("._/").find(prefix.back()) == std::string_view::npos) {
+    return "";
+  }
+  for (const std::string_view end : {"grad_", "grad.", "w_", "W_", "b_"}) {
+    if (prefix.ends_with(end)) return "";
+  }
+  return prefix;
+}
+
+/// The --map that reads q, k and v under names of other programs, if `name` is one of them.
+std::string hint_on_names(const std::string& name, const std::vector<std::string>& there) {
+  const std::size_t operand = name.size() == 1 ? std::string_view("qkv").find(name) : 3;
+  if (operand >= 3) return "";
+  if (std::string map = map_of_names(name, there, ""); !map.empty()) return map;
+  std::vector<std::string> others = other_names(operand);
+  others.insert(others.begin(), name);
+  for (const std::string& stored : there) {
+    for (const std::string& other : others) {
+      const std::string prefix = prefix_of(stored, other);
+      if (!prefix.empty()) return map_of_names(name, there, prefix);
+    }
+  }
+  return "";
 }
 
 /// hint_on_names for a group, or for its first group if it holds only groups.
@@ -147,13 +192,20 @@ std::string hint_on_group(const std::string& name, const Object& group,
   return "";  // a link that leads nowhere does not hide which name is missing
 }
 
-/// Throws with a list of the existing datasets, including those named by -i.
+/// Throws with a list of the existing datasets, including those named by -i. `name` is read from
+/// the dataset `stored_name`.
 [[noreturn]] void refuse_dataset(const InputBundle::Impl& bundle, const std::string& name,
-                                 const std::string& description) {
+                                 const std::string& stored_name, const std::string& description) {
+  const auto hint = [&](const auto& hint_on) {
+    std::string found = hint_on(name);
+    return found.empty() ? hint_on(stored_name) : found;
+  };
   if (bundle.root && bundle.root->group && bundle.named.empty()) {
     const Object& group = *bundle.root->group;
-    refuse_missing(description, h5::Kind::dataset, name, group,
-                   hint_on_group(name, group, description));
+    refuse_missing(description, h5::Kind::dataset, stored_name, group,
+                   hint([&](const std::string& missing) {
+                     return hint_on_group(missing, group, description);
+                   }));
   }
   std::set<std::string> names;
   for (const auto& [given, dataset] : bundle.named) names.insert(given);
@@ -161,7 +213,8 @@ std::string hint_on_group(const std::string& name, const Object& group,
     for (std::string& stored : bundle.root->names()) names.insert(std::move(stored));
   }
   const std::vector<std::string> there(names.begin(), names.end());
-  refuse_missing(description, h5::Kind::dataset, name, there, hint_on_names(name, there));
+  refuse_missing(description, h5::Kind::dataset, stored_name, there,
+                 hint([&](const std::string& missing) { return hint_on_names(missing, there); }));
 }
 
 }  // namespace
@@ -211,7 +264,7 @@ ArraySource InputBundle::dataset(const std::string& name) const {
   const std::string& stored_name = impl_->stored_name(name);
   std::shared_ptr<const ArraySource::Impl> stored;
   if (impl_->root) stored = impl_->root->dataset(stored_name, name);
-  if (!stored) refuse_dataset(*impl_, stored_name, description());
+  if (!stored) refuse_dataset(*impl_, name, stored_name, description());
   return ArraySource(std::move(stored));
 }
 
@@ -231,7 +284,7 @@ void InputBundle::require_renamed() const {
   const h5::Lock lock;
   for (const auto& [name, stored] : impl_->renamed) {
     const bool there = impl_->root && impl_->root->dataset(stored, name) != nullptr;
-    if (!there) refuse_dataset(*impl_, stored, description());
+    if (!there) refuse_dataset(*impl_, name, stored, description());
   }
 }
 

@@ -109,6 +109,12 @@ class BadArrays(ToolTest):
             self.refuse("bad.npz", archive([("x.npy", content)]), [])
             self.refuse("packed.npz", archive([("x.npy", content)], zipfile.ZIP_DEFLATED), [])
         self.refuse("bad.npy", npy(np.array([{}, None], dtype=object)), ["pickled"])
+        np.save(self.folder / "dict.npy", {"q": np.eye(2)})
+        hint = "numpy.savez('FILE.npz', **numpy.load('FILE', allow_pickle=True).item())"
+        self.refused("attn-compute", "dict.npy", status=3, says=["dict.npy holds a pickled Python object"], hint=hint)
+        names = {"numpy": np, "__builtins__": {}}
+        eval(hint.replace("FILE", str(self.folder / "dict.npy")), names)  # pylint: disable=eval-used
+        self.assertEqual(np.load(self.folder / "dict.npy.npz")["q"].shape, (2, 2))
         good = npy(np.arange(6.0))
         (self.folder / "good.npy").write_bytes(good)
         self.refused("tensor-convert", "good.npy", status=3, says=["good.npy", "single"])

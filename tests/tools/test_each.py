@@ -159,13 +159,26 @@ class Refused(Dump):
     def test_names_of_other_programs(self):
         array = np.random.default_rng(1).normal(size=(3, 2)).astype(np.float32)
         for names in ("QKV", ("query", "key", "value"), ("q_proj", "k_proj", "v_proj"),
-                      ("arr_0", "arr_1", "arr_2")):
+                      ("arr_0", "arr_1", "arr_2"), [f"blocks.0.attn.hook_{letter}" for letter in "qkv"],
+                      [f"layer/{letter}_proj" for letter in "qkv"]):
             np.savez(self.folder / "other.npz", **dict.fromkeys(names, array))
             map_ = "--map=" + ",".join(map("=".join, zip("qkv", names)))
             for tool in ("attn-compute", "explain-away-stats"):
                 self.refused(tool, "other.npz", status=3, says=["other.npz: no dataset q"],
                              hint=map_.replace("=", " ", 1))
                 self.assertNotIn("warning", self.run_tool(tool, map_, "other.npz").err)
+        # The same for other names than a map has.
+        np.savez(self.folder / "other.npz", **dict.fromkeys(("query", "key", "value"), array))
+        self.refused("attn-compute", "--map=q=Q,k=K,v=V", "other.npz", status=3, says=["other.npz: no dataset K"],
+                     hint="--map q=query,k=key,v=value")
+        # Gradients and weights are something else.
+        np.savez(self.folder / "other.npz", **dict.fromkeys(("grad_q", "grad_k", "W_q", "W_k"), array))
+        done = self.run_tool("attn-compute", "other.npz", status=3)
+        self.assertNotIn("--map", done.err)
+        np.savez(self.folder / "other.npz", attn=np.full((3, 3), 1 / 3))
+        self.refused("explain-away-stats", "other.npz", output=None, status=3,
+                     says=["other.npz: no dataset weights, nor q and k"], hint="--map weights=attn")
+        self.run_tool("explain-away-stats", "other.npz", "--map", "weights=attn")
         # The same for a map the wrong way round, and for names in groups.
         np.savez(self.folder / "other.npz", **dict.fromkeys("QKV", array))
         self.refused("attn-compute", "--map=Q=q,K=k,V=v", "other.npz", status=3,

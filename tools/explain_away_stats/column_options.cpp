@@ -42,6 +42,17 @@ std::vector<std::string> usual_schemes(const io::InputBundle& bundle, bool compu
   return {"unas", "dnas"};
 }
 
+// Refuses an INPUT that has weights only under the name of another program.
+void require_known_weights(const io::InputBundle& bundle) {
+  const io::InputBundle own = bundle.without_named();
+  for (const char* const other : {"attn", "attention", "attentions", "attn_weights",
+                                  "attention_weights", "attn_probs", "attention_probs"}) {
+    if (!own.is_dataset(other)) continue;
+    throw Error(Failure::input, bundle.description() + ": no dataset weights, nor q and k",
+                fmt::format("--map weights={}", other));
+  }
+}
+
 }  // namespace
 
 std::vector<SweepPoint> sweep_points(const cli::Arguments& arguments) {
@@ -98,6 +109,9 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   const bool computable = has_scores(bundle, options.scores.source);
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
+  if (!computable && !bundle.has("weights") && !arguments.given("from")) {
+    require_known_weights(bundle);
+  }
   // Stored weights are sufficient alone; potentials need the scores.
   if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {
     options.scores.source = ScoreOptions::Source::weights;

@@ -47,6 +47,11 @@ class HeaderParser {
     }
     if (peek() != '\0' || at_ != text_.size()) refuse("text after its end");
     if (!descr || !fortran || !shape) refuse("one of descr, fortran_order and shape missing");
+    if (*descr == "|O" && shape->empty() && address_.find(":/") == std::string::npos) {
+      throw Error(Failure::input, address_ + " holds a pickled Python object, expected numbers",
+                  "in Python, for a dict of arrays: numpy.savez('FILE.npz', **numpy.load('FILE', "
+                  "allow_pickle=True).item())");
+    }
     read_npy_dtype(*descr, address_, array);
     array.fortran = *fortran;
     array.shape = *shape;
