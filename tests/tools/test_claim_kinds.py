@@ -61,10 +61,10 @@ class ClaimKinds(ClaimTest):
                 self.assertIn(says, each[name]["reason"])
                 self.assertIn(says, self.text)
         # A report without the value: no mark of the library that reads JSON.
-        self.claims(claim("gone", "echo '{\"x\": 1}' > r.json", "r.json:/x", 1,
+        self.claims(claim("gone", "echo '{\"x\": 1, \"z\": 2}' > r.json", "r.json:/x", 1,
                           'perturb = ["x", "y"]'))
         reason = self.falsify(status=1)[1]["gone"]["reason"]
-        self.assertRegex(reason, r"no verdict: .*r\.json:/x: key 'x' not found$")
+        self.assertRegex(reason, r"no verdict: .*r\.json:/x: key 'x' not found \(there are: y, z\)$")
         self.assertNotIn("json.exception", reason + self.text)
         # An inequality says nothing when its expectation moves.
         self.claims(claim("constants", more='kind = "printed"').replace('"="', '">="'))
@@ -99,11 +99,13 @@ class ClaimKinds(ClaimTest):
             claim("no-dataset", link, "in.h5:/layer*/c"),
             claim("dataset", link, "in.h5:/layer1/*"),
             claim("number", make, "r.json:/heads/0/u/*"),
-            claim("missing", make, "r.json:/by/*/v"))
+            claim("missing", make, "r.json:/by/*/v"),
+            claim("many", f"echo '{json.dumps(dict.fromkeys('abcdefghijkl', 1))}' > r.json", "r.json:/x"))
         results = self.check(status=1)
         self.assertEqual({c["verdict"] for c in results.values()}, {"error"}, self.text)
         for name, says in (("no-group", "head*"), ("no-dataset", "c"), ("dataset", "groups, not for datasets"),
-                           ("number", "elements of an array"), ("missing", "'v' not found")):
+                           ("number", "elements of an array"), ("missing", "'v' not found (there are: u)"),
+                           ("many", "'x' not found (there are: a, b, c, d, e, f, g, h, i, j, ...)")):
             self.assertIn(says, results[name]["error"])
 
     def test_any(self):

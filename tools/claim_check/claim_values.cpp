@@ -42,12 +42,34 @@ void add_numbers(const nlohmann::json& json, const std::string& place, int depth
   for (const auto& item : json) add_numbers(item, place, depth - 1, numbers);
 }
 
+// What a pointer leads to. A key that is missing is named with those that are there.
+const nlohmann::json& value_at(const nlohmann::json& json, const std::string& text,
+                               const std::string& place) {
+  const nlohmann::json::json_pointer pointer(text);
+  nlohmann::json::json_pointer upto = pointer;
+  std::string missing;
+  while (!upto.empty() && !json.contains(upto)) {
+    missing = upto.back();
+    upto.pop_back();
+  }
+  const nlohmann::json& parent = json.at(upto);
+  if (missing.empty() || !parent.is_object() || parent.empty()) return json.at(pointer);
+  constexpr std::size_t most = 10;
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : parent.items()) {
+    if (keys.size() < most) keys.push_back(key);
+  }
+  throw Error(Failure::input, cli::one_line(fmt::format("{}: key '{}' not found (there are: {}{})",
+                                                        place, missing, fmt::join(keys, ", "),
+                                                        parent.size() > most ? ", ..." : "")));
+}
+
 // The values that a pointer leads to, where "*" stands for each element of an array or object.
 void add_elements(const nlohmann::json& json, const std::string& pointer, const std::string& place,
                   std::vector<double>& numbers) {
   const std::size_t star = (pointer + "/").find("/*/");
   const nlohmann::json& found =
-      json.at(nlohmann::json::json_pointer(pointer.substr(0, std::min(star, pointer.size()))));
+      value_at(json, pointer.substr(0, std::min(star, pointer.size())), place);
   if (star == std::string::npos) {
     add_numbers(found, place, 32, numbers);
     return;
