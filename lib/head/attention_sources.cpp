@@ -11,14 +11,17 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void refuse_shape(const ArraySource& source, const std::string& expected) {
-  throw Error(Failure::input, source.address() + " has shape " + to_string(source.shape()) +
-                                  ", expected " + expected);
+[[noreturn]] void refuse_shape(const ArraySource& source, const std::string& expected,
+                               const std::string& hint = {}) {
+  throw Error(
+      Failure::input,
+      source.address() + " has shape " + to_string(source.shape()) + ", expected " + expected,
+      hint);
 }
 
 void require_axes(const ArraySource& source, const char* expected) {
   require_floating(source);
-  if (source.shape().size() < 2) refuse_shape(source, expected);
+  if (source.shape().size() < 2) refuse_shape(source, expected, hint_on_vector(source));
   if (source.shape().back() > 0) return;
   throw Error(Failure::input, source.address() + " has shape " + to_string(source.shape()) +
                                   ": its last axis is empty");
@@ -95,7 +98,7 @@ void require_keys(const ArraySource& v, Index rows, const std::string& other, In
   throw Error(Failure::input,
               v.address() + ": " + std::to_string(rows) + " keys, " + other + " has " +
                   std::to_string(keys),
-              hint);
+              hint.empty() ? "v needs a row for each key" : hint);
 }
 
 // A gate (H, dv), or (…, queries or 1, H or 1, dv or 1).

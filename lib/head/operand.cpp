@@ -99,11 +99,16 @@ void require_floating(const ArraySource& dataset) {
   require_numbers(dataset, NumberTypes::floating);
 }
 
+std::string hint_on_vector(const ArraySource& dataset) {
+  return dataset.shape().size() == 1 ? "a single vector x is a matrix as x[None]" : "";
+}
+
 void require_vectors(const ArraySource& dataset, const char* expected, NumberTypes types) {
   require_numbers(dataset, types);
   const Shape& shape = dataset.shape();
   if (shape.size() < 2) {
-    throw Error(Failure::input, axes_text(dataset) + ", expected " + expected);
+    throw Error(Failure::input, axes_text(dataset) + ", expected " + expected,
+                hint_on_vector(dataset));
   }
   require_no_empty_axis(dataset);
 }

@@ -70,6 +70,9 @@ Operand vectors_operand(const ArraySource& dataset, const Shape& leading, bool g
 void require_vectors(const ArraySource& dataset, const char* expected,
                      NumberTypes types = NumberTypes::floating);
 
+/// How a dataset of one axis becomes a matrix of one row; empty for other shapes.
+std::string hint_on_vector(const ArraySource& dataset);
+
 /// Throws Error(input) for an axis of length 0.
 void require_no_empty_axis(const ArraySource& dataset);
 

@@ -48,13 +48,13 @@ class BadInput(ToolTest):
             ("missing k", COMPUTE, data(k=None), [], 3, ["in.h5", "no dataset k", "q, v"]),
             ("missing scores", BOTH, data(), ["--from=scores"], 3,
              ["no dataset scores", "k, q, v"]),
-            ("one axis", BOTH, data(q=zeros(4, f32)), [], 3, ["in.h5:/q", "(4)", "queries, d"]),
+            ("one axis", BOTH, data(q=zeros(4, f32)), [], 3, ["in.h5:/q", "(4)", "queries, d"], "x[None]"),
             ("no axis", BOTH, data(k=f32(1)), [], 3, ["in.h5:/k", "keys, d"]),
             ("v of one axis", COMPUTE, data(v=zeros(5, f32)), [], 3, ["in.h5:/v", "(5)"]),
             ("q and k disagree", BOTH, data(q=zeros((2, 5, 3), f32)), [], 3,
              ["in.h5:/k: last axis is 4", "in.h5:/q has 3"]),
             ("k and v disagree", COMPUTE, data(v=zeros((2, 6, 4), f32)), [], 3,
-             ["in.h5:/v: 6 keys", "in.h5:/k has 5"]),
+             ["in.h5:/v: 6 keys", "in.h5:/k has 5"], "v needs a row for each key"),
             ("heads that do not divide", BOTH, data(k=zeros((3, 5, 4), f32)), [], 3,
              ["in.h5:/q has 2 heads", "in.h5:/k has 3", "multiple"]),
             ("heads the wrong way round", BOTH, data(k=zeros((4, 5, 4), f32)), [], 3,
@@ -160,6 +160,11 @@ class BadInput(ToolTest):
                            **good())
                 self.refused("explain-away-stats", "in.h5", "--scheme=hnas,sinkhorn,stored",
                              status=3, says=[f"in.h5: attribute {name} is "])
+        words = "expected one of none, top-left, bottom-right"
+        self.write("in.h5", {"attn_causal": True}, **good())
+        self.refused("explain-away-stats", "in.h5", status=3, says="attn_causal is not one text", hint=words)
+        self.write("in.h5", {"attn_causal": "yes"}, **good())
+        self.refused("explain-away-stats", "in.h5", status=3, says=f"attn_causal is yes, {words}")
 
     def test_options(self):
         rows = [

@@ -145,7 +145,8 @@ class Conventions(ToolTest):
                      status=2, says=["both --causal=bottom-right and a query offset"])
         self.refused("attn-compute", "block.h5", "--query-offset=30", status=2,
                      says=["--query-offset has no effect"])
-        self.refused("attn-compute", "block.h5", "--causal", status=2, says=["--causal is ambiguous"])
+        self.refused("attn-compute", "block.h5", "--causal", status=2, says=["--causal is ambiguous"],
+                     hint="behind a cache of keys: --causal=bottom-right")
 
     def test_windows_in_words(self):
         random = np.random.default_rng(27)

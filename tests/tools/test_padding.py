@@ -251,6 +251,8 @@ class Padding(ToolTest):
                 ({"query_length": [1, 2, 3]}, ["query_length has shape (3)"])):
             self.write("in.h5", **data, **{n: np.array(v) for n, v in bounds.items()})
             self.refused("attn-compute", "in.h5", status=3, says=["in.h5", *says])
+        self.write("in.h5", **data, key_length=np.ones((2, 6), int))
+        self.refused("attn-compute", "in.h5", status=3, says=["key_length has shape (2, 6)"], hint="mask.sum(-1)")
 
     def test_nan_inside_a_sequence_is_refused(self):
         data = {n: np.ones((2, 1, 6, 4)) for n in "qkv"}

@@ -42,7 +42,17 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
   constexpr Index most_offset = Index{1} << 40;
   PerBound<std::vector<Index>> given;
   const auto read = [&](const char* name, std::vector<Index>& values, Index low, Index high) {
-    if (bundle.has(name)) values = integers_per_problem(bundle.dataset(name), leading, low, high);
+    if (!bundle.has(name)) return;
+    const ArraySource dataset = bundle.dataset(name);
+    try {
+      values = integers_per_problem(dataset, leading, low, high);
+    } catch (const Error& error) {
+      const bool is_mask = !dataset.shape().empty() && dataset.shape().back() == high &&
+                           dataset.shape().size() > 1 && error.hint().empty();
+      if (!is_mask) throw;
+      throw Error(error.failure(), error.what(),
+                  "lengths of a mask that is true within each sequence: mask.sum(-1)");
+    }
   };
   read("query_length", given.query_length, 0, queries);
   read("key_length", given.key_length, 0, keys);

@@ -101,21 +101,31 @@ std::vector<std::pair<std::string, std::string>> energy_words() {
   return words;
 }
 
+// A word of the table that a bundle records.
+template <class Table>
+std::optional<std::string> recorded_word(const Table& table, const std::string& attribute,
+                                         const io::InputBundle& recorded) {
+  const std::string expected = fmt::format("expected one of {}", fmt::join(names_of(table), ", "));
+  std::optional<std::string> word;
+  try {
+    word = recorded.text_attribute(attribute);
+  } catch (const Error& error) {
+    throw Error(error.failure(), error.what(), error.hint().empty() ? expected : error.hint());
+  }
+  if (word && !value_in(table, *word)) {
+    throw Error(Failure::input, fmt::format("{}: attribute {} is {}, {}", recorded.description(),
+                                            attribute, *word, expected));
+  }
+  return word;
+}
+
 // A word from the command line, or from the bundle's attribute if the option is not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {
   std::string word = arguments.text(option);
   if (recorded != nullptr && !arguments.given(option)) {
-    const std::string attribute = attribute_of(option);
-    const auto stored = recorded->text_attribute(attribute);
-    if (stored) {
-      word = *stored;
-      if (!value_in(table, word)) {
-        throw Error(Failure::input, recorded->description() + ": attribute " + attribute + " is " +
-                                        word + ", which is unknown");
-      }
-    }
+    word = recorded_word(table, attribute_of(option), *recorded).value_or(word);
   }
   return value_in(table, word).value_or(table.front().first);
 }
@@ -257,11 +267,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   if (arguments.given("causal")) options.causal = arguments.text("causal");
   if (options.causal == "none") options.causal.reset();
   if (recorded != nullptr && !arguments.given("causal")) {
-    const auto causal = recorded->text_attribute("attn_causal");
-    if (causal && !value_in(causal_masks, *causal)) {
-      throw Error(Failure::input, recorded->description() + ": attribute attn_causal is " +
-                                      *causal + ", which is unknown");
-    }
+    const auto causal = recorded_word(causal_masks, attribute_of("causal"), *recorded);
     if (causal && *causal != "none") options.causal = *causal;
   }
   for (const char* option : {"scale", "causal", "window", "softcap"}) {
@@ -305,10 +311,12 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report) {
 }
 
 void refuse_open_causal(Index queries, Index keys, const std::string& place) {
-  throw Error(Failure::usage,
-              fmt::format("{}--causal is ambiguous for {} and {}", place,
-                          cli::counted(queries, "query", "queries"), cli::counted(keys, "key")),
-              "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
+  throw Error(
+      Failure::usage,
+      fmt::format("{}--causal is ambiguous for {} and {}", place,
+                  cli::counted(queries, "query", "queries"), cli::counted(keys, "key")),
+      std::string("--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)") +
+          (queries < keys ? "; behind a cache of keys: --causal=bottom-right" : ""));
 }
 
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset) {
