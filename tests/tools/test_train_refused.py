@@ -37,7 +37,8 @@ class Refused(TrainTest):
         self.write("in.h5", q=[1.0])
         self.refused("attn-train", "r.toml", "--seed=3", status=2, says="--seed", hint="--set seed=N")
         self.recipe("seed = 1")
-        for key, near in (("run.seed", "seed"), ("model.batch", "run.batch"), ("encoder.slf.scheme", "encoder.self.scheme")):
+        for key, near in (("run.seed", "seed"), ("model.batch", "run.batch"),
+                          ("encoder.slf.scheme", "encoder.self.scheme")):
             self.refused("attn-train", "r.toml", f"--set={key}=1", status=2, says=key, hint=f"did you mean {near}?")
         self.refused("attn-train", "in.h5", status=3, says="in.h5 is an HDF5 file, expected a recipe (attn-train --help=recipe)")
 

@@ -116,6 +116,7 @@ TEST_CASE("Impossible output paths are refused at once") {
   for (const auto& one : std::vector<std::pair<std::string, std::string>>{
            {folder.path(), "is a folder"},
            {folder / "no/out.h5", "no folder"},
+           {folder / "no $x/out.h5", "no $x"},
            {folder / "new/", "is a directory"},
            {folder / "file/out.h5", "not a directory"}}) {
     const auto& target = one.first;

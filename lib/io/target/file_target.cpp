@@ -47,8 +47,10 @@ FileTarget::FileTarget(std::string description, std::string path, std::optional<
   if (name.empty()) refuse(EISDIR);
   descriptor_ = hold_temporary(folder_, name, mode_ ? private_mode : usual_mode, name_);
   if (!descriptor_ && errno == ENOENT) {
+    // A shell would change or take apart other names.
+    const bool plain = folder_.find_first_of(" \t\n'\"\\$`;&|<>()*?[]{}!~#") == std::string::npos;
     throw Error(Failure::output, "cannot write " + this->description() + ": no folder " + folder_,
-                "mkdir -p " + folder_);
+                plain ? "mkdir -p " + folder_ : "");
   }
   if (!descriptor_) refuse(errno);
 }
