@@ -178,12 +178,12 @@ class Parser {
         std::get<std::vector<std::string>>(value).push_back(token.text);
         continue;
       }
+      refuse_unit_apart(std::span(tokens).subspan(n));
       const bool bare = !option.takes_value() || (option.value_is_optional() && token.text.empty());
       impl.values[option.name] =
           bare && option.takes_value() ? Value(std::string()) : parse_value(option, token.text);
       if (bare) refuse_value_apart(std::span(tokens).subspan(n));
       refuse_items_apart(std::span(tokens).subspan(n));
-      refuse_unit_apart(std::span(tokens).subspan(n));
     }
   }
 
