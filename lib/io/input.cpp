@@ -299,12 +299,14 @@ std::vector<std::string> InputBundle::names() const {
 
 std::optional<double> InputBundle::number_attribute(const std::string& name) const {
   const h5::Lock lock;
+  impl_->asked_attributes->insert(name);
   if (!impl_->root || !impl_->root->group) return {};
   return h5::number_attribute(impl_->root->id(), name, description());
 }
 
 std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
   const h5::Lock lock;
+  impl_->asked_attributes->insert(name);
   if (!impl_->root || !impl_->root->group) return {};
   return h5::text_attribute(impl_->root->id(), name, description());
 }
@@ -313,6 +315,32 @@ std::vector<std::string> InputBundle::attribute_names() const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
   return h5::attribute_names(impl_->root->id(), description());
+}
+
+bool InputBundle::has_attribute(const std::string& name) const {
+  const h5::Lock lock;
+  impl_->asked_attributes->insert(name);
+  const std::vector<std::string> names = attribute_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<std::string> InputBundle::requested_datasets() const {
+  const h5::Lock lock;
+  std::vector<std::string> found;
+  for (const std::string& name : *impl_->asked) {
+    const bool is_own = impl_->named.count(name) == 0;
+    if (is_own && is_dataset(name)) found.push_back(name);
+  }
+  return found;
+}
+
+std::vector<std::string> InputBundle::requested_attributes() const {
+  const h5::Lock lock;
+  std::vector<std::string> found;
+  for (std::string& name : attribute_names()) {
+    if (impl_->asked_attributes->count(name) != 0) found.push_back(std::move(name));
+  }
+  return found;
 }
 
 std::vector<std::string> InputBundle::group_names() const {
@@ -364,6 +392,7 @@ InputBundle InputBundle::group(const std::string& path) const {
   view->named = impl_->named;
   view->renamed = impl_->renamed;
   view->asked = impl_->asked;
+  view->asked_attributes = impl_->asked_attributes;
   return InputBundle(std::move(view));
 }
 

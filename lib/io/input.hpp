@@ -96,6 +96,15 @@ class InputBundle {
   std::optional<double> number_attribute(const std::string& name) const;
   std::optional<std::string> text_attribute(const std::string& name) const;
 
+  /// Whether the root has an attribute of that name, of any type.
+  bool has_attribute(const std::string& name) const;
+
+  /// Names of INPUT's own datasets, without those of -i, that were passed to has() or dataset() of
+  /// this bundle or of a group() of it, sorted; and the same for attributes. If only groups are
+  /// processed, these are what a group may have been meant to have.
+  std::vector<std::string> requested_datasets() const;
+  std::vector<std::string> requested_attributes() const;
+
   /// Names of the root's attributes and of its groups, sorted: a format without these leaves them
   /// out.
   std::vector<std::string> attribute_names() const;

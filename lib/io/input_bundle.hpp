@@ -49,6 +49,9 @@ struct InputBundle::Impl {
   std::map<std::string, std::string> renamed;  ///< from the tool's name to the stored name
   /// Requested names of this bundle and of its groups; protected by the lock.
   std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();
+  /// The same for attributes.
+  std::shared_ptr<std::set<std::string>> asked_attributes =
+      std::make_shared<std::set<std::string>>();
 
   const std::string& stored_name(const std::string& name) const {
     const auto found = renamed.find(name);

@@ -118,6 +118,51 @@ class Compute(Dump):
         self.assertEqual(done.err.count("warning"), 1)
         self.assertIn("dnas, 6 heads in 3 groups\n", done.err)
 
+    def test_what_the_root_has_alone(self):
+        array = np.random.default_rng(1).normal(size=(1, 4, 2))
+        groups = {f"layer{n}/{name}": array for n in range(2) for name in "qk"}
+        self.write("root.h5", {"attn_causal": "top-left", "softcap": 5.0, "note": "x"}, mask=np.tri(4, dtype=bool),
+                   tokens=np.arange(4), other=array, **groups)
+        said = ["root.h5:/mask, root.h5:/tokens do not apply to the groups: use -i mask=root.h5:/mask -i tokens=root.h5:/tokens\n",
+                "root.h5: attribute attn_causal does not apply to the groups: set it at each group, or give the option\n",
+                "root.h5: attribute softcap does not apply to the groups: give the option\n"]
+        for options in ([], ["--each=layer*"], ["--each=layer*", "--dry-run"]):
+            err = self.run_tool("explain-away-stats", "--scheme=unas", *options, "root.h5").err
+            self.assertEqual([err.count(line) for line in said], [1, 1, 1])
+            self.assertEqual(err.count("warning"), 3)
+        options = ["-imask=root.h5:/mask", "-itokens=root.h5:/tokens", "--causal=top-left", "--softcap=5"]
+        self.assertNotIn("warning", self.run_tool("explain-away-stats", "--scheme=unas", *options, "root.h5").err)
+        with h5py.File(self.folder / "root.h5", "a") as file:
+            for group in ("layer0", "layer1"):
+                file[group]["mask"] = file[group]["tokens"] = np.ones(4, np.uint8)
+                file[group].attrs["attn_causal"] = "none"
+            del file.attrs["softcap"]
+        self.assertNotIn("warning", self.run_tool("explain-away-stats", "--scheme=unas", "root.h5").err)
+        # What belongs to vectors of its own says nothing about groups that are chosen.
+        with h5py.File(self.folder / "root.h5", "a") as file:
+            file["q"] = file["k"] = array
+            del file["layer1/mask"]
+        self.assertNotIn("warning", self.run_tool("explain-away-stats", "--scheme=unas", "--each=layer*", "root.h5").err)
+
+    def test_what_the_root_has_in_shards(self):
+        array = np.random.default_rng(1).normal(size=(1, 4, 2))
+        self.write("root.h5", mask=np.tri(4, dtype=bool), **{f"layer{n}/{name}": array for n in range(2) for name in "qkv"})
+        said = "root.h5:/mask does not apply to the groups"
+        for n in (1, 2):
+            self.assertIn(said, self.run_tool("attn-compute", f"--shard={n}/2", "root.h5", "-o", "whole.h5").err)
+        self.assertEqual(self.run_tool("tensor-join", *sorted(p.name for p in self.folder.glob("whole.*")), "-o", "whole.h5").err.count(said), 1)
+
+    def test_groups_with_half_of_the_vectors(self):
+        array = np.random.default_rng(1).normal(size=(1, 4, 2))
+        groups = {f"layer{n}/{name}": array for n in range(4) for name in "qk"}
+        del groups["layer1/k"]
+        self.write("half.h5", **groups)
+        self.assertIn("warning: half.h5: layer1 has q but no k: left out\n", self.run_tool("explain-away-stats", "half.h5").err)
+        del groups["layer3/q"]
+        self.write("more.h5", **groups)
+        self.assertIn("layer1 has q but no k, and so on in 1 more group: left out\n",
+                      self.run_tool("explain-away-stats", "more.h5").err)
+
     def test_same_bytes(self):
         epoch = {"SOURCE_DATE_EPOCH": "0"}
         runs = {self.run_tool("attn-compute", "-q", *EACH, *MAP, "dump.h5", *more,

@@ -58,6 +58,7 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
       points(points_of(arguments, bundle)),
       input(points.front().input) {
   require_layout_effect(arguments, input);
+  bundle.has("tokens");  // read later; requested before Sections::warn_of_root
   if (arguments.given("heads")) input.choose_heads(arguments.text("heads"), bundle.description());
   const RowsOf rows = rows_of(arguments);
   const Index lines = rows == RowsOf::keys ? input.keys : input.queries;

@@ -200,6 +200,7 @@ class SectionTool {
       if (!keeps(section, *task)) task.reset();
       kept_.push_back(std::move(task));
     }
+    sections_.warn_of_root(arguments_, report_);
     warn_of_unused(arguments_, sections_.whole(), report_);
     if (share_) {
       share_->keep_unused(unused_options(arguments_, sections_.whole()));
@@ -295,6 +296,7 @@ class SectionTool {
       print_heading(sections_.name(section).label);
       groups.add(sections_.name(section), report_, [&] { report_cost(*task); });
     }
+    sections_.warn_of_root(arguments_, report_);
     warn_of_unused(arguments_, sections_.whole(), report_);
     conclude_costs(groups);
     return {};

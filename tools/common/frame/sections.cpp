@@ -58,10 +58,28 @@ bool holds_only_groups(const io::InputBundle& input) try {
   return false;
 }
 
-std::vector<std::string> sufficient_groups(const io::InputBundle& input, const Suffices& suffices) {
+std::vector<std::string> sufficient_groups(const io::InputBundle& input, const Suffices& suffices,
+                                           cli::Report& report) {
   std::vector<std::string> found;
+  std::vector<std::string> halves;  // with q or k alone: "layer1 has q but no k"
+  bool of_vectors = false;
   for (const std::string& path : input.all_groups()) {
-    if (suffices(input.group(path))) found.push_back(path);
+    const io::InputBundle group = input.group(path);
+    const bool has_q = group.is_dataset("q");
+    const bool has_k = group.is_dataset("k");
+    if (suffices(group)) {
+      found.push_back(path);
+      of_vectors = of_vectors || (has_q && has_k);
+    } else if (has_q != has_k) {
+      halves.push_back(path + (has_q ? " has q but no k" : " has k but no q"));
+    }
+  }
+  if (of_vectors && !halves.empty()) {
+    report.warn(fmt::format(
+        "{}: {}{}: left out", input.description(), halves.front(),
+        halves.size() == 1
+            ? ""
+            : ", and so on in " + cli::counted(halves.size() - 1, "more group", "more groups")));
   }
   return found;
 }
@@ -79,6 +97,13 @@ io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sec
     for (const auto& named : arguments.named_inputs) without.push_back(group + named.first);
   }
   return open_output_like(arguments, sections.whole().without_named(), without, options);
+}
+
+// A root may have settings that no tool can read, if only its groups are processed.
+bool root_suffices(const io::InputBundle& input, const Suffices& suffices) try {
+  return suffices(input);
+} catch (const Error&) {
+  return false;
 }
 
 // "--each FILE" reads groups from standard input, which is seldom meant.
@@ -126,7 +151,7 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
   if (arguments.given("each")) {
     groups = input.groups_like(arguments.text("each"));
   } else if (!suffices(input)) {
-    groups = sufficient_groups(input, suffices);
+    groups = sufficient_groups(input, suffices, report);
     if (!groups.empty() && !holds_only_groups(input)) {
       report.note(fmt::format(
           "{} holds nothing to compute from outside its groups: {} (--each chooses groups)",
@@ -137,6 +162,7 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
     }
   }
   several_ = several_ || !groups.empty();
+  of_groups_.push_back(!groups.empty() && !root_suffices(input, suffices));
   // Without such a group the error names the datasets that INPUT lacks.
   if (groups.empty()) groups.emplace_back();
   const std::size_t at = inputs_.size();
@@ -164,6 +190,40 @@ io::InputBundle Sections::open(std::size_t section) const {
   io::InputBundle bundle = inputs_[part.input].group(part.name.group);
   bundle.require_renamed();
   return bundle;
+}
+
+bool Sections::every_group(std::size_t input,
+                           const std::function<bool(const io::InputBundle&)>& has) const {
+  return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return part.input != input || has(inputs_[input].group(part.name.group));
+  });
+}
+
+void Sections::warn_of_root(const cli::Arguments& arguments, cli::Report& report) const {
+  for (std::size_t at = 0; at < inputs_.size(); ++at) {
+    if (!of_groups_[at]) continue;
+    const io::InputBundle& input = inputs_[at];
+    std::vector<std::string> addresses;
+    std::string options;
+    for (const std::string& name : input.requested_datasets()) {
+      if (every_group(at, [&](const auto& group) { return group.is_dataset(name); })) continue;
+      addresses.push_back(input.dataset(name).address());
+      const bool is_stream = arguments.input == "-";
+      options += " -i " + name + "=" + (is_stream ? "ADDRESS" : addresses.back());
+    }
+    if (!addresses.empty()) {
+      report.warn(fmt::format("{} {} not apply to the groups: use{}", fmt::join(addresses, ", "),
+                              addresses.size() == 1 ? "does" : "do", options));
+    }
+    for (const std::string& name : input.requested_attributes()) {
+      if (every_group(at, [&](const auto& group) { return group.has_attribute(name); })) continue;
+      // A group is refused with the attribute of another program, such as causal.
+      const bool is_own = name.starts_with("attn_");
+      report.warn(fmt::format("{}: attribute {} does not apply to the groups: {}give the option",
+                              input.description(), name,
+                              is_own ? "set it at each group, or " : ""));
+    }
+  }
 }
 
 SectionOutput::SectionOutput(const cli::Arguments& arguments, const Sections& sections,

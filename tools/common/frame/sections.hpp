@@ -50,6 +50,11 @@ class Sections {
   /// One section. Throws Error(input) if it lacks a dataset that --map names.
   io::InputBundle open(std::size_t section) const;
 
+  /// Warns of datasets and attributes that some group lacks and INPUT has outside its groups, if
+  /// INPUT has nothing to compute from there: a group does not inherit them. To be called when
+  /// every section has requested what it reads.
+  void warn_of_root(const cli::Arguments& arguments, cli::Report& report) const;
+
  private:
   struct Part {
     std::size_t input;
@@ -57,9 +62,11 @@ class Sections {
   };
   void add(const std::string& file, io::InputBundle input, const cli::Arguments& arguments,
            const Suffices& suffices, cli::Report& report);
+  bool every_group(std::size_t input, const std::function<bool(const io::InputBundle&)>& has) const;
 
   std::vector<std::pair<std::string, std::string>> renamed_;
   std::vector<io::InputBundle> inputs_;
+  std::vector<bool> of_groups_;  // by input: whether only its groups hold something to compute from
   bool several_ = false;
   std::vector<Part> parts_;
 };

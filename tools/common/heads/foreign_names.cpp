@@ -140,12 +140,11 @@ bool begins_anew(const ArraySource& positions) {
 void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) {
   // There is a separate warning about datasets of -i that nothing reads.
   const io::InputBundle own = bundle.without_named();
-  const Names attributes = own.attribute_names();
   for (const OptionName& meaning : option_names()) {
     if (is_one_of(meaning.option, options.chosen)) continue;
     for (const std::string& name : meaning.names) {
       std::string found;
-      if (is_one_of(name, attributes)) found = own.description() + ": attribute " + name;
+      if (bundle.has_attribute(name)) found = own.description() + ": attribute " + name;
       if (own.is_dataset(name)) {
         const ArraySource dataset = own.dataset(name);
         if (dataset.shape().size() <= meaning.most_axes) found = dataset.address();
