@@ -378,6 +378,13 @@ class Targets(FilesTest):
                 self.assert_same_bits(self.read("in.h5"), self.expected)
                 self.assertEqual(self.listing(), self.before)
 
+    def test_results_alone_do_not_replace_an_input(self):
+        for options in (["in.h5"], ["-i", "q=in.h5:/q", "-i", "k=in.h5:/k", "-i", "v=in.h5:/v"]):
+            self.refused("attn-compute", *options, "--only", "--force", status=2, output="./in.h5", hint="or leave out --only",
+                         says=["this input would keep none of its datasets with --only"])
+        self.run_tool("attn-compute", "in.h5", "-o", "in.h5", "--force")
+        self.assert_same_bits(self.read("in.h5"), self.expected)
+
     def test_force_without_an_existing_file(self):
         self.run_tool("attn-compute", "in.h5", "--force", "-o", "out.h5")
         self.assert_same_bits(self.read("out.h5"), self.expected)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "common/runs/restart.hpp"
 #include "common/shards/shard.hpp"
 #include "common/tables/table_options.hpp"
+#include "io/address.hpp"
 #include "io/arrays/array_output.hpp"
 #include "parallel/team.hpp"
 #include "system/temporary.hpp"
@@ -37,6 +39,23 @@ std::string kind_name(io::FollowedSource::Kind kind) {
   using Kind = io::FollowedSource::Kind;
   if (kind == Kind::virtual_dataset) return "virtual";
   return kind == Kind::external_link ? "external link" : "raw storage";
+}
+
+// The datasets of an input that becomes an output with results alone would be lost.
+void require_kept_inputs(const cli::Arguments& arguments) {
+  std::vector<std::string> inputs = arguments.inputs;
+  if (arguments.input) inputs.push_back(*arguments.input);
+  for (const auto& [name, address] : arguments.named_inputs) inputs.push_back(address);
+  for (const std::string& input : inputs) {
+    const std::string file = io::parse_address(input).file;
+    std::error_code none;
+    if (file == "-" || !std::filesystem::is_regular_file(file, none)) continue;
+    if (!std::filesystem::equivalent(file, *arguments.output, none)) continue;
+    throw Error(Failure::usage,
+                fmt::format("-o {}: this input would keep none of its datasets with --only",
+                            *arguments.output),
+                "another file for -o, or leave out --only");
+  }
 }
 
 // If memory was short, another failure is reported as a lack of memory.
@@ -88,6 +107,7 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
 }
 
 io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
+  if (arguments.only && !arguments.drops_output) require_kept_inputs(arguments);
   options.target = arguments.drops_output ? "/dev/null" : arguments.output.value();
   options.holds_numbers = !arguments.drops_output;
   options.force = arguments.force;

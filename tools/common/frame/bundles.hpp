@@ -30,7 +30,8 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
                                std::vector<std::pair<std::string, std::string>> renamed = {});
 
 /// The bundle for -o, in the format of its ending, with --force, --tmpdir and --compress applied
-/// and other settings as in `options`. Requires arguments.output.
+/// and other settings as in `options`. Requires arguments.output. Throws Error(usage) if --only
+/// would replace an input by its results.
 io::OutputBundle open_output(const cli::Arguments& arguments,
                              io::OutputBundle::Options options = {});
 
