@@ -136,6 +136,67 @@ class InputWarnings(ToolTest):
         self.assertNotIn("sqrt", self.said_of(options=["--scale=0.5", "--energy=dot"], **arrays))
         self.assertNotIn("sqrt", self.said_of(options=["--scale=0.25"], **arrays))
 
+    def test_grouped_heads_inside(self):
+        inside = vectors(BATCH, 40, 8, DEPTH)
+        for name in "kv":
+            inside[name] = inside[name][:, :, :2]
+        said = "in.h5:/q has shape (2, 40, 8, 4), in.h5:/k has (2, 40, 2, 4): if the axes are"
+        self.assertIn(said, self.said_of("explain-away-stats", **inside))
+        self.assertNotIn(LAYOUT, self.said_of(options=["--layout=bhld"], **inside))
+        few = vectors(BATCH, HEADS, 8, DEPTH)  # fewer heads than queries
+        few["k"] = few["v"] = few["k"][:, :, :2]
+        self.assertNotIn(LAYOUT, self.said_of(**few))
+
+    def test_transposed_causal_mask(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        said = "in.h5:/mask allows each query its own key and later ones alone in 6 of 6 heads"
+        mask = np.tri(LENGTH, dtype=bool)
+        self.assertIn(said, self.said_of(mask=mask.T, **given))
+        self.assertNotIn(said, self.said_of(mask=mask, **given))
+        window = mask.T & np.tri(LENGTH, k=4, dtype=bool)
+        self.assertNotIn(said, self.said_of(mask=window, **given))
+
+    def test_bias_of_zeros_and_ones(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        said = "in.h5:/bias has no values but 0 and 1"
+        bias = np.tri(LENGTH)
+        self.assertIn(said, self.said_of(bias=bias, **given))
+        for other in (np.zeros((LENGTH, LENGTH)), np.ones((LENGTH, LENGTH)), 0.5 * bias, np.where(bias, 0, -np.inf)):
+            self.assertNotIn(said, self.said_of(bias=other, **given))
+
+    def test_misspelt_attributes(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        for name, meant in (("soft_cap", "softcap"), ("windw", "window"), ("casual", "causal")):
+            (self.folder / "in.h5").unlink(missing_ok=True)
+            self.write("in.h5", {f"attn_{name}": 5.0}, **given)
+            for tool in ("attn-compute", "explain-away-stats"):
+                self.assertIn(f"in.h5: attribute attn_{name} is not read: did you mean attn_{meant}?\n",
+                              self.run_tool(tool, "in.h5", *(["-o", "/dev/null"] if tool == "attn-compute" else [])).err)
+        # Neither what the tools write nor what is like nothing.
+        self.write("own.h5", {"attn_implementation": "eager", "attn_layers": 3.0}, **given)
+        self.run_tool("attn-compute", "own.h5", "--scheme=sinkhorn", "--iterations=5", "--causal", "-o", "out.h5")
+        self.assertNotIn("not read", self.run_tool("attn-compute", "out.h5", "-o", "/dev/null").err)
+
+    def test_lengths_of_keys_alone(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        said = "note: in.h5:/key_length shortens the keys alone, and queries of padding count"
+        lengths = np.array([LENGTH, 7])
+        self.assertIn(said, self.said_of("explain-away-stats", key_length=lengths, **given))
+        self.assertNotIn(said, self.said_of(key_length=lengths, query_length=lengths, **given))
+        self.assertNotIn(said, self.said_of(key_length=np.array([LENGTH, LENGTH]), **given))
+        given["q"] = given["q"][:, :, 1:]
+        self.assertNotIn(said, self.said_of(key_length=lengths, **given))
+
+    def test_causality_of_few_queries(self):
+        given = vectors(BATCH, HEADS, LENGTH, DEPTH)
+        given["q"] = given["q"][:, :, :3]
+        said = "no query may attend to the last 9 of 12 keys: if the queries are the last ones of the sequence, use --causal=bottom-right\n"
+        self.assertIn(said, self.said_of(options=["--causal=top-left"], **given))
+        for options in (["--causal=bottom-right"], ["--causal=top-left", "--query-offset=9"], []):
+            self.assertNotIn("no query", self.said_of(options=options, **given))
+        given["k"], given["v"] = given["k"][:, :, :6], given["v"][:, :, :6]
+        self.assertNotIn("no query", self.said_of(options=["--causal=top-left"], **given))
+
     def test_masks_that_do_not_fit(self):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
         for shape, advice in [((BATCH, LENGTH), "mask[:, None, None, :]; or name the number of keys of each sequence "

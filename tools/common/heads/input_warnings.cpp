@@ -12,6 +12,8 @@
 
 #include "cli/words.hpp"
 #include "common/options/score_options.hpp"
+#include "common/results/result_kinds.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::tools {
 namespace {
@@ -67,6 +69,18 @@ class MaskBlock {
            std::all_of(first, values_.end(), [](auto x) { return x != 0; });
   }
 
+  // Whether a query may attend to the key at its own place and to all later ones, and to no other.
+  bool is_causal_transposed() {
+    if (rows_ < 2 || rows_ != cols_) return false;
+    const auto from_own = [&](Index row) {
+      read(row, 0, cols_);
+      const auto own = values_.begin() + row;
+      return std::all_of(values_.begin(), own, [](auto x) { return x == 0; }) &&
+             std::all_of(own, values_.end(), [](auto x) { return x != 0; });
+    };
+    return every_row(step_of_sample(), from_own) && every_row(1, from_own);
+  }
+
   // Whether no query may attend to the key at its own place.
   bool excludes_own_place() {
     if (rows_ < 2 || rows_ != cols_) return false;
@@ -109,8 +123,11 @@ class MaskBlock {
 
 void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bundle,
                    const AttentionInput& input, cli::Report& report) {
+  warn_of_attributes(bundle, report);
   warn_of_layout(bundle, input, report);
+  warn_of_lengths(bundle, input, report);
   warn_of_mask(input, report);
+  warn_of_bias(input, report);
   warn_of_scale(schemes, input, report);
   warn_of_leak(schemes, input, report);
 }
@@ -176,6 +193,75 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
              q.leading.back() == 1 && input.queries == input.keys) {
     report.warn(fmt::format("{} has one head, {} has {}: {}{}", q.dataset.address(),
                             k.dataset.address(), heads, hint, unless));
+  } else if (!inside && q.leading == k.leading && q.leading.size() >= 2 && heads > input.queries &&
+             input.queries > input.keys && input.queries % std::max<Index>(input.keys, 1) == 0) {
+    // Grouped heads, whose numbers differ between q and k by a factor.
+    report.warn(fmt::format("{} has shape {}, {} has {}: {}{}", q.dataset.address(),
+                            to_string(q.dataset.shape()), k.dataset.address(),
+                            to_string(k.dataset.shape()), hint, unless));
+  }
+}
+
+void warn_of_bias(const AttentionInput& input, cli::Report& report) {
+  if (!input.bias || element_count(input.bias->dataset.shape()) == 0) return;
+  const ArraySource& bias = input.bias->dataset;
+  const Index limit = piece_elements(sizeof(double));
+  std::vector<double> values(static_cast<std::size_t>(limit));
+  bool zeros = false;
+  bool ones = false;
+  bool others = false;
+  // A bias that is no mask has another number in its first rows.
+  for_each_piece(bias.shape(), limit, [&](const Piece& piece) {
+    if (others) return;
+    bias.read(piece.start, piece.count, values.data());
+    for (Index n = 0; n < piece.size; ++n) {
+      const double value = values[static_cast<std::size_t>(n)];
+      zeros = zeros || value == 0;
+      ones = ones || value == 1;
+      others = others || (value != 0 && value != 1);
+    }
+  });
+  if (others || !zeros || !ones) return;
+  report.warn(
+      fmt::format("{} has no values but 0 and 1, which are added to the scores: if it is a mask, "
+                  "with 1 where a "
+                  "query may attend to a key, store it as the dataset mask",
+                  bias.address()));
+}
+
+void warn_of_lengths(const io::InputBundle& bundle, const AttentionInput& input,
+                     cli::Report& report) {
+  const Index hidden = input.keys - input.queries;
+  const bool has_offset = input.options.query_offset || bundle.has("query_offset");
+  if (input.causal == Causal::top_left && !has_offset && hidden > input.queries) {
+    report.warn(fmt::format(
+        "under --causal=top-left no query may attend to the last {} of {} keys: if the queries are "
+        "the last ones of the sequence, use --causal=bottom-right",
+        hidden, input.keys));
+  }
+  const bool pads_keys = std::any_of(input.parts.begin(), input.parts.end(), [&](const auto& part) {
+    return part.keys() < input.keys && part.queries() == input.queries;
+  });
+  if (pads_keys && input.queries == input.keys && bundle.has("key_length") &&
+      !bundle.has("query_length")) {
+    report.note(bundle.dataset("key_length").address() +
+                " shortens the keys alone, and queries of padding count: add query_length if this "
+                "is self-attention");
+  }
+}
+
+void warn_of_attributes(const io::InputBundle& bundle, cli::Report& report) {
+  const std::string prefix = "attn_";
+  std::vector<std::string> known = {"hybrid"};
+  for (const std::string& name : score_attributes()) known.push_back(name.substr(prefix.size()));
+  for (const std::string& name : bundle.attribute_names()) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string own = name.substr(prefix.size());
+    if (std::find(known.begin(), known.end(), own) != known.end()) continue;
+    const std::string near = cli::nearest(own, known);
+    if (near.empty()) continue;
+    report.warn(fmt::format("{}: attribute {} is not read: did you mean {}{}?",
+                            bundle.description(), name, prefix, near));
   }
 }
 
@@ -202,6 +288,7 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
     bool closed = false;
     bool excludes_own = false;
     bool only_last = false;
+    bool transposed = false;
   };
   // By block and own part: heads often share a mask.
   std::map<std::array<Index, 5>, Found> known;
@@ -210,6 +297,7 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   Index closed = 0;
   Index excludes_own = 0;
   Index only_last = 0;
+  Index transposed = 0;
   for (Index n = 0; n < input.own_problems(); ++n) {
     const Index problem = input.own_problem(n);
     const TileRange& own = input.part(problem).range;
@@ -219,10 +307,11 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
     if (is_new) {
       MaskBlock block(input, problem);
       found->second = {block.allows_nothing(), of_self && block.excludes_own_place(),
-                       block.allows_only_last()};
+                       block.allows_only_last(), of_self && block.is_causal_transposed()};
     }
     ++count;
     if (found->second.only_last) ++only_last;
+    if (found->second.transposed) ++transposed;
     if (found->second.closed) {
       ++closed;
     } else if (found->second.excludes_own) {
@@ -240,6 +329,12 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report) {
   };
   warn("allows no pair", closed);
   warn("lets no query attend to the key at its own place", excludes_own);
+  if (transposed > 0) {
+    report.warn(fmt::format(
+        "{} allows each query its own key and later ones alone in {} of {}, the transpose of a "
+        "causal mask: if yours has axes (..., keys, queries), save numpy.swapaxes(mask, -1, -2)",
+        input.mask->dataset.address(), transposed, cli::counted(count, "head")));
+  }
   if (only_last > 0 && only_last + closed == count) {
     report.note(fmt::format(
         "{} allows only the last keys of each sequence, as with padding on the left; if padding "

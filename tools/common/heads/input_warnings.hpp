@@ -20,18 +20,29 @@ void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& inpu
 
 /// Warns if q and k look like (batch, length, heads, depth), and no layout is given or recorded: k
 /// would have more than 64 heads and fewer keys, or several heads where q has one, as when one
-/// query is decoded, or `tokens` are as long as the axis of heads. The same for (batch, heads,
-/// length, depth) that are read the other way, above 128 heads. Warns if `tokens` are as long as
-/// the last axis instead.
+/// query is decoded, or q more queries than k has keys by a factor, as with grouped heads, or
+/// `tokens` are as long as the axis of heads. The same for (batch, heads, length, depth) that are
+/// read the other way, above 128 heads. Warns if `tokens` are as long as the last axis instead.
 void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
                     cli::Report& report);
 
 /// Warns of masks that forbid every pair of a head, or in self-attention every pair of a query and
-/// the key at its own place: they probably have True where a pair is forbidden. Reads some rows of
-/// each mask; only if these look so, all that is needed to be sure.
-/// A note follows if the mask leaves each sequence its last keys only: a padding mask with True for
-/// padding looks like one for padding on the left.
+/// the key at its own place: they probably have True where a pair is forbidden. Warns of transposed
+/// causal masks. Reads some rows of each mask; only if these look so, all that is needed to be
+/// sure. A note follows if the mask leaves each sequence its last keys only: a padding mask with
+/// True for padding looks like one for padding on the left.
 void warn_of_mask(const AttentionInput& input, cli::Report& report);
+
+/// Warns of a bias without any number but 0 and 1: probably a mask.
+void warn_of_bias(const AttentionInput& input, cli::Report& report);
+
+/// Warns of causality that counts from the first query and hides most keys from all queries. A note
+/// follows if the keys of self-attention have lengths that its queries lack.
+void warn_of_lengths(const io::InputBundle& bundle, const AttentionInput& input,
+                     cli::Report& report);
+
+/// Warns of attributes attn_… that nothing reads and that look like one that is read.
+void warn_of_attributes(const io::InputBundle& bundle, cli::Report& report);
 
 /// Warns of the scale 1/√d of scaled-dot energies, which are divided by √d already.
 void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& input,
