@@ -76,10 +76,49 @@ class ColumnPage(ToolTest):
         sink[6] = 9
         self.write("sink.h5", q=q, k=k, sink=sink)
         text = self.run_tool("explain-away-stats", "--scheme=unas", "--epsilon=1e-8,0.1", "sink.h5").out.decode()
-        self.assertRegex(text, r"(?m)^3 +explains away \d+ of 40 keys; key 5 gets \d+\.\d% of a query's weight$")
+        self.assertRegex(text, r"(?m)^3 +explains away key 10 of 40 keys; key 5 gets \d+\.\d% of a query's weight$")
         self.assertRegex(text, r"(?m)^6 +the sink gets 9\d\.\d% of the attention$")
         header = next(line for line in text.splitlines() if "least c" in line)
         self.assertEqual(header.split(), "c<1e-8 c<0.1 least c entropy first sink max c/n".split())
+
+    def test_names_of_keys(self):
+        random = np.random.default_rng(8)
+        q, k = random.normal(size=(2, 30, LENGTH, DEPTH)) / 4
+        q[..., 0], k[3, 5], k[4, 10, 0] = 4, [9] + [0] * (DEPTH - 1), -30
+        k[6, 11:13, 0] = -30
+        tokens = [f"w{n}" for n in range(LENGTH)]
+        self.write("named.h5", q=q, k=k, tokens=tokens)
+        text = self.run_tool("explain-away-stats", "named.h5").out.decode()
+        self.assertRegex(text, r"(?m)^3 +key 5 'w5' gets \d+\.\d% of a query's weight")
+        self.assertRegex(text, r"(?m)^4 +explains away key 10 'w10' of 40 keys, dnas none$")
+        self.assertRegex(text, r"(?m)^6 +explains away 2 of 40 keys, dnas none$")
+        self.assertNotIn(" more\n", text)
+        self.write("bare.h5", q=q, k=k)
+        text = self.run_tool("explain-away-stats", "bare.h5").out.decode()
+        self.assertRegex(text, r"(?m)^4 +explains away key 10 of 40 keys, dnas none$")
+
+    def test_more_heads_than_are_listed(self):
+        q, k = np.random.default_rng(8).normal(size=(2, 30, LENGTH, DEPTH)) / 4
+        q[..., 0] = 4
+        k[:17, 10:12, 0] = -30
+        self.write("many.h5", q=q, k=k)
+        text = self.run_tool("explain-away-stats", "many.h5").out.decode()
+        listed = text.split("stand out under unas\n")[1].split("\n\n")[0].splitlines()
+        self.assertEqual(len(listed), 1 + 10 + 1)
+        self.assertEqual(listed[-1], "and 7 more")
+
+    def test_causality_and_soft_cap(self):
+        text = self.report("--causal", "--softcap=50")
+        self.assertRegex(text, r"\A.*tables by head\ncausal top-left, softcap 50\n\n")
+        text = self.report("--causal", "--softcap=50", "--full")
+        self.assertRegex(text, r"\A.*\ncausal top-left, softcap 50\n\n")
+        self.assertRegex(self.report(), r"\A.*tables by head\n\n")
+        with h5py.File(self.folder / "model.h5", "a") as file:
+            file["net/layer1"].attrs["attn_causal"] = "top-left"
+            file["net/layer1"].attrs["attn_window"] = "5:0"
+        self.assertRegex(self.report(), r"tables by head\ncausal top-left, window 5:0 \(1 group\); none \(2 groups\)\n\n")
+        one = self.run_tool("explain-away-stats", "model.h5:/net/layer1").out.decode()
+        self.assertIn("12 x 40 x 40, scaled-dot, causal top-left, window 5:0, float", one)
 
     def test_groups_with_other_schemes(self):
         with h5py.File(self.folder / "model.h5", "a") as file:

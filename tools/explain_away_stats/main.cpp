@@ -15,6 +15,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/frame/section_tool.hpp"
 #include "common/heads/input_warnings.hpp"
+#include "common/options/window_words.hpp"
 #include "common/outputs/head_outputs.hpp"
 #include "common/process/numeric_libraries.hpp"
 #include "common/runs/ranks.hpp"
@@ -172,19 +173,32 @@ class VectorWriter {
   std::string first_;
 };
 
+// Causality, window and soft cap, as far as there are any.
+std::string terms_of(const ColumnTask& task) {
+  const ScoreOptions& scores = task.input.options;
+  std::vector<std::string> terms;
+  if (task.input.causal != Causal::none)
+    terms.push_back("causal " + causal_name(task.input.causal));
+  if (!scores.window.is_open()) terms.push_back("window " + window_text(scores.window));
+  if (scores.softcap) terms.push_back(fmt::format("softcap {}", *scores.softcap));
+  return fmt::format("{}", fmt::join(terms, ", "));
+}
+
 // The first line of the report on one section.
 std::string heading_of(const ColumnTask& task) {
   const AttentionInput& input = task.input;
   const ScoreOptions& scores = input.options;
   const std::string energy =
       input.q ? scores.energy_of(task.options().scored_schemes().front()) : "as stored";
+  std::string terms = terms_of(task);
+  if (!terms.empty()) terms = ", " + terms;
   std::string heads;
   if (!input.chosen.empty()) {
     heads =
         fmt::format(", {} of {}", cli::counted(input.axes.chosen.size(), "head"), input.axes.all);
   }
-  return fmt::format("{}: {}, {}, {}{}", task.bundle.description(),
-                     times(join(input.axes.leading, {input.queries, input.keys})), energy,
+  return fmt::format("{}: {}, {}{}, {}{}", task.bundle.description(),
+                     times(join(input.axes.leading, {input.queries, input.keys})), energy, terms,
                      precision_words(task.options().scores, task.options().f64), heads);
 }
 
@@ -371,6 +385,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   }
 
   void summarise(const ColumnTask& task, ColumnStatistics& statistics) {
+    statistics.terms = terms_of(task);
     if (is_shard()) {
       keep_for_join(notes_of({section(), sections().description(), sections().several(),
                               heading_of(task), wanted_, statistics}));

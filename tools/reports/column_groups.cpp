@@ -273,6 +273,25 @@ std::string pooled_histograms(
 
 }  // namespace
 
+std::string terms_line(std::span<const GroupColumns> groups) {
+  std::vector<std::pair<std::string, Index>> found;  // in the order of the groups
+  for (const GroupColumns& group : groups) {
+    auto at = std::find_if(found.begin(), found.end(),
+                           [&](const auto& one) { return one.first == group.terms; });
+    if (at == found.end()) at = found.insert(found.end(), {group.terms, 0});
+    ++at->second;
+  }
+  if (found.size() == 1) return found.front().first.empty() ? "" : found.front().first + "\n";
+  std::stable_partition(found.begin(), found.end(),
+                        [](const auto& one) { return !one.first.empty(); });
+  std::vector<std::string> parts;
+  for (const auto& [terms, count] : found) {
+    parts.push_back(
+        fmt::format("{} ({})", terms.empty() ? "none" : terms, cli::counted(count, "group")));
+  }
+  return fmt::format("{}\n", fmt::join(parts, "; "));
+}
+
 std::string enough_words(const std::optional<Index>& min_queries) {
   return min_queries ? "at least " + cli::counted(*min_queries, "query", "queries")
                      : std::string("at least a tenth of the sequence's queries");
@@ -297,6 +316,7 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
       "{}{}{}\n", cli::counted(groups.size(), "group"),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       batch ? "; every cell pools the batch" : "");
+  text += terms_line(groups);
   std::vector<ExplainedKeys> explained;
   for (const std::string& scheme : schemes_of(groups)) {
     const Grid grid(groups, scheme);

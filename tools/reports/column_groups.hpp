@@ -16,6 +16,7 @@ struct GroupColumns : HeadAxes {
   SectionName section;
   std::vector<std::string> schemes;
   ColumnSummaries summaries;
+  std::string terms;  ///< as in ColumnStatistics
 };
 
 /// The report on several groups for people. For each scheme, tables with a row per group and a
@@ -27,6 +28,10 @@ struct GroupColumns : HeadAxes {
 std::string groups_report(const std::vector<GroupColumns>& groups,
                           const ColumnSummaryOptions& options,
                           const std::vector<std::pair<std::string, PooledHistogram>>& histograms);
+
+/// The terms of all groups, as a line with its end: "causal top-left, softcap 50"; if they differ,
+/// "causal top-left (3 groups), none (1 group)". Empty if no group has any.
+std::string terms_line(std::span<const GroupColumns> groups);
 
 /// min_queries in a sentence: "at least 25 queries"; if absent, because heads or groups differ, "at
 /// least a tenth of the sequence's queries".

@@ -136,7 +136,8 @@ ReportNotes notes_of(const ColumnNotes& columns) {
                  {"queries", statistics.queries},
                  {"keys", statistics.keys},
                  {"slack", statistics.slack},
-                 {"heads_per_name", statistics.heads_per_name}};
+                 {"heads_per_name", statistics.heads_per_name},
+                 {"terms", statistics.terms}};
   Json json = {{"empty_queries", statistics.empty_queries},
                {"padded_queries", statistics.padded_queries},
                {"padded_keys", statistics.padded_keys}};
@@ -165,6 +166,7 @@ ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results,
   statistics.queries = common.at("queries").count();
   statistics.keys = common.at("keys").count();
   statistics.slack = common.at("slack").number();
+  statistics.terms = common.at("terms").text();
   take_names(notes, common.at("heads_per_name"), statistics);
   const Index own = own_heads(common.at("leading"), share);
   const auto heads = static_cast<std::size_t>(own);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ struct Explained {
   double least = 0;
 };
 Explained explained_of(const SchemeSummaryOf& summary, std::size_t epsilon = 0) {
-  const bool tail = summary.enough.keys > 0 && summary.enough.keys < summary.sums.keys;
+  const bool tail = summary.has_tail();
   const auto& counted = tail ? summary.enough.explained_away : summary.sums.explained_away;
   Explained of{.keys = tail ? summary.enough.keys : summary.sums.keys,
                .least = tail ? summary.enough.least : summary.sums.min};
@@ -86,10 +87,13 @@ class Page {
 
   std::string text() {
     std::string text = fmt::format(
-        "{}{}{}; --full prints the tables by head\n\n",
+        "{}{}{}; --full prints the tables by head\n",
         groups_.size() > 1 ? cli::counted(groups_.size(), "group") + ", " : "",
         cli::counted(heads_of(groups_), "head"),
         beginning_.empty() ? "" : ", names below " + printable(beginning_, beginning_.size()));
+    // A single section has them in its heading.
+    if (groups_.size() > 1) text += terms_line(groups_);
+    text += "\n";
     if (!options_.sums.epsilons.empty()) text += conclusion();
     text += outstanding() + lines();
     for (const std::string& scheme : schemes_) text += bound(scheme);
@@ -147,11 +151,19 @@ class Page {
     return head.shares.total > 0 ? head.on_sink / head.shares.total : 0;
   }
 
+  // " 'the'", what the report adds to the number of a key; "" for a key without a name.
+  static std::string quoted(const std::string& name) {
+    constexpr std::size_t width = 16;
+    return name.empty() ? "" : fmt::format(" '{}'", printable(name, width));
+  }
+
   std::string why_explained(const HeadAt& at) const {
     const GroupColumns& group = groups_[at.group];
     const Explained of = explained_of(*at.summary);
-    std::string text =
-        fmt::format("explains away {} of {}", of.count, cli::counted(of.keys, "key"));
+    const auto& only = at.summary->only_explained;
+    const std::string which =
+        only ? fmt::format("key {}", only->key) + quoted(only->name) : std::to_string(of.count);
+    std::string text = fmt::format("explains away {} of {}", which, cli::counted(of.keys, "key"));
     for (std::size_t n = 1; n < group.schemes.size(); ++n) {
       const auto& other = group.summaries.schemes[n].heads[static_cast<std::size_t>(at.head)];
       const Index count = explained_of(other).count;
@@ -164,7 +176,8 @@ class Page {
   }
   static std::string why_greatest(const HeadAt& at) {
     const KeySum& key = *at.summary->enough.greatest;
-    return fmt::format("key {} gets {} of a query's weight", key.position, percent(key.value));
+    return fmt::format("key {}{} gets {} of a query's weight", key.position,
+                       quoted(at.summary->greatest_name), percent(key.value));
   }
   static std::string why_entropy(const HeadAt& at) {
     return fmt::format("entropy {}, close to one key per query", number(at.summary->mean_entropy));
@@ -211,12 +224,18 @@ class Page {
       }
       if (!any) break;
     }
+    std::set<std::pair<std::size_t, Index>> outstanding;
+    for (const Kind& kind : kinds) {
+      for (const HeadAt& at : kind.heads) outstanding.emplace(at.group, at.head);
+    }
+    const std::size_t all = outstanding.size();
     if (named.empty()) return fmt::format("\nNo head stands out under {}.\n", schemes_.front());
     if (groups_.size() == 1) {
       for (auto& row : rows) row.erase(row.begin());
     }
     return fmt::format("\nheads that stand out under {}\n", schemes_.front()) +
-           aligned(std::move(rows));
+           aligned(std::move(rows)) +
+           (all > named.size() ? fmt::format("and {} more\n", all - named.size()) : "");
   }
 
   // The width of a group's name and a head in the list of heads.

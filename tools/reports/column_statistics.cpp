@@ -119,6 +119,22 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   return summary;
 }
 
+// Names the keys that the report of one head points at.
+void name_keys(const ColumnStatistics& statistics, Index head, const ColumnSummaryOptions& options,
+               SchemeSummaryOf& summary) {
+  if (const auto& greatest = summary.enough.greatest) {
+    summary.greatest_name = statistics.name_of(head, greatest->position);
+  }
+  const bool tail = summary.has_tail();
+  const auto& explained = tail ? summary.enough.explained_away : summary.sums.explained_away;
+  if (explained.empty() || explained.front().count != 1) return;
+  for (const KeySum& key : tail ? summary.enough_lowest : summary.sums.lowest) {
+    if (!(key.value < options.sums.epsilons.front())) continue;
+    summary.only_explained = {key.position, statistics.name_of(head, key.position)};
+    return;
+  }
+}
+
 bool is_concentrated(const SchemeSummaryOf& head, const ColumnSummaryOptions& options) {
   return head.enough.greatest && head.enough.greatest->value > options.concentration;
 }
@@ -210,6 +226,7 @@ ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSumm
       std::vector<double> copy(sums.begin(), sums.end());
       made.heads.push_back(
           summarise_heads(statistics, scheme, head, head + 1, copy, summaries, options));
+      name_keys(statistics, head, options, made.heads.back());
       made.heads.back().concentrated = is_concentrated(made.heads.back(), options) ? 1 : 0;
     }
     made.pooled = pool_batch(statistics, scheme, summaries, options);

@@ -49,6 +49,7 @@ struct ColumnStatistics : HeadAxes {
   /// there are none.
   std::vector<std::string> names;
   Index heads_per_name = 1;
+  std::string terms;  ///< what forbids or bounds scores: "causal top-left, softcap 50", or ""
 
   Index heads() const { return static_cast<Index>(empty_queries.size()); }
   /// Key `key` of `head`, or "".
@@ -83,6 +84,19 @@ struct SchemeSummaryOf : HeadStatistics {
   double on_sink = 0;    ///< the sink's part of shares.total
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
   Index concentrated = 0;  ///< heads in which a key with enough queries gets a large mean weight
+
+  /// Of one head: the name of the key enough.greatest, or "".
+  std::string greatest_name;
+  /// Of one head: the key with c_j < epsilons[0], among those with enough queries if some have
+  /// fewer; if it is one key and is listed.
+  struct NamedKey {
+    Index key = 0;
+    std::string name;  ///< or ""
+  };
+  std::optional<NamedKey> only_explained;
+
+  /// Whether some keys, but not all, have fewer queries than enough.
+  bool has_tail() const { return enough.keys > 0 && enough.keys < sums.keys; }
 };
 
 struct ColumnSummaries {
