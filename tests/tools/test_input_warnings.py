@@ -9,6 +9,7 @@ from attn import ToolTest
 
 BATCH, HEADS, LENGTH, DEPTH = 2, 3, 12, 4
 LAYOUT = "--layout blhd"
+TOOLS = ("attn-compute", "explain-away-stats", "lambda-solve")
 MEANING = "a query may attend to a key where the mask is true"
 
 
@@ -19,15 +20,15 @@ def vectors(*shape):
 
 class InputWarnings(ToolTest):
 
-    def said_of(self, tool="attn-compute", options=(), **datasets):
+    def said_of(self, tool="attn-compute", options=(), attributes=None, **datasets):
         (self.folder / "in.h5").unlink(missing_ok=True)
-        self.write("in.h5", **datasets)
-        more = ["--only", "-o", "/dev/null"] if tool == "attn-compute" else []
+        self.write("in.h5", attributes, **datasets)
+        more = [] if tool == "explain-away-stats" else ["--only", "-o", "/dev/null"]
         return self.run_tool(tool, "in.h5", *options, *more).err
 
     def test_layout(self):
         inside = vectors(1, 80, HEADS, DEPTH)
-        for tool in ("attn-compute", "explain-away-stats"):
+        for tool in TOOLS:
             said = self.said_of(tool, **inside)
             self.assertIn("in.h5:/k has shape (1, 80, 3, 4), 80 heads and 3 keys: ", said)
             self.assertIn(LAYOUT, said)
@@ -83,7 +84,7 @@ class InputWarnings(ToolTest):
         padding = padding[:, None, None, :]
         for mask in (causal, padding, np.ones((LENGTH, LENGTH), bool)):
             self.assertNotIn(MEANING, self.said_of(mask=mask, **given))
-        for tool in ("attn-compute", "explain-away-stats"):
+        for tool in TOOLS:
             self.assertIn(f"in.h5:/mask lets no query attend to the key at its own place in 6 of 6 heads: {MEANING}",
                           self.said_of(tool, mask=~causal, **given))
             # The sequence without padding may attend to nothing.
@@ -123,7 +124,7 @@ class InputWarnings(ToolTest):
         lengths = np.array([7, 9])[:, None, None, None]
         padding = np.arange(LENGTH)[None, None, None, :] >= lengths  # true where nothing is
         arrays = vectors(BATCH, HEADS, LENGTH, DEPTH)
-        for tool in ("attn-compute", "explain-away-stats"):
+        for tool in TOOLS:
             self.assertIn(said, self.said_of(tool, mask=padding, **arrays))
         self.assertNotIn(said, self.said_of(mask=~padding, **arrays))
         padding[1] = True  # no padding in this sequence
@@ -167,11 +168,9 @@ class InputWarnings(ToolTest):
     def test_misspelt_attributes(self):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
         for name, meant in (("soft_cap", "softcap"), ("windw", "window"), ("casual", "causal")):
-            (self.folder / "in.h5").unlink(missing_ok=True)
-            self.write("in.h5", {f"attn_{name}": 5.0}, **given)
-            for tool in ("attn-compute", "explain-away-stats"):
+            for tool in TOOLS:
                 self.assertIn(f"in.h5: attribute attn_{name} is not read: did you mean attn_{meant}?\n",
-                              self.run_tool(tool, "in.h5", *(["-o", "/dev/null"] if tool == "attn-compute" else [])).err)
+                              self.said_of(tool, attributes={f"attn_{name}": 5.0}, **given))
         # Neither what the tools write nor what is like nothing.
         self.write("own.h5", {"attn_implementation": "eager", "attn_layers": 3.0}, **given)
         self.run_tool("attn-compute", "own.h5", "--scheme=sinkhorn", "--iterations=5", "--causal", "-o", "out.h5")

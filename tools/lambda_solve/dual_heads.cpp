@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/heads/input_warnings.hpp"
 #include "common/heads/own_rows.hpp"
 #include "common/outputs/head_outputs.hpp"
 #include "fenchel/attention_operands.hpp"
@@ -259,6 +260,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
   if (!task.options.settings_left.empty()) {
     warn_of_settings_left(task.options.settings_left, report);
   }
+  warn_of_input({Scheme::fenchel}, task.bundle, input, report);
   std::optional<HeadOutputs> outputs;
   if (output) outputs.emplace(*output, input.leading, report, input.share.get());
   for (const DualResultKind& kind : dual_result_kinds()) {

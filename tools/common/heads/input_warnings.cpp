@@ -252,7 +252,7 @@ void warn_of_lengths(const io::InputBundle& bundle, const AttentionInput& input,
 
 void warn_of_attributes(const io::InputBundle& bundle, cli::Report& report) {
   const std::string prefix = "attn_";
-  std::vector<std::string> known = {"hybrid"};
+  std::vector<std::string> known = {"alpha", "hybrid"};
   for (const std::string& name : score_attributes()) known.push_back(name.substr(prefix.size()));
   for (const std::string& name : bundle.attribute_names()) {
     if (!name.starts_with(prefix)) continue;
