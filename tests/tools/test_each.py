@@ -121,7 +121,7 @@ class Compute(Dump):
     def test_what_the_root_has_alone(self):
         array = np.random.default_rng(1).normal(size=(1, 4, 2))
         groups = {f"layer{n}/{name}": array for n in range(2) for name in "qk"}
-        self.write("root.h5", {"attn_causal": "top-left", "softcap": 5.0, "note": "x"}, mask=np.tri(4, dtype=bool),
+        self.write("root.h5", {"attn_causal": "top-left", "softcap": 5.0, "note": "x", "scale": 0.5}, mask=np.tri(4, dtype=bool),
                    tokens=np.arange(4), other=array, **groups)
         said = ["root.h5:/mask, root.h5:/tokens do not apply to the groups: use -i mask=root.h5:/mask -i tokens=root.h5:/tokens\n",
                 "root.h5: attribute attn_causal does not apply to the groups: set it at each group, or give the option\n",

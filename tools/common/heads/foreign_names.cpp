@@ -137,6 +137,14 @@ bool begins_anew(const ArraySource& positions) {
   return anew;
 }
 
+// Above groups, where a requested attribute is warned of, a scale is mostly the 1/√d that is
+// applied already: it is not requested.
+bool has_setting(const io::InputBundle& bundle, const OptionName& meaning,
+                 const std::string& name) {
+  if (meaning.option == "scale") return is_one_of(name, bundle.attribute_names());
+  return bundle.has_attribute(name);
+}
+
 void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) {
   // There is a separate warning about datasets of -i that nothing reads.
   const io::InputBundle own = bundle.without_named();
@@ -144,7 +152,7 @@ void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) 
     if (is_one_of(meaning.option, options.chosen)) continue;
     for (const std::string& name : meaning.names) {
       std::string found;
-      if (bundle.has_attribute(name)) found = own.description() + ": attribute " + name;
+      if (has_setting(bundle, meaning, name)) found = own.description() + ": attribute " + name;
       if (own.is_dataset(name)) {
         const ArraySource dataset = own.dataset(name);
         if (dataset.shape().size() <= meaning.most_axes) found = dataset.address();
