@@ -15,7 +15,8 @@ constexpr std::string_view of_recipe =
     "--set NAME=VALUE changes a setting of the recipe; --help=recipe lists them";
 
 constexpr std::string_view of_heads =
-    "some heads are a slice, counted from 0: -i 'q=FILE:/q[:,0:2]' and so for k and v";
+    "explain-away-stats has --heads; -i 'q=FILE:/q[:,0:2]' is a slice for q, k and v of as many "
+    "heads";
 
 // What other programs call options, and what is not an option here.
 constexpr OtherName other_names[] = {

@@ -86,13 +86,13 @@ void Report::warn_of_whole(const std::string& line) { impl_->add_warning(line); 
 
 const std::vector<Report::OwnWarning>& Report::own_warnings() const { return impl_->own_warnings; }
 
-void Report::note(const std::string& line) { impl_->say("note", line); }
+void Report::note(const std::string& line) { impl_->say_once("note", one_line(line)); }
 
 std::string Report::Impl::add_warning(const std::string& line) {
   std::string squashed = one_line(line);
   if (std::find(warnings.begin(), warnings.end(), squashed) == warnings.end()) {
     warnings.push_back(squashed);
-    say("warning", squashed);
+    say_once("warning", squashed);
   }
   return squashed;
 }
@@ -122,6 +122,23 @@ void Report::Impl::note_sources() const {
   }
   if (files.size() > most) named += " and " + std::to_string(files.size() - most) + " more";
   say("note", named);
+}
+
+void Report::Impl::say_once(const std::string& kind, const std::string& line) {
+  const std::size_t end = std::min(line.find(' '), line.size());
+  const bool has_address = line.substr(0, end).find(":/") != std::string::npos;
+  if (has_address && !said.insert(kind + line.substr(end)).second) {
+    ++unsaid;
+  } else {
+    say(kind, line);
+  }
+}
+
+void Report::Impl::note_unsaid() const {
+  if (unsaid == 0) return;
+  say("note", counted(unsaid, "more line differs", "more lines differ") +
+                  " from these in the address only" +
+                  (warnings.empty() ? "" : "; --json has all warnings"));
 }
 
 void Report::Impl::say(const std::string& kind, const std::string& line) const {

@@ -43,7 +43,8 @@ class Report {
   void status(const std::string& status);
 
   /// Prints one line "TOOL: warning: ..." on standard error at once (not with -q) and adds it to
-  /// the JSON. A repeated warning is ignored.
+  /// the JSON. A repeated warning is ignored. Of lines that differ only in the address with which
+  /// they begin, standard error has the first, and their number at the end.
   void warn(const std::string& line);
 
   /// Warns of one problem of a section; a part of the run with this problem warns the same.
@@ -70,7 +71,7 @@ class Report {
   };
   const std::vector<OwnWarning>& own_warnings() const;
 
-  /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
+  /// Prints one line "TOOL: note: ..." on standard error at once (not with -q), as a warning is.
   void note(const std::string& line);
 
   /// Adds lines of text for people; control characters other than line breaks become '?'. Names

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Report::Impl {
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
   std::vector<OwnWarning> own_warnings;
+  std::set<std::string> said;  ///< by say_once, without addresses
+  int unsaid = 0;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   std::string status;
   std::string text;
@@ -39,6 +42,13 @@ struct Report::Impl {
 
   /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
   void say(const std::string& kind, const std::string& line) const;
+
+  /// The same, but not if an earlier line differs only in the address with which it begins, as in
+  /// each group of a dump.
+  void say_once(const std::string& kind, const std::string& line);
+
+  /// Prints how many lines say_once has left out.
+  void note_unsaid() const;
 
   /// Prints one line that names the files of source(), if there are any.
   void note_sources() const;

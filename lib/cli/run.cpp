@@ -110,6 +110,7 @@ class Session {
     }
     const Report::Impl& report = report_.impl();
     report.note_sources();
+    report.note_unsaid();
     if (outcome.stopped) report_.status("stopped");
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");

@@ -129,8 +129,9 @@ double number(const Option& option, const std::string& item, std::string_view ve
 std::string hint_on_integer(const Option& option, const std::string& item,
                             const std::string& text) {
   if (item.ends_with('%') && to_number(std::string_view(item).substr(0, item.size() - 1))) {
-    return fmt::format("--{} takes {}, not shares", option.name,
-                       is_list(option) ? "integers" : "an integer");
+    return fmt::format(
+        "--{} counts: {}", option.name,
+        is_list(option) ? "whole numbers, not shares" : "a whole number, not a share");
   }
   if (const std::optional<double> value = to_number(item)) {
     const std::string digits = fmt::format("{:.0f}", *value);

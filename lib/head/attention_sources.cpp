@@ -85,7 +85,11 @@ Shape axes_of_vectors(const ArraySource& q, const Shape& q_shape, const ArraySou
     if (layout != HeadLayout::heads_first || q_leading.empty() || k_leading.empty()) throw;
     const Index q_heads = q_shape[q_leading.size()];
     const Index k_heads = k_shape[k_leading.size()];
-    const bool may_be_inside = k_heads > 0 && q_heads % k_heads == 0;
+    // Heads are seldom more than positions, and a batch is the same for queries and keys.
+    const bool may_be_inside =
+        k_heads > 0 && q_heads % k_heads == 0 &&
+        q_heads <= std::max(q_leading.back(), k_leading.back()) &&
+        std::equal(q_leading.begin(), q_leading.end() - 1, k_leading.begin(), k_leading.end() - 1);
     if (!may_be_inside) throw;
     throw Error(error.failure(), error.what(),
                 "if the axes are (batch, length, heads, depth), use --layout blhd");

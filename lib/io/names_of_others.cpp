@@ -37,8 +37,10 @@ std::string map_of_names(const std::string& name, const std::vector<std::string>
     std::vector<std::string> others = other_names(operand);
     if (!prefix.empty()) others.insert(others.begin(), letter);
     for (const std::string& other : others) {
-      if (!has(prefix + other)) continue;
-      map += (map.empty() ? "--map " : ",") + letter + "=" + prefix + other;
+      const std::string stored = prefix + other;
+      // A --map cannot name these, or not without quotes.
+      if (!has(stored) || stored.find_first_of(",= '\"") != std::string::npos) continue;
+      map += (map.empty() ? "--map " : ",") + letter + "=" + stored;
       helps = helps || letter == name;
       break;
     }

@@ -148,12 +148,25 @@ class InputWarnings(ToolTest):
         few["k"] = few["v"] = few["k"][:, :, :2]
         self.assertNotIn(LAYOUT, self.said_of(**few))
 
+    def test_groups_say_it_once(self):
+        given = vectors(HEADS, LENGTH, DEPTH) | {"mask": np.tri(LENGTH, dtype=bool).T}
+        self.write("dump.h5", **{f"layer{n}/{name}": array for n in range(4) for name, array in given.items()})
+        done = self.run_tool("attn-compute", "dump.h5", "--only", "--json=report.json", "-o", "out.h5")
+        self.assertEqual(done.err.count("a causal mask"), 1)
+        self.assertIn("note: 3 more lines differ from these in the address only; --json has all warnings\n", done.err)
+        self.assertEqual(len(self.read_json("report.json")["warnings"]), 4)
+
     def test_transposed_causal_mask(self):
         given = vectors(BATCH, HEADS, LENGTH, DEPTH)
         said = "in.h5:/mask allows each query its own key and later ones alone in 6 of 6 heads"
         mask = np.tri(LENGTH, dtype=bool)
         self.assertIn(said, self.said_of(mask=mask.T, **given))
         self.assertNotIn(said, self.said_of(mask=mask, **given))
+        # Inverted as in torch, against strictly causal and all but oneself, which are meant.
+        inverted = "lets no query attend to the key at its own place"
+        self.assertIn(inverted, self.said_of(mask=~mask, **given))
+        for meant in (np.tri(LENGTH, k=-1, dtype=bool), ~np.eye(LENGTH, dtype=bool)):
+            self.assertNotIn(inverted, self.said_of(mask=meant, **given))
         window = mask.T & np.tri(LENGTH, k=4, dtype=bool)
         self.assertNotIn(said, self.said_of(mask=window, **given))
 

@@ -143,7 +143,7 @@ class Warnings(ShardTest):
 
     def test_of_reports(self):
         """Figures of all heads, of which a part says something else."""
-        said = self.check("explain-away-stats", "in.h5", "--causal", "--epsilon", "0.9")
+        said = self.check("explain-away-stats", "in.h5", "--scheme=unas,dnas", "--causal", "--epsilon", "0.9")
         self.assertEqual(len([line for line in said if "a leak" in line]), 1)
         self.assertEqual(len([line for line in said if line.startswith("in.h5:/tokens is not used")]), 1)
         self.check("explain-away-stats", "dump.h5", "--causal", "--epsilon", "0.9")

@@ -152,7 +152,7 @@ TEST_CASE("numbers and lists that are written in another way") {
   const Option counts{.name = "n", .kind = Option::Kind::integers, .low = 1, .high = 9};
   CHECK(hint(counts, "2,4e0") == "4e0 is written 4");
   CHECK(hint(counts, "2.0") == "2.0 is written 2");
-  CHECK(hint(counts, "1%") == "--n takes integers, not shares");
+  CHECK(hint(counts, "1%") == "--n counts: whole numbers, not shares");
   for (const char* const text : {"2.5", "1e4", "1e300", "%", "x%"}) {
     CAPTURE(text);
     CHECK(hint(counts, text).empty());

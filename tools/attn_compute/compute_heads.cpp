@@ -64,6 +64,7 @@ void warn_of_surprises(const ComputeTask& task, cli::Report& report) {
   if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
   const Scheme scheme = options.scheme.scheme;
   warn_of_input({scheme}, task.bundle, input, report);
+  warn_of_leak({scheme}, input, report);
   if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
     report.warn("with one query " + options.name + " is uniform over the keys it may attend to");
   }

@@ -54,7 +54,7 @@ const nlohmann::json& value_at(const nlohmann::json& json, const std::string& te
   }
   const nlohmann::json& parent = json.at(upto);
   if (missing.empty() || !parent.is_object() || parent.empty()) return json.at(pointer);
-  constexpr std::size_t most = 10;
+  constexpr std::size_t most = 20;
   std::vector<std::string> keys;
   for (const auto& [key, value] : parent.items()) {
     if (keys.size() < most) keys.push_back(key);

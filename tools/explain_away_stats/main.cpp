@@ -310,6 +310,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
         },
         checkpoint(), *progress_, report());
     warn_of_input(options.scored_schemes(), task.bundle, task.input, report());
+    // The usual schemes are for comparison.
+    if (arguments().given("scheme")) warn_of_leak(options.scored_schemes(), task.input, report());
     if (base_) {
       compare(task, label, statistics.front());
       return;

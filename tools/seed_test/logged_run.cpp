@@ -82,7 +82,7 @@ void LoggedRun::read_json(const std::string& file) {
     if (const std::string word = word_of_python(line); !word.empty()) {
       throw Error(Failure::input,
                   fmt::format("{}: line {} has {}, which is no JSON number", file, number, word),
-                  "null stands for a number that is not finite");
+                  "leave out the line, or name another --metric");
     }
     throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, number),
                 "expected a log that attn-train --log wrote, lines of JSON, or a table whose name "

@@ -155,6 +155,8 @@ std::optional<Better> usual_direction(const std::string& metric) {
       word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       continue;
     }
+    // As in neg_loss, a loss with its sign changed.
+    if (word == "neg" || word == "negative" || word == "minus") return std::nullopt;
     if (higher.count(word) > 0) found = Better::higher;
     if (lower.count(word) > 0) found = Better::lower;
     word.clear();

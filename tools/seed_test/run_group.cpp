@@ -31,7 +31,8 @@ void require_different_runs(const std::vector<LoggedRun>& logs) {
     for (std::size_t m = 0; m < n; ++m) {
       const std::string why = sameness(logs[m], logs[n]);
       if (why.empty()) continue;
-      throw Error(Failure::input, why, "the word against stands between two groups");
+      throw Error(Failure::input, why,
+                  "each run counts once in a group; the word against stands between two groups");
     }
   }
 }

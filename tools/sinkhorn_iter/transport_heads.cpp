@@ -332,6 +332,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
   record(task, results, output);
   if (!results.worst().infeasible()) {
     warn_of_input({Scheme::sinkhorn}, task.bundle, task.input, report);
+    warn_of_leak({Scheme::sinkhorn}, task.input, report);
   }
   for (const TransportResult& result : results.problems) warn_of_rescaled(task, result, report);
   return results;

@@ -212,8 +212,10 @@ void Sections::warn_of_root(const cli::Arguments& arguments, cli::Report& report
       options += " -i " + name + "=" + (is_stream ? "ADDRESS" : addresses.back());
     }
     if (!addresses.empty()) {
-      report.warn(fmt::format("{} {} not apply to the groups: use{}", fmt::join(addresses, ", "),
-                              addresses.size() == 1 ? "does" : "do", options));
+      // -i holds for all files.
+      report.warn(fmt::format("{} {} not apply to the groups: {}{}", fmt::join(addresses, ", "),
+                              addresses.size() == 1 ? "does" : "do",
+                              inputs_.size() == 1 ? "use" : "run each file alone with", options));
     }
     for (const std::string& name : input.requested_attributes()) {
       if (every_group(at, [&](const auto& group) { return group.has_attribute(name); })) continue;

@@ -70,26 +70,35 @@ class MaskBlock {
   }
 
   // Whether a query may attend to the key at its own place and to all later ones, and to no other.
-  bool is_causal_transposed() {
-    if (rows_ < 2 || rows_ != cols_) return false;
-    const auto from_own = [&](Index row) {
-      read(row, 0, cols_);
-      const auto own = values_.begin() + row;
-      return std::all_of(values_.begin(), own, [](auto x) { return x == 0; }) &&
-             std::all_of(own, values_.end(), [](auto x) { return x != 0; });
-    };
-    return every_row(step_of_sample(), from_own) && every_row(1, from_own);
-  }
+  bool is_causal_transposed() { return is_split(false, true, true); }
 
-  // Whether no query may attend to the key at its own place.
+  // Whether no query may attend to the key at its own place. Not if it may attend to all earlier
+  // keys, or to all others: such masks are meant.
   bool excludes_own_place() {
     if (rows_ < 2 || rows_ != cols_) return false;
     const auto excludes = [&](Index row) { return !allows(row, row); };
-    return every_row(step_of_sample(), excludes) && every_row(1, excludes);
+    return every_row(step_of_sample(), excludes) && every_row(1, excludes) &&
+           !is_split(true, false, false) && !is_split(true, false, true);
   }
 
  private:
   Index step_of_sample() const { return std::max<Index>(1, rows_ / sampled_rows); }
+
+  // Whether each query may attend, or may not, to the keys before its own place, at it, and after
+  // it.
+  bool is_split(bool before, bool own, bool after) {
+    if (rows_ < 2 || rows_ != cols_) return false;
+    const auto is_row_split = [&](Index row) {
+      read(row, 0, cols_);
+      const auto are = [](auto first, auto last, bool allowed) {
+        return std::all_of(first, last, [&](auto x) { return (x != 0) == allowed; });
+      };
+      const auto place = values_.begin() + row;
+      return are(values_.begin(), place, before) && (*place != 0) == own &&
+             are(place + 1, values_.end(), after);
+    };
+    return every_row(step_of_sample(), is_row_split) && every_row(1, is_row_split);
+  }
 
   template <class Condition>
   bool every_row(Index step, const Condition& condition) {
@@ -129,7 +138,6 @@ void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bu
   warn_of_mask(input, report);
   warn_of_bias(input, report);
   warn_of_scale(schemes, input, report);
-  warn_of_leak(schemes, input, report);
 }
 
 void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& input,
@@ -194,9 +202,10 @@ void warn_of_layout(const io::InputBundle& bundle, const AttentionInput& input,
     report.warn(fmt::format("{} has one head, {} has {}: {}{}", q.dataset.address(),
                             k.dataset.address(), heads, hint, unless));
   } else if (!inside && q.leading == k.leading && q.leading.size() >= 2 && heads > input.queries &&
-             input.queries > input.keys && input.queries % std::max<Index>(input.keys, 1) == 0) {
-    // Grouped heads, whose numbers differ between q and k by a factor.
-    report.warn(fmt::format("{} has shape {}, {} has {}: {}{}", q.dataset.address(),
+             input.queries > input.keys && input.keys > 1 && input.queries % input.keys == 0) {
+    // Grouped heads, whose numbers differ between q and k by a factor. A note, because short
+    // cross-attention has such shapes, too.
+    report.note(fmt::format("{} has shape {}, {} has {}: {}{}", q.dataset.address(),
                             to_string(q.dataset.shape()), k.dataset.address(),
                             to_string(k.dataset.shape()), hint, unless));
   }
@@ -278,7 +287,7 @@ void warn_of_scale(const std::vector<Scheme>& schemes, const AttentionInput& inp
   if (!is_scaled) return;
   report.warn(
       fmt::format("scale {:.6g} is 1/sqrt({}), by which the energy scaled-dot is multiplied "
-                  "already: leave out --scale, or use --energy dot",
+                  "already: leave out --scale (attribute attn_scale), or use --energy dot",
                   scale, depth));
 }
 

@@ -8,7 +8,8 @@
 
 namespace attn::tools {
 
-/// Warns of inputs that can be computed but are rarely meant: what the functions below look for.
+/// Warns of inputs that can be computed but are rarely meant: what the functions below look for,
+/// except warn_of_leak.
 void warn_of_input(const std::vector<Scheme>& schemes, const io::InputBundle& bundle,
                    const AttentionInput& input, cli::Report& report);
 
