@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/heads/foreign_names.hpp"
 #include "common/heads/score_source.hpp"
 #include "common/options/scheme_settings.hpp"
 
@@ -40,17 +41,6 @@ std::vector<std::string> usual_schemes(const io::InputBundle& bundle, bool compu
   if (bundle.has("weights")) return {stored};
   // The missing datasets are refused by name later.
   return {"unas", "dnas"};
-}
-
-// Refuses an INPUT that has weights only under the name of another program.
-void require_known_weights(const io::InputBundle& bundle) {
-  const io::InputBundle own = bundle.without_named();
-  for (const char* const other : {"attn", "attention", "attentions", "attn_weights",
-                                  "attention_weights", "attn_probs", "attention_probs"}) {
-    if (!own.is_dataset(other)) continue;
-    throw Error(Failure::input, bundle.description() + ": no dataset weights, nor q and k",
-                fmt::format("--map weights={}", other));
-  }
 }
 
 }  // namespace
@@ -110,7 +100,9 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
   if (!computable && !bundle.has("weights") && !arguments.given("from")) {
-    require_known_weights(bundle);
+    refuse_other_names(bundle, "weights",
+                       {"attn", "attention", "attentions", "attn_weights", "attention_weights",
+                        "attn_probs", "attention_probs"});
   }
   // Stored weights are sufficient alone; potentials need the scores.
   if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {

@@ -13,6 +13,7 @@
 #include "cli/words.hpp"
 #include "common/costs/cost_report.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/heads/foreign_names.hpp"
 #include "common/heads/score_source.hpp"
 #include "common/outputs/pair_writer.hpp"
 #include "sinkhorn/exact_transport.hpp"
@@ -31,16 +32,6 @@ using Source = ScoreOptions::Source;
 
 bool is_exact(const cli::Arguments& arguments) { return arguments.verb == exact_verb; }
 
-// Refuses an INPUT that has a cost only under the name of another program.
-void require_known_cost(const io::InputBundle& bundle) {
-  const io::InputBundle own = bundle.without_named();
-  for (const char* const other : {"C", "M", "costs", "cost_matrix", "distance", "distances"}) {
-    if (!own.is_dataset(other)) continue;
-    throw Error(Failure::input, bundle.description() + ": no dataset cost, nor q and k",
-                fmt::format("--map cost={}", other));
-  }
-}
-
 Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool vectors = bundle.has("q") && bundle.has("k");
   if (bundle.has("cost") &&
@@ -49,7 +40,7 @@ Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bund
   }
   if (vectors) return Source::vectors;
   if (bundle.has("scores")) return Source::scores;
-  require_known_cost(bundle);
+  refuse_other_names(bundle, "cost", {"C", "M", "costs", "cost_matrix", "distance", "distances"});
   return Source::vectors;
 }
 

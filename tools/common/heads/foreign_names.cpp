@@ -198,4 +198,15 @@ void require_no_masks(const io::InputBundle& bundle, const std::vector<std::stri
   }
 }
 
+void refuse_other_names(const io::InputBundle& bundle, const std::string& name,
+                        const std::vector<std::string>& others) {
+  const io::InputBundle own = bundle.without_named();
+  for (const std::string& other : others) {
+    if (!own.is_dataset(other)) continue;
+    throw Error(Failure::input,
+                fmt::format("{}: no dataset {}, nor q and k", bundle.description(), name),
+                fmt::format("--map {}={}", name, other));
+  }
+}
+
 }  // namespace attn::tools

@@ -23,4 +23,9 @@ void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions&
 /// for lengths are refused unless the bundle has one of `lengths`.
 void require_no_masks(const io::InputBundle& bundle, const std::vector<std::string>& lengths);
 
+/// For an INPUT without `name`, q and k: throws Error(input) with the --map as a hint if one of
+/// `others`, which other programs call it, is a dataset of INPUT.
+void refuse_other_names(const io::InputBundle& bundle, const std::string& name,
+                        const std::vector<std::string>& others);
+
 }  // namespace attn::tools

@@ -219,9 +219,9 @@ void warn_of_bias(const AttentionInput& input, cli::Report& report) {
   bool zeros = false;
   bool ones = false;
   bool others = false;
-  // A bias that is no mask has another number in its first rows.
+  // A bias that is no mask has another number in its first rows, or lacks one of both.
   for_each_piece(bias.shape(), limit, [&](const Piece& piece) {
-    if (others) return;
+    if (others || (piece.offset > 0 && !(zeros && ones))) return;
     bias.read(piece.start, piece.count, values.data());
     for (Index n = 0; n < piece.size; ++n) {
       const double value = values[static_cast<std::size_t>(n)];
@@ -233,8 +233,7 @@ void warn_of_bias(const AttentionInput& input, cli::Report& report) {
   if (others || !zeros || !ones) return;
   report.warn(
       fmt::format("{} has no values but 0 and 1, which are added to the scores: if it is a mask, "
-                  "with 1 where a "
-                  "query may attend to a key, store it as the dataset mask",
+                  "with 1 where a query may attend to a key, store it as the dataset mask",
                   bias.address()));
 }
 
