@@ -52,7 +52,7 @@ std::string map_of_names(const std::string& name, const std::vector<std::string>
 // gradients, weights and biases.
 std::string prefix_of(const std::string& stored, const std::string& other) {
   if (!stored.ends_with(other)) return "";
-  const std::string prefix = stored.substr(0, stored.size() - other.size());
+  std::string prefix = stored.substr(0, stored.size() - other.size());
   if (prefix.empty() || std::string_view("._/").find(prefix.back()) == std::string_view::npos) {
     return "";
   }

@@ -339,7 +339,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   // Computes the section of BASE, too; `statistics` are of the section of INPUT.
   void compare(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
     const ColumnSummaries own = summaries_of(statistics, label);
-    const HeadAxes axes = statistics;
+    const HeadAxes axes = static_cast<const HeadAxes&>(statistics);
     read_key_names(task.bundle, task.input.leading, statistics, report());
     const std::vector<std::string> tokens = std::move(statistics.names);
     statistics = {};  // BASE needs the memory

@@ -44,7 +44,8 @@ const ColumnSummaries& ColumnReporter::add(const SectionName& section, const std
   const std::vector<std::string> schemes = schemes_in(statistics);
   count_explained(schemes, summaries);
   if (options_.several) pool(schemes, histograms);
-  groups_.push_back({statistics, section, schemes, std::move(summaries), statistics.terms});
+  groups_.push_back({static_cast<const HeadAxes&>(statistics), section, schemes,
+                     std::move(summaries), statistics.terms});
   if (options_.each) print_one(heading, statistics, report);
   return groups_.back().summaries;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -48,8 +49,8 @@ std::string word_of_python(const std::string& line) {
   } catch (const Json::parse_error& error) {
     // The error counts the bytes up to the one that is wrong.
     const std::size_t at = std::min(std::max<std::size_t>(error.byte, 1) - 1, line.size());
-    for (const std::string word : {"NaN", "Infinity"}) {
-      if (line.compare(at, word.size(), word) == 0) return word;
+    for (const char* const word : {"NaN", "Infinity"}) {
+      if (std::string_view(line).substr(at).starts_with(word)) return word;
     }
   } catch (const Json::exception&) {
     return "";

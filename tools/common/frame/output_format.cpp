@@ -60,7 +60,7 @@ std::string with_link(const std::string& output, const std::string& file) {
 std::string hint_for(const cli::Arguments& arguments, const std::string& output,
                      const Ending& ending) {
   const std::string stem = output.substr(0, output.size() - ending.text.size());
-  const std::string for_numpy = fmt::format("for NumPy: -o {}.npz", stem);
+  std::string for_numpy = fmt::format("for NumPy: -o {}.npz", stem);
   switch (ending.kind) {
     case Kind::arrays:
       return fmt::format(
