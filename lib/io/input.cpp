@@ -6,13 +6,12 @@
 
 #include "attnkit/error.hpp"
 #include "io/direct_dataset.hpp"
-#include "io/flat_names.hpp"
 #include "io/hdf5/groups.hpp"
 #include "io/hdf5/h5_attribute.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
 #include "io/input_files.hpp"
-#include "io/names_of_others.hpp"
+#include "io/map_hints.hpp"
 
 namespace attn::io {
 namespace {

@@ -43,8 +43,8 @@ bool fills_panels(Index cols) {
   return 4 * cols >= 3 * padded;
 }
 
-// Up to so many rows, reading b in place is faster, as measured with AVX2 and AVX-512. For a bᵀ
-// there are fewer, because each element needs a sum over lanes at its end.
+// The most rows for which reading b in place was faster, measured with AVX2 and AVX-512. The limit
+// for a bᵀ is lower, because each element needs a sum over lanes at its end.
 constexpr Index few_rows_of_transposed = 3;
 constexpr Index few_rows = 16;
 
@@ -54,9 +54,9 @@ bool has_few_rows(const MatrixView<T>& out) {
   return out.rows == 1 || (out.rows <= few_rows && fills_panels<T>(out.cols));
 }
 
-// Packing pays off with so many rows and terms. On CPUs with AVX-512 that are newer than OpenBLAS,
-// OpenBLAS uses kernels of half the width; on older ones, it is as fast. Without AVX-512, OpenBLAS
-// is as fast for long sums, and up to twice as fast for long aᵀ b.
+// Whether packing pays off. With AVX-512 it does from least_rows rows and least_depth terms on: on
+// CPUs that are newer than OpenBLAS, OpenBLAS uses kernels of half the width. Without AVX-512,
+// OpenBLAS is as fast for sums longer than short_sum, and up to twice as fast for aᵀ b.
 template <class T>
 bool is_worth_blocks(Index depth, const MatrixView<T>& out) {
   constexpr Index least_rows = 24;

@@ -66,7 +66,7 @@ class Heatmap(TableTest):
                 ("entropy", low, False), ("first_key_share", low, False)), 3):
             self.plot("heatmap", "t.tsv", "--statistic", column, "-o", "f.png", "--dpi", 50, placed=LONG)
             picture = matplotlib.image.imread(self.folder / "f.png")[..., :3].sum(axis=2)
-            # Of the map, whose left half is the low value.
+            # The left half of the map has the low value.
             line = picture[picture.shape[0] // 4]
             left, right = (np.median(half) for half in np.split(line, 2))
             self.assertEqual(low if left < right else high, ignored, column)
