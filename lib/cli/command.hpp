@@ -12,6 +12,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/report.hpp"
+#include "tensor/host_arrays.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::cli {
@@ -211,6 +212,10 @@ class Arguments {
   std::string tmpdir;       ///< --tmpdir, TMPDIR, /tmp
   enum class Progress { automatic, always, never } progress = Progress::automatic;
   std::optional<std::string> json;  ///< --json: "" for standard output, else the file
+
+  /// The arrays of a program that runs the tool within its own process, in place of files: those of
+  /// `named_inputs`, and results. Null for a command.
+  std::shared_ptr<HostArrays> host;
 
   /// The command line as typed, quoted for a shell, with the tool's own name: for `history`.
   std::string command_line;

@@ -17,7 +17,8 @@ using namespace std::chrono_literals;
 
 constexpr auto first_after = 500ms;  // quick work shows nothing
 constexpr auto between = 200ms;
-constexpr auto between_lines = 2s;  // in a log file
+constexpr auto between_reports = 50ms;  // to a program
+constexpr auto between_lines = 2s;      // in a log file
 
 // Some terminals wrap after the last column; the wrapped line would not be erased.
 constexpr std::size_t most_columns = 79;
@@ -66,15 +67,16 @@ std::string progress_line(const std::string& task, double done, double total, do
 
 Progress::Progress(const Arguments& arguments, const std::string& task, double total,
                    std::string unit)
-    : terminal_(stderr_is_terminal()),
+    : host_(arguments.host),
+      terminal_(!host_ && stderr_is_terminal()),
       task_(arguments.tool + ": " + one_line(task)),
       unit_(std::move(unit)),
       total_(total),
       start_(Clock::now()) {
   using Wanted = Arguments::Progress;
-  shown_ = arguments.progress == Wanted::always ||
-           (arguments.progress == Wanted::automatic && terminal_ && !arguments.quiet);
-  next_ = Clock::duration(terminal_ ? first_after : between).count();
+  shown_ = !host_ && (arguments.progress == Wanted::always ||
+                      (arguments.progress == Wanted::automatic && terminal_ && !arguments.quiet));
+  next_ = Clock::duration(host_ ? between_reports : terminal_ ? first_after : between).count();
 }
 
 Progress::~Progress() {
@@ -88,21 +90,23 @@ Progress::~Progress() {
 }
 
 void Progress::advance(double amount) {
-  if (!shown_) return;
+  if (!shown_ && !host_) return;
   const double done = done_.fetch_add(amount) + amount;
   const Clock::duration elapsed = Clock::now() - start_;
   Clock::rep due = next_;
   if (elapsed.count() < due) return;
-  const Clock::duration pause =
-      terminal_ ? Clock::duration(between) : Clock::duration(between_lines);
+  const Clock::duration pause = host_       ? Clock::duration(between_reports)
+                                : terminal_ ? Clock::duration(between)
+                                            : Clock::duration(between_lines);
   // The thread that updates the time draws the line.
   if (next_.compare_exchange_strong(due, (elapsed + pause).count())) draw(done, elapsed);
 }
 
 void Progress::draw(double done, Clock::duration elapsed) {
+  const std::lock_guard<std::mutex> lock(drawing_);
+  if (host_) return host_->progress(total_ > 0 ? std::clamp(done / total_, 0.0, 1.0) : 1.0);
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const std::string line = progress_line(task_, done, total_, seconds, unit_);
-  const std::lock_guard<std::mutex> lock(drawing_);
   write_error(terminal_ ? "\r" + line + "\x1b[K" : line + "\n");
   drawn_ = true;
 }

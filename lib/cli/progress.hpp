@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -11,7 +12,8 @@ namespace attn::cli {
 
 /// A line on standard error that shows the progress of long work. On a terminal it is shown unless
 /// -q or --progress=never is given, and is erased at the end; elsewhere --progress=always shows it
-/// as successive lines.
+/// as successive lines. A program that runs the tool within its own process is told the share of
+/// the work that is done (HostArrays::progress), and nothing is shown.
 class Progress {
  public:
   /// `task` begins the line; `total` is the amount of work in `unit`, "heads" or "elements" (empty:
@@ -29,6 +31,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   void draw(double done, Clock::duration elapsed);
 
+  std::shared_ptr<HostArrays> host_;
   bool shown_ = false;
   bool terminal_ = false;
   std::string task_;

@@ -54,6 +54,8 @@ void Report::drop_text() {
   impl_->data.clear();
 }
 
+void Report::make_quiet() { impl_->quiet = true; }
+
 void Report::spare_json_file() { impl_->json_file_spared = true; }
 
 void Report::ran_on_ranks(const std::vector<RankCosts>& ranks) {

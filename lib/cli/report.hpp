@@ -107,6 +107,9 @@ class Report {
   /// Runs `body` and adds its time to the time of computation.
   void compute(const std::function<void()>& body);
 
+  /// Keeps warnings and notes from standard error, for a caller that shows them itself.
+  void make_quiet();
+
   struct Impl;
   Impl& impl() { return *impl_; }
 

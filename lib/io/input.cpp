@@ -152,7 +152,14 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
   std::optional<Address> input;
   if (options.input) input = parse_input(*options.input);
   std::vector<std::pair<std::string, Address>> named;
-  for (const auto& [name, text] : options.named) named.emplace_back(name, parse_address(text));
+  for (const auto& [name, text] : options.named) {
+    auto held = options.host ? options.host->input(name) : nullptr;
+    if (held) {
+      impl_->named[name] = std::move(held);
+    } else {
+      named.emplace_back(name, parse_address(text));
+    }
+  }
   refuse_second_stream(input, named);
   Opener opener(options);
   if (input) impl_->root = opener.root(*input);

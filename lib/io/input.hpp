@@ -10,6 +10,7 @@
 
 #include "io/address.hpp"
 #include "tensor/array_source.hpp"
+#include "tensor/host_arrays.hpp"
 
 namespace attn::io {
 
@@ -44,6 +45,9 @@ class InputBundle {
     /// NAME, STORED: dataset NAME is called STORED (a name or a relative path) in INPUT and in each
     /// group of it. Names that are not listed are unchanged.
     std::vector<std::pair<std::string, std::string>> renamed = {};
+    /// Given: its arrays are the datasets of `named`, whose ADDRESS is not looked at. Datasets that
+    /// it does not have are files.
+    std::shared_ptr<const HostArrays> host = {};
     std::string tmpdir;  ///< for spools and unpacked members: this, else $TMPDIR, else /tmp
     /// Whether virtual datasets, external links and external raw storage may refer to files outside
     /// the folder of the file that the user named. Such files are always looked up relative to the

@@ -11,6 +11,7 @@
 #include "io/input.hpp"
 #include "io/virtual_block.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/host_arrays.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::io {
@@ -64,10 +65,15 @@ class OutputBundle {
     /// both need room for a moment. A dataset in a group is an array called "layer0/out"; groups,
     /// attributes and, in a .safetensors, strings are metadata (array_metadata.hpp).
     std::optional<ArrayFormat> arrays = {};
+    /// Given: results go to the memory of the program, and nothing above has an effect. copy_from
+    /// and create_virtual are then bugs, and other copies, links, marks and history are left out.
+    std::shared_ptr<HostArrays> host = {};
     /// False: numbers that are written to datasets are dropped, so that the bundle takes no space.
     /// Such a bundle must not be committed.
     bool holds_numbers = true;
   };
+
+  struct Impl;
 
   /// Refuses at once any target that commit() would refuse: an existing regular file without force
   /// (Error(output)), a terminal (Error(usage)), a folder that does not exist or is not writable.
@@ -162,7 +168,6 @@ class OutputBundle {
   std::string address_of(const std::string& name) const;
 
  private:
-  struct Impl;
   explicit OutputBundle(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

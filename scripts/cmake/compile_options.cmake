@@ -15,6 +15,10 @@ if(ATTN_WERROR)
   add_compile_options(-Werror)
 endif()
 
+# The Python package is a shared library. By option rather than by CMake's property, which compiles
+# executables in another way, so that they could not share precompiled headers.
+add_compile_options(-fPIC -fno-semantic-interposition)
+
 # Never -ffast-math: NaN and infinity carry meaning. No contraction either: a product and a sum are
 # fused where the code says so, and the bits stay the same from one compiler to the next.
 add_compile_options(-fno-math-errno -ffp-contract=off)

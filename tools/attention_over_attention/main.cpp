@@ -3,6 +3,7 @@
 #include "common/mechanisms/mechanism_tool.hpp"
 #include "common/options/dataset_words.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "mechanisms/over_attention.hpp"
 #include "mechanisms/over_attention_form.hpp"
 

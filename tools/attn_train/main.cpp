@@ -15,6 +15,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/options/dataset_words.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/runs/ranks.hpp"
 #include "common/runs/restart.hpp"
 #include "parallel/ranks.hpp"

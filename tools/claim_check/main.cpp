@@ -22,7 +22,7 @@
 #include "claim_check/falsification_report.hpp"
 #include "claim_check/run_stamp.hpp"
 #include "cli/text_file.hpp"
-#include "common/frame/bundles.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/tables/table_options.hpp"
 #include "system/system_reason.hpp"
 

@@ -4,6 +4,7 @@
 #include "common/mechanisms/mechanism_tool.hpp"
 #include "common/options/dataset_words.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "hard_attention/sampled_gradients.hpp"
 #include "mechanisms/hard.hpp"
 #include "mechanisms/hard_form.hpp"

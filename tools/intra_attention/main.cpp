@@ -5,6 +5,7 @@
 #include "common/mechanisms/mechanism_tool.hpp"
 #include "common/options/dataset_words.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "mechanisms/intra_attention.hpp"
 #include "mechanisms/intra_attention_form.hpp"
 

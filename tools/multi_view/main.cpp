@@ -6,6 +6,7 @@
 #include "common/options/dataset_words.hpp"
 #include "common/options/scheme_settings.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "mechanisms/multi_view.hpp"
 
 namespace attn::tools {

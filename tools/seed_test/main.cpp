@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/frame/bundles.hpp"
 #include "common/options/dataset_words.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/tables/table_options.hpp"
 #include "seed_test/asked_comparisons.hpp"
 #include "seed_test/seed_comparison.hpp"

@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "common/frame/bundles.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/tables/column_text.hpp"
 #include "common/tables/table_options.hpp"
 #include "tensor_compare/comparison.hpp"

@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/process/tool_main.hpp"
 #include "tensor_convert/conversion.hpp"
 
 namespace {

@@ -11,6 +11,7 @@
 #include "cli/progress.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/options/cluster_options.hpp"
+#include "common/process/tool_main.hpp"
 #include "parallel/parallel_for.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"

@@ -9,6 +9,7 @@
 
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/results/result_marks.hpp"
 #include "common/tables/table_options.hpp"
 #include "io/contents.hpp"

@@ -8,6 +8,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/frame/output_format.hpp"
 #include "common/process/numeric_libraries.hpp"
+#include "common/process/tool_main.hpp"
 #include "common/results/results.hpp"
 #include "common/tables/table_options.hpp"
 #include "tensor_join/input_join.hpp"

@@ -1,10 +1,6 @@
 #include "common/frame/bundles.hpp"
 
-#include <malloc.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -12,28 +8,10 @@
 
 #include "attnkit/error.hpp"
 #include "common/frame/output_format.hpp"
-#include "common/process/memory_watch.hpp"
-#include "common/runs/ranks.hpp"
-#include "common/runs/restart.hpp"
-#include "common/shards/shard.hpp"
-#include "common/tables/table_options.hpp"
 #include "io/address.hpp"
-#include "io/arrays/array_output.hpp"
-#include "parallel/team.hpp"
-#include "system/temporary.hpp"
 
 namespace attn::tools {
 namespace {
-
-// Keeps freed blocks mapped: having the kernel clear new pages for each head would take longer than
-// computing a small head.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc ignores larger values
-  mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  // A heap for each thread would take the address space of OpenBLAS's buffers, for which OpenBLAS
-  // then waits forever.
-  if (memory_is_limited()) mallopt(M_ARENA_MAX, 1);
-}
 
 std::string kind_name(io::FollowedSource::Kind kind) {
   using Kind = io::FollowedSource::Kind;
@@ -55,27 +33,6 @@ void require_kept_inputs(const cli::Arguments& arguments) {
                 fmt::format("-o {}: this input would keep none of its datasets with --only",
                             *arguments.output),
                 "another file for -o, or leave out --only");
-  }
-}
-
-// If memory was short, another failure is reported as a lack of memory.
-cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
-  try {
-    cli::Outcome outcome = run();
-    require_memory();
-    if (outcome.commit) {
-      outcome.commit = [commit = std::move(outcome.commit), status = outcome.status] {
-        try {
-          commit();
-          finish_with(status);
-        } catch (...) {
-          throw_for_memory();
-        }
-      };
-    }
-    return outcome;
-  } catch (...) {
-    throw_for_memory();
   }
 }
 
@@ -102,11 +59,14 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
   io::InputBundle::Options options = input_options(arguments, report);
   options.input = input;
   options.named = arguments.named_inputs;
+  options.host = arguments.host;
   options.renamed = std::move(renamed);
   return io::InputBundle(options);
 }
 
 io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
+  options.host = arguments.host;
+  if (options.host) return io::OutputBundle(options);
   if (arguments.only && !arguments.drops_output) require_kept_inputs(arguments);
   options.target = arguments.drops_output ? "/dev/null" : arguments.output.value();
   options.holds_numbers = !arguments.drops_output;
@@ -197,50 +157,6 @@ std::string bytes_text(double bytes) {
   }
   return unit == 0 ? fmt::format("{:.0f} bytes", bytes)
                    : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
-int tool_main(int argc, char** argv, const cli::Declaration& declaration,
-              const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
-              const cli::Libraries& libraries) {
-  keep_freed_memory();
-  watch_memory();
-  io::install_cleanup_handlers(memory_was_short);
-  io::show_hdf5_errors(false);
-  const cli::Libraries all = [&] {
-    std::vector<std::string> names = {"HDF5 " + io::hdf5_version(),
-                                      "libzip " + io::libzip_version()};
-    for (const std::string& name : libraries ? libraries() : std::vector<std::string>()) {
-      names.push_back(name);
-    }
-    return names;
-  };
-  RankedRun ranked(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
-                   cli::process_environment);
-  bool failed = false;
-  const int status = cli::run_tool(
-      argc, argv, declaration,
-      [&](const cli::Arguments& arguments, cli::Report& report) {
-        if (arguments.verbose && !ranked.silent()) io::show_hdf5_errors(true);
-        const cli::Arguments own = with_shard(with_table_file(arguments));
-        require_output_name(own);
-        require_restart_options(own);
-        return ranked.run(own, report, all, [&](const cli::Arguments& ranks_own) {
-          return run_watched([&] { return run(ranks_own, report); });
-        });
-      },
-      all,
-      [&](const cli::FailedRun& failure) {
-        failed = true;
-        remove_temporaries();
-        ranked.end_failed(failure);
-      },
-      ranked.silent());
-  if (failed) {
-    std::fflush(nullptr);
-    _exit(status);
-  }
-  leave_in_order();
-  return status;
 }
 
 }  // namespace attn::tools

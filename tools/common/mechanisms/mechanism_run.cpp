@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/frame/bundles.hpp"
 #include "common/mechanisms/mechanism_cost.hpp"
 #include "common/outputs/block_output.hpp"
 #include "common/outputs/position_boxes.hpp"

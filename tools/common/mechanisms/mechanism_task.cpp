@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/frame/bundles.hpp"
 #include "common/heads/foreign_names.hpp"
 #include "head/operand.hpp"
 
