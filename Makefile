@@ -11,6 +11,7 @@ INSTALLED = build/$(PRESET)/installed_files.txt
 TARGETS =
 # The plug-in that divides runs among processes is built where there is an MPI.
 MPI = $(if $(shell command -v mpicxx),-DATTN_MPI=ON)
+PYTHON_PACKAGE = -DATTN_PYTHON_PACKAGE=ON
 # The tools that scripts/demo runs.
 DEMO_TOOLS = attn-compute explain-away-stats
 
@@ -18,9 +19,14 @@ all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang f
 	@scripts/install-deps --check build
 	@$(MAKE) --no-print-directory compile TARGETS=tools
 
+python:   ## build the Python package into build/release/python; installs missing Debian packages
+	@scripts/install-deps build python
+	@$(MAKE) --no-print-directory compile TARGETS=attn-python OPTIONS=$(PYTHON_PACKAGE)
+	@echo "PYTHONPATH=$(CURDIR)/build/$(PRESET)/python /usr/bin/python3 -c 'import attnkit'"
+
 test:     ## build and run all tests; installs missing Debian packages
-	@scripts/install-deps build test plots
-	@$(MAKE) --no-print-directory compile
+	@scripts/install-deps build python test plots
+	@$(MAKE) --no-print-directory compile OPTIONS=$(PYTHON_PACKAGE)
 	ctest --preset $(PRESET) --parallel $(TESTS)
 
 test-long: ## the same with every case of the sets from which `make test` takes a sample
@@ -105,7 +111,7 @@ help:     ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 17
 
 compile:
-	@cmake --preset $(PRESET) $(MPI) >/dev/null
+	@cmake --preset $(PRESET) $(MPI) $(OPTIONS) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare same-results install uninstall package format lint clean help compile
+.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare same-results install uninstall package format lint clean help compile

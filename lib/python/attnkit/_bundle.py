@@ -1,0 +1,127 @@
+"""Bundles on disk: groups of lazy arrays and attributes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
+
+from . import _core
+
+
+class LazyArray:
+    """An array of a file, which is read when it is indexed, or as the argument of a function.
+
+    ``array[0, :10]`` reads a part, and ``array[...]`` or ``numpy.asarray(array)`` the whole.
+    """
+
+    def __init__(self, file: Any, path: str, address: str, dtype: str, shape: Tuple[int, ...],
+                 attributes: Dict[str, Any]) -> None:
+        self._file = file
+        self._path = path
+        self.attnkit_address = address
+        self.dtype = dtype
+        """The name of the stored type: "float32", "bfloat16", "string"."""
+        self.shape = shape
+        self.attributes = attributes
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy
+
+        return numpy.asarray(self[...], dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.dtype == "string":
+            texts = self._file.read(self._path, [], [])
+            return texts if index is ... else texts[index]
+        items = list(index) if isinstance(index, tuple) else [index]
+        if items.count(...) > 1:
+            raise IndexError("an index can only have one ellipsis")
+        if ... not in items:
+            items.append(...)
+        at = items.index(...)
+        fill = self.ndim - (len(items) - 1)
+        if fill < 0:
+            raise IndexError(f"{self._path} has {self.ndim} axes, but {len(items) - 1} were indexed")
+        items[at : at + 1] = [slice(None)] * fill
+        start: List[int] = []
+        count: List[int] = []
+        then: List[Any] = []
+        for axis, item in enumerate(items):
+            length = self.shape[axis]
+            if isinstance(item, slice):
+                first, last, step = item.indices(length)
+                if step != 1:
+                    first, last, step_left = 0, length, item
+                else:
+                    step_left = slice(None)
+                start.append(first)
+                count.append(max(0, last - first))
+                then.append(step_left)
+            else:
+                place = item.__index__()
+                if not -length <= place < length:
+                    raise IndexError(f"index {place} is out of bounds for axis {axis} with size {length}")
+                start.append(place % length)
+                count.append(1)
+                then.append(0)
+        return self._file.read(self._path, start, count)[tuple(then)]
+
+    def __repr__(self) -> str:
+        return f"<attnkit.LazyArray {self.attnkit_address}: {self.dtype} {self.shape}>"
+
+
+class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
+    """A bundle, or a group of one: arrays and groups by name, and attributes.
+
+    ``bundle["layer0"]["q"]`` and ``bundle["layer0/q"]`` are the same. A bundle or a group may be the
+    first argument of a function, as a file may.
+    """
+
+    def __init__(self, file: Any, items: Dict[str, Any], path: str, address: str) -> None:
+        self._items = items
+        self._file = file
+        self._path = path
+        self.attnkit_address = address
+        self.attributes: Dict[str, Any] = items[path][3]
+
+    def _below(self, name: str) -> str:
+        return f"{self._path}/{name}" if self._path else name
+
+    def __getitem__(self, name: str) -> Any:
+        path = self._below(name.strip("/"))
+        if path not in self._items or path == self._path:
+            raise KeyError(name)
+        is_group, dtype, shape, attributes = self._items[path]
+        inside = "" if self.attnkit_address.endswith(":/") else "/"
+        root = self.attnkit_address if ":/" in self.attnkit_address else self.attnkit_address + ":"
+        address = f"{root}{inside}{name.strip('/')}"
+        if is_group:
+            return Bundle(self._file, self._items, path, address)
+        return LazyArray(self._file, path, address, dtype, shape, attributes)
+
+    def __iter__(self) -> Iterator[str]:
+        start = self._path + "/" if self._path else ""
+        for path in self._items:
+            if path != self._path and path.startswith(start) and "/" not in path[len(start) :]:
+                yield path[len(start) :]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<attnkit.Bundle {self.attnkit_address}: {', '.join(self) or 'empty'}>"
+
+
+def open(path: Union[str, "os.PathLike[str]"]) -> Bundle:
+    """Opens a bundle, FILE or FILE:/group: HDF5, .npz or .safetensors. Its arrays are read on demand."""
+    address = os.fspath(path)
+    file = _core.File(address)
+    items = {item[0]: item[1:] for item in file.contents()}
+    return Bundle(file, items, "", address)

@@ -1,0 +1,82 @@
+"""How a function runs a tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from . import _core
+from ._errors import NotConverged, Warning, error_of
+from ._options import command_line, has_option
+from ._results import Results
+
+Progress = Optional[Callable[[float], object]]
+
+_OWN = os.path.dirname(__file__)
+
+
+def _depth_of_caller() -> int:
+    """The `stacklevel` at which a warning names the caller of the package."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def warn(lines: List[str]) -> None:
+    """Warns of what a tool warns of."""
+    for line in lines:
+        warnings.warn(line, Warning, stacklevel=_depth_of_caller())
+
+
+def _run(tool: str, words: List[str], arrays: Dict[str, Any], places: Dict[str, Any], progress: Progress) -> Any:
+    found = _core.run(tool, words, arrays, places, progress)
+    if found["status"] > 1:
+        raise error_of(found["status"], found["message"], found["hint"], json.loads(found["report"]))
+    return found
+
+
+def _is_sweep(value: Any) -> bool:
+    return "," in value if isinstance(value, str) else isinstance(value, (list, tuple)) and len(value) > 1
+
+
+def _makes_bundle(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a tool can write arrays: explain-away-stats only reports on chosen heads, a sweep or a comparison."""
+    if tool != "explain-away-stats":
+        return True
+    given = {name for name, value in arguments.items() if value is not None}
+    return not given & {"heads", "against", "rows"} and not any(
+        _is_sweep(arguments.get(name)) for name in ("scale", "hybrid")
+    )
+
+
+def call(
+    function: str,
+    tool: str,
+    verb: str,
+    arguments: Mapping[str, Any],
+    *,
+    out: Any = None,
+    progress: Progress = None,
+) -> Results:
+    """Runs a tool on the arrays among the arguments, or on the bundle that `input` is."""
+    words, arrays = command_line(function, tool, verb, arguments)
+    places = {} if out is None else dict(out) if isinstance(out, Mapping) else {"out": out}
+    writing = ["--json"]
+    if _makes_bundle(tool, arguments):
+        writing += ["-o", "results"] + (["--only"] if has_option(tool, verb, "only") else [])
+    found = _run(tool, words + writing, arrays, places, progress)
+
+    def table() -> str:
+        return str(_run(tool, [*words, "--csv"], arrays, {}, None)["data"])
+
+    if progress is not None:
+        progress(1.0)
+    warn(found["warnings"])
+    if found["status"] == 1:
+        line = found["summary"] or f"the status of {function}() is 1"
+        warnings.warn(line, NotConverged, stacklevel=_depth_of_caller())
+    return Results(found, table if has_option(tool, verb, "csv") else None)

@@ -1,0 +1,95 @@
+"""What the functions of attnkit return."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+
+def _number(text: str) -> Any:
+    if text == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def columns_of(table: str) -> Dict[str, List[Any]]:
+    """A table of the tools, CSV with a header, by column."""
+    rows = list(csv.reader(io.StringIO(table)))
+    if not rows:
+        return {}
+    return {name: [_number(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0])}
+
+
+class Results(Mapping[str, Any]):
+    """The results of a run: arrays by name, as items and as attributes, and the report of the tool.
+
+    ``results.out`` and ``results["out"]`` are the same array. Names of groups have slashes:
+    ``results["unas/centre"]``.
+    """
+
+    report: Dict[str, Any]
+    """The report, as ``--json`` of the tool writes it."""
+
+    attributes: Dict[str, Any]
+    """How the results were made: ``attn_scheme``, ``attn_scale`` and so on."""
+
+    text: str
+    """The report for people, as the tool prints it."""
+
+    summary: str
+    """One line."""
+
+    def __init__(self, found: Dict[str, Any], table: Optional[Callable[[], str]] = None) -> None:
+        self._arrays: Dict[str, Any] = found["results"]
+        self._report = found["report"]
+        self._table = table
+        self.attributes = found["attributes"]
+        self.text = found["text"]
+        self.summary = found["summary"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "report":
+            self.report = json.loads(self._report)
+            return self.report
+        if not name.startswith("_") and name in self._arrays:
+            return self._arrays[name]
+        there = ", ".join(self._arrays) or "none"
+        raise AttributeError(f"there is no result {name}; the results are {there}")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __dir__(self) -> List[str]:
+        return sorted({*super().__dir__(), *self._arrays, "report"})
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {getattr(array, 'dtype', '')} {getattr(array, 'shape', len(array))}"
+                 for name, array in self._arrays.items()]
+        return "\n".join([f"<attnkit.Results: {self.summary}>", *lines])
+
+    def __str__(self) -> str:
+        return self.text or repr(self)
+
+    @property
+    def status(self) -> str:
+        """"ok", or "not_converged" and the like, as in the report."""
+        return str(self.report["status"])
+
+    def table(self) -> Dict[str, List[Any]]:
+        """The rows that ``--csv`` of the tool prints, by column: ``pandas.DataFrame(results.table())``."""
+        if self._table is None:
+            raise AttributeError("this function has no table")
+        return columns_of(self._table())

@@ -1,0 +1,105 @@
+#include "python/without_gil.hpp"
+
+#include <pthread.h>
+#include <pybind11/pybind11.h>
+#include <signal.h>
+
+#include <exception>
+#include <thread>
+
+#include "attnkit/context.hpp"
+#include "parallel/stop_flag.hpp"
+
+namespace attn::python {
+namespace {
+
+namespace py = pybind11;
+
+std::atomic<bool> forked{false};
+std::atomic<bool> watches_forks{false};
+
+// The flag of the run for which Python's main thread waits.
+std::atomic<std::atomic<bool>*> waited_for{nullptr};
+struct sigaction handler_of_python {};
+
+extern "C" void ask_to_stop(int signal_number) {
+  if (std::atomic<bool>* const flag = waited_for.load()) flag->store(true);
+  handler_of_python.sa_handler(signal_number);
+}
+
+bool is_main_thread() {
+  const py::module_ threading = py::module_::import("threading");
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
+// Lets Ctrl-C set a flag. Python's own handler only takes a note, which Python reads later.
+class Interrupts {
+ public:
+  explicit Interrupts(std::atomic<bool>& flag) {
+    if (waited_for.load() != nullptr || !is_main_thread()) return;
+    sigaction(SIGINT, nullptr, &handler_of_python);
+    const bool is_function = (handler_of_python.sa_flags & SA_SIGINFO) == 0 &&
+                             handler_of_python.sa_handler != SIG_DFL &&
+                             handler_of_python.sa_handler != SIG_IGN;
+    if (!is_function) return;
+    struct sigaction ours = handler_of_python;
+    ours.sa_handler = ask_to_stop;
+    waited_for.store(&flag);
+    sigaction(SIGINT, &ours, nullptr);
+    active_ = true;
+  }
+  ~Interrupts() {
+    if (!active_) return;
+    sigaction(SIGINT, &handler_of_python, nullptr);
+    waited_for.store(nullptr);
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+ private:
+  bool active_ = false;
+};
+
+// Returns whether the run ended by itself.
+bool run_stoppable(std::atomic<bool>& stop, const std::function<void()>& body) {
+  const StopFlag::Use obey(&stop);
+  try {
+    body();
+    return true;
+  } catch (const Stopped&) {
+    return false;
+  }
+}
+
+bool run_in_thread(std::atomic<bool>& stop, const std::function<void()>& body) {
+  bool done = false;
+  std::exception_ptr failure;
+  std::thread worker([&] {
+    try {
+      done = run_stoppable(stop, body);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  worker.join();
+  if (failure) std::rethrow_exception(failure);
+  return done;
+}
+
+}  // namespace
+
+bool run_without_gil(std::atomic<bool>& stop, const std::function<void()>& body) {
+  if (!watches_forks.exchange(true)) {
+    pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  }
+  bool done = false;
+  {
+    const Interrupts interrupts(stop);
+    const py::gil_scoped_release released;
+    done = forked.load() ? run_in_thread(stop, body) : run_stoppable(stop, body);
+  }
+  if (!done) PyErr_CheckSignals();
+  return done;
+}
+
+}  // namespace attn::python

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+namespace attn::python {
+
+/// Runs `body` without the GIL, in which a run obeys `stop`. While the main thread of Python waits
+/// here, a signal that Python handles (Ctrl-C) sets `stop`, too. After a fork, `body` runs in a
+/// thread of its own: OpenMP's threads of the parent do not exist any more. Returns false if the
+/// run was stopped; Python's exception is then set if a signal has raised one. Passes on what
+/// `body` throws.
+bool run_without_gil(std::atomic<bool>& stop, const std::function<void()>& body);
+
+}  // namespace attn::python
