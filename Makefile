@@ -33,8 +33,8 @@ test-long: ## the same with every case of the sets from which `make test` takes 
 	ATTN_LONG=1 $(MAKE) --no-print-directory test
 
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
-	@scripts/install-deps build test plots lint
-	@$(MAKE) --no-print-directory compile PRESET=clang
+	@scripts/install-deps build python test plots lint
+	@$(MAKE) --no-print-directory compile PRESET=clang OPTIONS=$(PYTHON_PACKAGE)
 	ctest --preset clang --parallel $(TESTS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|ranks|readme|train_ranks)$$'
 
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages

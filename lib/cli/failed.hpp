@@ -1,9 +1,17 @@
 #pragma once
 
+#include <string>
+
 #include "attnkit/error.hpp"
-#include "cli/report_impl.hpp"
 
 namespace attn::cli {
+
+/// The error that ended a run.
+struct Failed {
+  int exit = 0;
+  std::string message;
+  std::string hint;
+};
 
 /// The exit status and the messages of an error.
 Failed failed_by(const Error& error);

@@ -17,18 +17,18 @@ HostedRun run_hosted(const std::vector<std::string>& command_line, const Declara
                      const std::shared_ptr<HostArrays>& host,
                      const std::function<Outcome(const Arguments&, Report&)>& run) {
   const auto start = std::chrono::steady_clock::now();
-  Report report;
-  report.impl().tool = declaration.impl().tool;
-  report.make_quiet();
+  const auto report = std::make_shared<Report>();
+  report->impl().tool = declaration.impl().tool;
+  report->make_quiet();
   HostedRun found;
   std::optional<Failed> failed;
   int threads = 1;
   try {
     Arguments arguments = parse(command_line, declaration, process_environment);
     arguments.host = host;
-    report.impl().params = params_of(arguments);
+    report->impl().params = params_of(arguments);
     threads = arguments.threads;
-    const Outcome outcome = run(arguments, report);
+    const Outcome outcome = run(arguments, *report);
     if (outcome.failure) failed = failed_by(*outcome.failure);
     if (outcome.commit) outcome.commit();
     found.status = outcome.status;
@@ -44,8 +44,10 @@ HostedRun run_hosted(const std::vector<std::string>& command_line, const Declara
     found.hint = failed->hint;
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-  Report::Impl& impl = report.impl();
-  found.report = json_text(impl, found.status, failed ? &*failed : nullptr, wall.count(), threads);
+  Report::Impl& impl = report->impl();
+  found.report = [report, failed, threads, status = found.status, seconds = wall.count()] {
+    return json_text(report->impl(), status, failed ? &*failed : nullptr, seconds, threads);
+  };
   found.text = std::move(impl.text);
   found.data = std::move(impl.data);
   for (const auto& warning : impl.warnings) found.warnings.push_back(warning.get<std::string>());

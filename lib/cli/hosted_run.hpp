@@ -15,7 +15,8 @@ struct HostedRun {
   int status = 0;       ///< the exit status
   std::string message;  ///< of the error that ended the run; empty if there was none
   std::string hint;     ///< of that error
-  std::string report;   ///< as --json writes it
+  /// The report as --json writes it, made on request.
+  std::function<std::string()> report;
   std::string text;     ///< the report for people
   std::string data;     ///< tables for programs
   std::string summary;  ///< one line

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/failed.hpp"
 #include "cli/report.hpp"
 
 // The contents of a Report, for the files of lib/cli.
@@ -52,13 +53,6 @@ struct Report::Impl {
 
   /// Prints one line that names the files of source(), if there are any.
   void note_sources() const;
-};
-
-/// The error that ended a run.
-struct Failed {
-  int exit = 0;
-  std::string message;
-  std::string hint;
 };
 
 /// The JSON report, indented, ending with a line break. `outcome` is the exit status of a run that

@@ -1,11 +1,13 @@
 // The module attnkit._core: the tools on arrays of Python, and plans of attention. The package
 // attnkit, in Python, makes its functions from it.
 
+#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <array>
 #include <map>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "attnkit/error.hpp"
 #include "attnkit/version.hpp"
 #include "cli/description.hpp"
+#include "cli/failed.hpp"
 #include "cli/hosted_run.hpp"
 #include "common/frame/tool.hpp"
 #include "common/shards/shard.hpp"
@@ -21,7 +24,6 @@
 #include "python/plan_object.hpp"
 #include "python/python_host.hpp"
 #include "python/without_gil.hpp"
-#include "system/exit_status.hpp"
 
 namespace attn::python {
 namespace {
@@ -72,7 +74,7 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
   result["status"] = found.status;
   result["message"] = found.message;
   result["hint"] = found.hint;
-  result["report"] = found.report;
+  result["report"] = py::cpp_function(found.report);
   result["text"] = found.text;
   result["data"] = found.data;
   result["summary"] = found.summary;
@@ -82,17 +84,22 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
   return result;
 }
 
-// Errors become the exceptions of attnkit._errors.
+// Raises the exception of attnkit._errors for the exception being handled.
+void raise_error() {
+  const cli::Failed failed = cli::failure_in_flight();
+  const py::object made = py::module_::import("attnkit._errors")
+                              .attr("error_of")(failed.exit, failed.message, failed.hint);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+}
+
+// For calls that do not end in cli::run_hosted.
 void translate(std::exception_ptr failure) {
   try {
-    if (failure) std::rethrow_exception(std::move(failure));
-  } catch (const Error& error) {
-    const py::object made = py::module_::import("attnkit._errors")
-                                .attr("error_of")(exit_status(error.failure()), error.what(),
-                                                  error.remedy() == Remedy::float64
-                                                      ? "float64 arrays, or precision=\"f64\""
-                                                      : error.hint());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+    std::rethrow_exception(std::move(failure));
+  } catch (const Error&) {
+    raise_error();
+  } catch (const std::bad_alloc&) {
+    raise_error();
   }
 }
 

@@ -1,6 +1,7 @@
 #include "python/plan_object.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
@@ -12,6 +13,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/frame/tool.hpp"
 #include "common/heads/input_warnings.hpp"
+#include "parallel/stop_flag.hpp"
 #include "python/python_host.hpp"
 #include "python/without_gil.hpp"
 #include "scheme/scheme_description.hpp"
@@ -145,7 +147,7 @@ class TypedPlan final : public PlanObject {
       : scheme_(options.scheme),
         offset_(offset),
         emitted_(emitted.begin(), emitted.end()),
-        plan_(shapes_of(Bound<T>(arrays, offset).inputs()), options, Context(threads, &stop_)) {
+        plan_(shapes_of(Bound<T>(arrays, offset).inputs()), options, Context(threads)) {
     has_gate_ = arrays.contains("gate");
   }
 
@@ -260,11 +262,13 @@ class TypedPlan final : public PlanObject {
     throw Error(Failure::usage, "a plan does not compute " + name);
   }
 
+  // Each call has a flag of its own, so that Ctrl-C ends the call of the main thread alone.
   template <class Body>
   void compute(const Body& body) {
-    if (!run_without_gil(stop_, [&] {
-          const std::lock_guard lock(turn_);
-          stop_.store(false);
+    std::atomic<bool> stop{false};
+    if (!run_without_gil(stop, [&] {
+          std::unique_lock lock(turn_, std::defer_lock);
+          while (!lock.try_lock_for(std::chrono::milliseconds(50))) stop_if_asked();
           body();
         })) {
       if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -276,8 +280,7 @@ class TypedPlan final : public PlanObject {
   std::optional<Index> offset_;
   std::vector<std::string> emitted_;
   bool has_gate_ = false;
-  std::atomic<bool> stop_{false};
-  std::mutex turn_;
+  std::timed_mutex turn_;
   AttentionPlan<T> plan_;
 };
 

