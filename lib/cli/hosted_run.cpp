@@ -50,6 +50,7 @@ HostedRun run_hosted(const std::vector<std::string>& command_line, const Declara
   };
   found.text = std::move(impl.text);
   found.data = std::move(impl.data);
+  found.notes = std::move(impl.notes);
   for (const auto& warning : impl.warnings) found.warnings.push_back(warning.get<std::string>());
   return found;
 }

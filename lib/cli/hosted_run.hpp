@@ -21,6 +21,7 @@ struct HostedRun {
   std::string data;     ///< tables for programs
   std::string summary;  ///< one line
   std::vector<std::string> warnings;
+  std::vector<std::string> notes;
 };
 
 /// Runs a tool with the arguments `command_line`, which is checked as that of a command, on the

@@ -88,7 +88,10 @@ void Report::warn_of_whole(const std::string& line) { impl_->add_warning(line); 
 
 const std::vector<Report::OwnWarning>& Report::own_warnings() const { return impl_->own_warnings; }
 
-void Report::note(const std::string& line) { impl_->say_once("note", one_line(line)); }
+void Report::note(const std::string& line) {
+  impl_->notes.push_back(one_line(line));
+  impl_->say_once("note", impl_->notes.back());
+}
 
 std::string Report::Impl::add_warning(const std::string& line) {
   std::string squashed = one_line(line);

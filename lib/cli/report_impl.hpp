@@ -26,6 +26,7 @@ struct Report::Impl {
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
   std::vector<OwnWarning> own_warnings;
+  std::vector<std::string> notes;
   std::set<std::string> said;  ///< by say_once, without addresses
   int unsaid = 0;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();

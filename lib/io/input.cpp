@@ -160,6 +160,7 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
       named.emplace_back(name, parse_address(text));
     }
   }
+  impl_->of_host = options.host != nullptr;
   refuse_second_stream(input, named);
   Opener opener(options);
   if (input) impl_->root = opener.root(*input);
@@ -326,6 +327,7 @@ InputBundle InputBundle::group(const std::string& path) const {
     throw Error(Failure::input, description() + " have no groups");
   }
   view->named = impl_->named;
+  view->of_host = impl_->of_host;
   view->renamed = impl_->renamed;
   view->asked = impl_->asked;
   view->asked_attributes = impl_->asked_attributes;
@@ -340,7 +342,8 @@ InputBundle InputBundle::without_named() const {
 }
 
 std::string InputBundle::description() const {
-  return impl_->root ? impl_->root->description() : "the named datasets";
+  if (impl_->root) return impl_->root->description();
+  return impl_->of_host ? "the arrays" : "the named datasets";
 }
 
 }  // namespace attn::io

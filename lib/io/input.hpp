@@ -135,7 +135,7 @@ class InputBundle {
   /// INPUT without the named datasets.
   InputBundle without_named() const;
 
-  /// "layer3.h5", "standard input", or "the named datasets": for messages.
+  /// "layer3.h5", "standard input", "the named datasets" or "the arrays": for messages.
   std::string description() const;
 
   struct Impl;

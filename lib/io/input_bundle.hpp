@@ -46,6 +46,7 @@ struct InputBundle::Impl {
   };
   std::optional<Root> root;
   std::map<std::string, std::shared_ptr<const ArraySource::Impl>> named;
+  bool of_host = false;  ///< whether the named datasets are arrays of the program
   std::map<std::string, std::string> renamed;  ///< from the tool's name to the stored name
   /// Requested names of this bundle and of its groups; protected by the lock.
   std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();

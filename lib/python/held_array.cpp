@@ -139,8 +139,11 @@ DType dtype_of_dlpack(const DLDataType& type) {
 
 void require_here(const std::string& name, py::handle object) {
   if (!py::hasattr(object, "__dlpack_device__")) return;
-  const auto device = object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
-  if (device.first == kDLCPU || device.first == kDLCUDAHost) return;
+  try {
+    const auto device = object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+    if (device.first == kDLCPU || device.first == kDLCUDAHost) return;
+  } catch (py::error_already_set&) {  // of a device that DLPack does not know
+  }
   std::string where = "another device";
   if (py::hasattr(object, "device")) where = py::str(object.attr("device"));
   refuse(name + " is on " + where + ", expected the memory of the CPU", name + ".cpu() copies it");
@@ -229,12 +232,30 @@ class HeldSource final : public ArraySource::Impl {
   bool dense_ = false;
 };
 
+// Adds the strings of a list, or of lists in it, which are all as long. Returns false for others.
+bool add_strings(py::handle list, std::size_t depth, std::vector<std::string>& values,
+                 Shape& shape) {
+  if (!py::isinstance<py::list>(list) && !py::isinstance<py::tuple>(list)) return false;
+  const auto length = static_cast<Index>(py::len(list));
+  if (shape.size() == depth) shape.push_back(length);
+  if (shape[depth] != length) return false;
+  for (const auto& item : list) {
+    if (py::isinstance<py::str>(item)) {
+      if (shape.size() != depth + 1) return false;
+      values.push_back(item.cast<std::string>());
+    } else if (!add_strings(item, depth + 1, values, shape)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 class HeldStrings final : public ArraySource::Impl {
  public:
-  HeldStrings(const std::string& operand, std::vector<std::string> values)
+  HeldStrings(const std::string& operand, std::vector<std::string> values, const Shape& lengths)
       : values_(std::move(values)) {
     name = address = operand;
-    shape = {static_cast<Index>(values_.size())};
+    shape = lengths;
     dtype = DType::string;
     description = "string";
   }
@@ -289,7 +310,9 @@ HeldArray take_array(const std::string& name, py::handle object, bool writes) {
     array = of_dlpack(name, object);
   } else {
     refuse(name + " is a " + type_name(object) + ", expected an array",
-           py::isinstance<py::sequence>(object) ? "numpy.asarray(" + name + ") makes one" : "");
+           py::isinstance<py::sequence>(object) || PyNumber_Check(object.ptr()) != 0
+               ? "numpy.asarray(" + name + ") makes one"
+               : "");
   }
   require_strides(name, array);
   return array;
@@ -299,9 +322,12 @@ std::shared_ptr<const ArraySource::Impl> as_source(const std::string& name, Held
   return std::make_shared<HeldSource>(name, std::move(array));
 }
 
-std::shared_ptr<const ArraySource::Impl> as_source(const std::string& name,
-                                                   std::vector<std::string> strings) {
-  return std::make_shared<HeldStrings>(name, std::move(strings));
+std::shared_ptr<const ArraySource::Impl> take_strings(const std::string& name, py::handle object) {
+  std::vector<std::string> values;
+  Shape shape;
+  return add_strings(object, 0, values, shape)
+             ? std::make_shared<HeldStrings>(name, std::move(values), shape)
+             : nullptr;
 }
 
 }  // namespace attn::python

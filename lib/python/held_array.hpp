@@ -36,8 +36,8 @@ HeldArray take_array(const std::string& name, pybind11::handle object, bool writ
 /// The array as an input of a tool or plan.
 std::shared_ptr<const ArraySource::Impl> as_source(const std::string& name, HeldArray array);
 
-/// Strings, as the names of tokens.
-std::shared_ptr<const ArraySource::Impl> as_source(const std::string& name,
-                                                   std::vector<std::string> strings);
+/// A list of strings, or a list of such lists, as the names of tokens; null for anything else.
+std::shared_ptr<const ArraySource::Impl> take_strings(const std::string& name,
+                                                      pybind11::handle object);
 
 }  // namespace attn::python

@@ -79,6 +79,7 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
   result["data"] = found.data;
   result["summary"] = found.summary;
   result["warnings"] = found.warnings;
+  result["notes"] = found.notes;
   result["results"] = host->results();
   result["attributes"] = host->attributes();
   return result;

@@ -53,6 +53,10 @@ std::map<std::string, Array<Index>*> positions_of(AttentionOperands<Array, T>& i
           {"query_offset", &in.query_offset}};
 }
 
+const std::set<std::string> plan_results = {
+    "out",     "row_potential", "col_potential", "unas_row_potential",
+    "col_sum", "row_entropy",   "weights"};
+
 const std::set<std::string> energy_operands = {"w", "w1", "w2", "b1"};
 
 // Numbers of the type T in memory: the caller's, or a copy of them.
@@ -149,6 +153,7 @@ class TypedPlan final : public PlanObject {
         emitted_(emitted.begin(), emitted.end()),
         plan_(shapes_of(Bound<T>(arrays, offset).inputs()), options, Context(threads)) {
     has_gate_ = arrays.contains("gate");
+    repeats_ = options.repetition.has_value();
   }
 
   py::tuple run(const py::dict& arrays, const py::dict& places) override {
@@ -206,7 +211,9 @@ class TypedPlan final : public PlanObject {
 
   std::string dtype() const override { return std::string(name(dtype_of<T>())); }
   std::int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
-  bool reuses_results() const override { return scheme_ != Scheme::sinkhorn && !has_gate_; }
+  bool reuses_results() const override {
+    return scheme_ != Scheme::sinkhorn && !has_gate_ && !repeats_;
+  }
 
  private:
   static std::map<std::string, HeldArray> taken(const py::dict& places, const Bound<T>& bound) {
@@ -258,8 +265,7 @@ class TypedPlan final : public PlanObject {
     if (name == "unas_row_potential") return set(outputs.unas_row_potential, rows);
     if (name == "col_sum") return set(outputs.col_sum, columns);
     if (name == "row_entropy") return set(outputs.row_entropy, rows);
-    if (name == "weights") return set(outputs.weights, join(rows, {columns.back()}));
-    throw Error(Failure::usage, "a plan does not compute " + name);
+    set(outputs.weights, join(rows, {columns.back()}));
   }
 
   // Each call has a flag of its own, so that Ctrl-C ends the call of the main thread alone.
@@ -280,6 +286,7 @@ class TypedPlan final : public PlanObject {
   std::optional<Index> offset_;
   std::vector<std::string> emitted_;
   bool has_gate_ = false;
+  bool repeats_ = false;
   std::timed_mutex turn_;
   AttentionPlan<T> plan_;
 };
@@ -289,6 +296,12 @@ void refuse_options(const cli::Arguments& arguments, const tools::ComputeTask& t
     throw Error(Failure::usage, "a plan has no option " + option, hint);
   };
   if (task.options.join) refuse("join", "attnkit.attention has it");
+  for (const std::string& name : task.options.emitted) {
+    if (plan_results.count(name) == 0) {
+      throw Error(Failure::usage, "a plan does not compute " + name,
+                  name.starts_with("grad_") ? "AttentionPlan.gradients" : "attnkit.attention does");
+    }
+  }
   if (arguments.given("queries")) refuse("queries", "attnkit.attention has it");
   if (task.options.scores.layout != HeadLayout::heads_first) {
     refuse("layout", "q.swapaxes(-3, -2) has the axes in order, without a copy");

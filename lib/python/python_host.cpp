@@ -1,7 +1,5 @@
 #include "python/python_host.hpp"
 
-#include <pybind11/stl.h>
-
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -59,13 +57,9 @@ PythonHost::PythonHost(const py::dict& inputs, const py::dict& places, py::objec
   std::map<std::string, HeldArray> arrays;
   for (const auto& [key, object] : inputs) {
     const std::string name = py::str(key);
-    if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
-      bool strings = true;
-      for (const auto& item : object) strings = strings && py::isinstance<py::str>(item);
-      if (strings && name == "tokens") {
-        inputs_[name] = as_source(name, object.cast<std::vector<std::string>>());
-        continue;
-      }
+    if (auto strings = name == "tokens" ? take_strings(name, object) : nullptr) {
+      inputs_[name] = std::move(strings);
+      continue;
     }
     arrays[name] = take_array(name, object);
   }

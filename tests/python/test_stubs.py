@@ -27,10 +27,6 @@ TOOLS_END = '''
 FUNCTIONS: Dict[str, Tuple[str, str, Tuple[str, ...]]]
 
 def keyword_names(path: str) -> Tuple[List[str], List[str]]: ...
-def unbalanced(
-    cost: Array = ..., a: Array = ..., b: Array = ..., penalty: Union[float, Tuple[float, float], None] = ...,
-    **arguments: Any
-) -> Results: ...
 '''
 
 TYPES = {

@@ -43,12 +43,13 @@ def _is_sweep(value: Any) -> bool:
     return "," in value if isinstance(value, str) else isinstance(value, (list, tuple)) and len(value) > 1
 
 
-def _makes_bundle(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a tool can write arrays: explain-away-stats only reports on chosen heads, a sweep or a comparison."""
+def _makes_bundle(tool: str, verb: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a tool can write arrays: explain-away-stats only reports on chosen heads, sweeps, and several files."""
     if tool != "explain-away-stats":
-        return True
+        return has_option(tool, verb, "output")
     given = {name for name, value in arguments.items() if value is not None}
-    return not given & {"heads", "against", "rows"} and not any(
+    files = isinstance(next(iter(arguments.values()), None), (list, tuple))
+    return not files and not given & {"heads", "against"} and not any(
         _is_sweep(arguments.get(name)) for name in ("scale", "hybrid")
     )
 
@@ -63,15 +64,24 @@ def call(
     progress: Progress = None,
 ) -> Results:
     """Runs a tool on the arrays among the arguments, or on the bundle that `input` is."""
+    if progress is not None and not callable(progress):
+        raise error_of(2, f"progress is {progress!r}, expected a function of one number")
     words, arrays = command_line(function, tool, verb, arguments)
     places = {} if out is None else dict(out) if isinstance(out, Mapping) else {"out": out}
-    writing = ["--json"]
-    if _makes_bundle(tool, arguments):
-        writing += ["-o", "results"] + (["--only"] if has_option(tool, verb, "only") else [])
-    found = _run(tool, words + writing, arrays, places, progress)
+    writing: List[str] = []
+    if _makes_bundle(tool, verb, arguments):
+        writing = ["-o", "results"] + (["--only"] if has_option(tool, verb, "only") else [])
+    # --rows is about the table alone, and an error without one.
+    figures = [word for word in words if not word.startswith("--rows=")]
+    found = _run(tool, [*figures, *writing, "--json"], arrays, places, progress)
+
+    for name in places:
+        if name not in found["results"]:
+            there = ", ".join(found["results"]) or "none"
+            raise error_of(2, f"out has an array for {name}, which is not a result; the results are {there}")
 
     def table() -> str:
-        return str(_run(tool, [*words, "--csv"], arrays, {}, None)["data"])
+        return str(_run(tool, [*words, *writing, "--csv"], arrays, {}, None)["data"])
 
     if progress is not None:
         progress(1.0)

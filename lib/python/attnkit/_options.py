@@ -96,9 +96,14 @@ def _items(value: Any) -> List[Any]:
     return list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
 
 
-def _window_text(value: Any) -> str:
-    sides = ["" if side is None else _text(side) for side in value]
-    return ":".join(sides)
+_SEPARATORS = {"window": ":", "unbalanced": ":", "r": ":", "shape": "x"}
+
+
+def _list_text(option: str, items: List[Any]) -> str:
+    """A list as the words of an option have it, where lists within it are rows."""
+    if items and isinstance(items[0], (list, tuple)):
+        return ";".join(_list_text(option, list(row)) for row in items)
+    return _SEPARATORS.get(option, ",").join("" if item is None else _text(item) for item in items)
 
 
 def words_of(option: Mapping[str, Any], value: Any) -> List[str]:
@@ -119,9 +124,8 @@ def words_of(option: Mapping[str, Any], value: Any) -> List[str]:
     if kind == "points" and not isinstance(value, str):
         rows = [",".join(map(_text, _items(row))) for row in _items(value)]
         return [name + "=" + ";".join(rows)]
-    if kind == "text" and isinstance(value, (list, tuple)):
-        joined = _window_text(value) if option["name"] == "window" else ",".join(map(_text, value))
-        return [f"{name}={joined}"]
+    if kind == "text" and (isinstance(value, (list, tuple)) or is_array(value)):
+        return [f"{name}={_list_text(option['name'], _items(value))}"]
     return [f"{name}={_text(value)}"]
 
 
@@ -139,8 +143,15 @@ def _refuse_unknown(function: str, tool: str, verb: str, name: str) -> None:
     raise error_of(2, f"{function}() has no argument {name}", hint)
 
 
-def _is_input(value: Any) -> bool:
-    return isinstance(value, (str, os.PathLike)) or hasattr(value, "attnkit_address")
+def _files(value: Any) -> List[str]:
+    """The addresses of a bundle, or of a list of bundles; empty for anything else."""
+    if isinstance(value, (list, tuple)):
+        found = [file for item in value for file in _files(item)]
+        return found if len(found) == len(value) else []
+    if isinstance(value, (str, os.PathLike)):
+        return [str(os.fspath(value))]
+    address = getattr(value, "attnkit_address", None)
+    return [] if address is None or is_array(value) else [str(address)]
 
 
 def command_line(
@@ -148,7 +159,8 @@ def command_line(
 ) -> Tuple[List[str], Dict[str, Any]]:
     """The arguments as words of the command line, and the arrays among them by their names.
 
-    The first argument may be a bundle in place of an array: a file, or what `attnkit.open` returns.
+    The first argument may be a bundle in place of an array: a file, or what `attnkit.open` returns,
+    or a list of these for a tool that takes several.
     """
     options = options_of(tool, verb)
     words: List[str] = [verb] if verb else []
@@ -158,21 +170,17 @@ def command_line(
         if value is None:
             continue
         if _is_dataset(tool, name) and (name not in options or is_array(value)):
-            if at == 0 and _is_input(value) and not is_array(value):
-                inputs.append(_address(value))
+            files = _files(value) if at == 0 else []
+            if files:
+                inputs += files
             elif hasattr(value, "attnkit_address"):
                 words += ["-i", f"{name}={value.attnkit_address}"]
             else:
-                arrays[name] = value
+                is_text = getattr(getattr(value, "dtype", None), "kind", "") == "U"
+                arrays[name] = value.tolist() if is_text else value
                 words += ["-i", f"{name}={name}"]
         elif name in options:
             words += words_of(options[name], value)
         else:
             _refuse_unknown(function, tool, verb, name)
     return words + inputs, arrays
-
-
-def _address(value: Any) -> str:
-    return str(getattr(value, "attnkit_address", None) or os.fspath(value))
-
-

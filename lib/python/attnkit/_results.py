@@ -46,6 +46,9 @@ class Results(Mapping[str, Any]):
     summary: str
     """One line."""
 
+    notes: List[str]
+    """What the tool notes on standard error."""
+
     def __init__(self, found: Dict[str, Any], table: Optional[Callable[[], str]] = None) -> None:
         self._arrays: Dict[str, Any] = found["results"]
         self._report = found["report"]
@@ -53,6 +56,7 @@ class Results(Mapping[str, Any]):
         self.attributes = found["attributes"]
         self.text = found["text"]
         self.summary = found["summary"]
+        self.notes = found["notes"]
 
     def __getattr__(self, name: str) -> Any:
         if name == "report":

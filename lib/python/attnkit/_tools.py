@@ -18,6 +18,7 @@ FUNCTIONS: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "attention": ("attn-compute", "", ("q", "k", "v")),
     "stats": ("explain-away-stats", "", ("q", "k")),
     "sinkhorn": ("sinkhorn-iter", "", ("cost", "a", "b")),
+    "unbalanced": ("sinkhorn-iter", "", ("cost", "a", "b", "unbalanced")),
     "exact": ("sinkhorn-iter", "exact", ("cost", "a", "b")),
     "divergence": ("sinkhorn-iter", "divergence", ("cost", "a", "b")),
     "barycentre": ("sinkhorn-iter", "barycentre", ("cost", "a", "histogram_weights")),
@@ -49,7 +50,7 @@ def _about_option(name: str, option: Dict[str, Any]) -> str:
     text = option["help"]
     if "values" in option:
         text += " One of " + ", ".join(option["values"]) + "."
-    default = option.get("default_words") or option.get("default")
+    default = ", else ".join(option[name] for name in ("default_words", "default") if option.get(name))
     if default:
         text += f" Default: {default}."
     return _entry(name, text)
@@ -120,6 +121,8 @@ def function_of(path: str) -> Callable[..., Results]:
         given = dict(zip(first, arrays))
         for twice in given.keys() & arguments.keys():
             raise error_of(2, f"{name}() has two values for {twice}")
+        if name == "unbalanced" and given.get(name, arguments.get(name)) is None:
+            raise error_of(2, "unbalanced() requires the penalty unbalanced", "1.0, or (1.0, 2.0) for rows and columns")
         if "from_" in arguments:  # a keyword of Python
             arguments["from"] = arguments.pop("from_")
         return call(name, tool, verb, {**given, **arguments}, out=out, progress=progress)
@@ -134,15 +137,9 @@ def function_of(path: str) -> Callable[..., Results]:
 attention = function_of("attention")
 stats = function_of("stats")
 sinkhorn = function_of("sinkhorn")
+unbalanced = function_of("unbalanced")
 exact = function_of("exact")
 divergence = function_of("divergence")
 barycentre = function_of("barycentre")
 bulk = function_of("bulk")
 solve_dual = function_of("solve_dual")
-
-
-def unbalanced(cost: Any = None, a: Any = None, b: Any = None, penalty: Any = None, **arguments: Any) -> Results:
-    """`sinkhorn` with `unbalanced=penalty`: unbalanced transport, with one penalty for both marginals or a pair."""
-    if penalty is None:
-        raise error_of(2, "unbalanced() requires penalty", "penalty=1.0, or penalty=(1.0, 2.0) for rows and columns")
-    return sinkhorn(cost, a, b, unbalanced=penalty, **arguments)

@@ -189,6 +189,65 @@ def sinkhorn(
     dry_run: Optional[bool] = ...
 ) -> Results: ...
 
+def unbalanced(
+    cost: Array = ...,
+    a: Array = ...,
+    b: Array = ...,
+    unbalanced: Array = ...,
+    *,
+    histogram_weights: Array = ...,
+    grad_plan: Array = ...,
+    grad_row_potential: Array = ...,
+    grad_col_potential: Array = ...,
+    grad_row_self_potential: Array = ...,
+    grad_col_self_potential: Array = ...,
+    grad_barycentre: Array = ...,
+    q: Array = ...,
+    k: Array = ...,
+    x: Array = ...,
+    y: Array = ...,
+    wq: Array = ...,
+    wk: Array = ...,
+    bq: Array = ...,
+    bk: Array = ...,
+    mask: Array = ...,
+    bias: Array = ...,
+    rel_bias: Array = ...,
+    query_length: Array = ...,
+    key_length: Array = ...,
+    query_start: Array = ...,
+    key_start: Array = ...,
+    w: Array = ...,
+    w1: Array = ...,
+    w2: Array = ...,
+    b1: Array = ...,
+    scores: Array = ...,
+    out: Union[Array, Dict[str, Array], None] = ...,
+    progress: Optional[Callable[[float], object]] = ...,
+    epsilon: Optional[float] = ...,
+    iterations: Optional[int] = ...,
+    tolerance: Optional[float] = ...,
+    relax: Optional[float] = ...,
+    anneal: Optional[bool] = ...,
+    emit: Optional[Union[str, Sequence[Literal["plan", "barycentre", "row_potential", "col_potential", "row_self_potential", "col_self_potential", "error", "dual_grad_a", "dual_grad_b", "dual_grad_q", "dual_grad_k", "dual_grad_histogram_weights", "grad_a", "grad_b", "grad_q", "grad_k", "grad_cost", "grad_scores", "grad_histogram_weights"]]]] = ...,
+    energy: Optional[Literal["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]] = ...,
+    scale: Optional[float] = ...,
+    causal: Optional[Union[bool, Literal["none", "top-left", "bottom-right"]]] = ...,
+    relative_bias: Optional[Literal["none", "t5", "alibi"]] = ...,
+    window: Optional[Union[str, float, Sequence[Any]]] = ...,
+    query_offset: Optional[Array] = ...,
+    softcap: Optional[float] = ...,
+    from_: Optional[Literal["qk", "projection", "scores", "cost"]] = ...,
+    layout: Optional[Literal["bhld", "blhd"]] = ...,
+    each: Optional[Union[str, float, Sequence[Any]]] = ...,
+    map: Optional[Union[str, float, Sequence[Any]]] = ...,
+    allow_external: Optional[bool] = ...,
+    precision: Optional[Literal["f32", "f64"]] = ...,
+    threads: Optional[int] = ...,
+    memory: Optional[Union[int, str]] = ...,
+    dry_run: Optional[bool] = ...
+) -> Results: ...
+
 def exact(
     cost: Array = ...,
     a: Array = ...,
@@ -467,7 +526,3 @@ def solve_dual(
 FUNCTIONS: Dict[str, Tuple[str, str, Tuple[str, ...]]]
 
 def keyword_names(path: str) -> Tuple[List[str], List[str]]: ...
-def unbalanced(
-    cost: Array = ..., a: Array = ..., b: Array = ..., penalty: Union[float, Tuple[float, float], None] = ...,
-    **arguments: Any
-) -> Results: ...

@@ -56,6 +56,9 @@ io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
 io::InputBundle open_one_input(const cli::Arguments& arguments,
                                const std::optional<std::string>& input, cli::Report& report,
                                std::vector<std::pair<std::string, std::string>> renamed) {
+  if (arguments.host && input == "-") {
+    throw Error(Failure::usage, "there are no arrays and no file to read");
+  }
   io::InputBundle::Options options = input_options(arguments, report);
   options.input = input;
   options.named = arguments.named_inputs;

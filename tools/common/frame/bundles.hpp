@@ -20,7 +20,8 @@ namespace attn::tools {
 io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report);
 
 /// Opens INPUT and the datasets of -i; `renamed` as in io::InputBundle::Options. Throws what
-/// io::InputBundle throws.
+/// io::InputBundle throws, and Error(usage) if a program that runs the tool gives neither: its
+/// standard input is not read.
 io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
                            std::vector<std::pair<std::string, std::string>> renamed = {});
 
