@@ -27,6 +27,11 @@ std::mutex preparation;
 std::atomic<int> prepared{0};  ///< threads that may call BLAS at once
 int buffers = 0;               ///< buffers that OpenBLAS has, one of them for itself
 
+int borrowers = 0;  ///< BorrowedBlas that exist
+int threads_of_program = 1;
+
+bool is_pthread_build() { return openblas_get_parallel() == 1; }
+
 /// Address space that stays reserved for the life of the object.
 class Room {
  public:
@@ -105,11 +110,23 @@ BlasCall::BlasCall() : threads_before_(omp_get_max_threads()) {
 
 BlasCall::~BlasCall() { omp_set_num_threads(threads_before_); }
 
+BorrowedBlas::BorrowedBlas() {
+  if (!is_pthread_build()) return;
+  const std::lock_guard lock(preparation);
+  if (borrowers++ > 0) return;
+  threads_of_program = openblas_get_num_threads();
+  openblas_set_num_threads(1);
+}
+
+BorrowedBlas::~BorrowedBlas() {
+  if (!is_pthread_build()) return;
+  const std::lock_guard lock(preparation);
+  if (--borrowers == 0) openblas_set_num_threads(threads_of_program);
+}
+
 std::string blas_description() {
-  constexpr int pthread_build = 1;
-  const int parallel = openblas_get_parallel();
   return std::string(openblas_get_config()) +
-         (parallel == pthread_build ? " (pthread build, held to one thread)" : "");
+         (is_pthread_build() ? " (pthread build, held to one thread)" : "");
 }
 
 }  // namespace attn::kernel

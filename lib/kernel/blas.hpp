@@ -26,6 +26,17 @@ class BlasCall {
   int threads_before_;
 };
 
+/// Gives OpenBLAS its threads back when the last one ends, for a program that uses OpenBLAS itself:
+/// its pthread build has one number of threads for the whole process. Meanwhile the program's own
+/// products take one thread, too.
+class BorrowedBlas {
+ public:
+  BorrowedBlas();
+  ~BorrowedBlas();
+  BorrowedBlas(const BorrowedBlas&) = delete;
+  BorrowedBlas& operator=(const BorrowedBlas&) = delete;
+};
+
 inline blasint blas_extent(Index extent) {
   if (extent > std::numeric_limits<blasint>::max()) {
     throw std::length_error("tile extent beyond BLAS' integer");

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "attnkit/context.hpp"
+#include "kernel/blas.hpp"
 #include "parallel/stop_flag.hpp"
 
 namespace attn::python {
@@ -96,6 +97,7 @@ bool run_without_gil(std::atomic<bool>& stop, const std::function<void()>& body)
   {
     const Interrupts interrupts(stop);
     const py::gil_scoped_release released;
+    const kernel::BorrowedBlas blas;
     done = forked.load() ? run_in_thread(stop, body) : run_stoppable(stop, body);
   }
   if (!done) PyErr_CheckSignals();
