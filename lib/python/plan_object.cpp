@@ -59,11 +59,12 @@ const std::set<std::string> plan_results = {
 
 const std::set<std::string> energy_operands = {"w", "w1", "w2", "b1"};
 
-// Numbers of the type T in memory: the caller's, or a copy of them.
+// Numbers of the type T in memory: the caller's, or a copy of them. `narrows`: float64 numbers may
+// be rounded to float32.
 template <class T>
 class Numbers {
  public:
-  Numbers(const std::string& name, HeldArray array) {
+  Numbers(const std::string& name, HeldArray array, bool narrows) {
     const bool same = array.dtype == dtype_of<T>() ||
                       (dtype_of<T>() == DType::u8 && array.dtype == DType::boolean);
     Shape strides;
@@ -72,7 +73,7 @@ class Numbers {
       owner_ = std::move(array.owner);
       return;
     }
-    if (dtype_of<T>() == DType::f32 && array.dtype == DType::f64) {
+    if (dtype_of<T>() == DType::f32 && array.dtype == DType::f64 && !narrows) {
       throw Error(Failure::input, name + " is float64, but the plan computes in float32",
                   name + " in float32, or a plan that is made with float64 arrays");
     }
@@ -96,7 +97,8 @@ class Numbers {
 template <class T>
 class Bound {
  public:
-  Bound(const py::dict& arrays, std::optional<Index> offset) : offset_(offset) {
+  Bound(const py::dict& arrays, std::optional<Index> offset, bool narrows)
+      : offset_(offset), narrows_(narrows) {
     auto numbers = numbers_of(inputs_);
     auto positions = positions_of(inputs_);
     for (const auto& [key, object] : arrays) {
@@ -131,13 +133,14 @@ class Bound {
 
   template <class Number>
   TensorView<const Number> keep(const std::string& name, const HeldArray& array) {
-    auto numbers = std::make_shared<Numbers<Number>>(name, array);
+    auto numbers = std::make_shared<Numbers<Number>>(name, array, narrows_);
     kept_.push_back(numbers);
     return numbers->view();
   }
 
  private:
   std::optional<Index> offset_;
+  bool narrows_;
   AttentionInputs<T> inputs_;
   std::map<std::string, HeldArray> held_;
   std::vector<std::shared_ptr<void>> kept_;
@@ -147,17 +150,18 @@ template <class T>
 class TypedPlan final : public PlanObject {
  public:
   TypedPlan(const py::dict& arrays, const AttentionOptions& options, std::optional<Index> offset,
-            const std::set<std::string>& emitted, int threads)
+            const std::set<std::string>& emitted, bool narrows, int threads)
       : scheme_(options.scheme),
         offset_(offset),
+        narrows_(narrows),
         emitted_(emitted.begin(), emitted.end()),
-        plan_(shapes_of(Bound<T>(arrays, offset).inputs()), options, Context(threads)) {
+        plan_(shapes_of(Bound<T>(arrays, offset, narrows).inputs()), options, Context(threads)) {
     has_gate_ = arrays.contains("gate");
     repeats_ = options.repetition.has_value();
   }
 
   py::tuple run(const py::dict& arrays, const py::dict& places) override {
-    const Bound<T> bound(arrays, offset_);
+    const Bound<T> bound(arrays, offset_, narrows_);
     const std::map<std::string, HeldArray> own = taken(places, bound);
     py::dict results;
     AttentionOutputs<T> outputs;
@@ -171,7 +175,7 @@ class TypedPlan final : public PlanObject {
 
   py::dict gradients(const py::dict& arrays, const py::object& grad_out,
                      const std::vector<std::string>& wanted, const py::object& results) override {
-    Bound<T> bound(arrays, offset_);
+    Bound<T> bound(arrays, offset_, narrows_);
     const TensorView<const T> upstream =
         bound.template keep<T>("grad_out", take_array("grad_out", grad_out));
     py::dict found;
@@ -284,6 +288,7 @@ class TypedPlan final : public PlanObject {
 
   Scheme scheme_;
   std::optional<Index> offset_;
+  bool narrows_;
   std::vector<std::string> emitted_;
   bool has_gate_ = false;
   bool repeats_ = false;
@@ -343,7 +348,7 @@ std::unique_ptr<PlanObject> make_plan(const std::vector<std::string>& command_li
   const std::optional<Index> offset = task.options.scores.query_offset;
   const auto make = [&]<class T>(T) -> std::unique_ptr<PlanObject> {
     return std::make_unique<TypedPlan<T>>(arrays, options, offset, task.options.emitted,
-                                          arguments.threads);
+                                          arguments.f64 == false, arguments.threads);
   };
   std::unique_ptr<PlanObject> plan = task.f64 ? make(double()) : make(float());
   const std::vector<Scheme> schemes = {options.scheme};
