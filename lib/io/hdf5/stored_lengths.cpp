@@ -10,6 +10,17 @@
 namespace attn::io::h5 {
 namespace {
 
+constexpr const char* tag_of_stored = "attnkit: as stored";
+
+// The tag of an opaque type keeps this conversion from the types of other users of HDF5 in the
+// process, such as those that h5py has for Python's objects.
+bool is_as_stored(hid_t type) {
+  char* const tag = H5Tget_tag(type);
+  const bool found = tag != nullptr && std::strcmp(tag, tag_of_stored) == 0;
+  if (tag != nullptr) H5free_memory(tag);
+  return found;
+}
+
 // A value of variable length is stored as its length and the place of its bytes in the file: four
 // bytes, an address, and four bytes, in little-endian order. HDF5 shows the values only, so the
 // stored bytes are read through a conversion to opaque bytes.
@@ -17,7 +28,7 @@ herr_t keep_as_stored(hid_t from, hid_t to, H5T_cdata_t* conversion, size_t, siz
                       void*, hid_t) {
   if (conversion->command != H5T_CONV_INIT) return 0;
   conversion->need_bkg = H5T_BKG_NO;
-  return H5Tget_size(from) == H5Tget_size(to) ? 0 : -1;
+  return is_as_stored(to) && H5Tget_size(from) == H5Tget_size(to) ? 0 : -1;
 }
 
 std::size_t address_bytes(hid_t file) {
@@ -38,12 +49,12 @@ std::uint64_t little_endian(const unsigned char* bytes, std::size_t count) {
 std::vector<unsigned char> stored_elements(hid_t type, std::size_t count, std::size_t size,
                                            const std::function<bool(hid_t, void*)>& read) {
   const Handle opaque = made(H5Tcreate(H5T_OPAQUE, size), H5Tclose, "datatype");
-  constexpr const char* name = "attnkit: as stored";
+  if (H5Tset_tag(opaque.get(), tag_of_stored) < 0) return {};
   // The conversion applies to all types of variable length, and exists only while it is needed.
-  if (H5Tregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored) < 0) return {};
+  if (H5Tregister(H5T_PERS_SOFT, tag_of_stored, type, opaque.get(), keep_as_stored) < 0) return {};
   std::vector<unsigned char> elements(count * size);
   const bool was_read = read(opaque.get(), elements.data());
-  H5Tunregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored);
+  H5Tunregister(H5T_PERS_SOFT, tag_of_stored, type, opaque.get(), keep_as_stored);
   if (!was_read) elements.clear();
   return elements;
 }

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
+import numpy
+
 from . import _core
 
 
 class LazyArray:
     """An array of a file, which is read when it is indexed, or as the argument of a function.
 
-    ``array[0, :10]`` reads a part, and ``array[...]`` or ``numpy.asarray(array)`` the whole.
+    ``array[0, :10]`` reads a part, and ``array[...]`` or ``numpy.asarray(array)`` the whole. Strings
+    become an array of str.
     """
 
     def __init__(self, file: Any, path: str, address: str, dtype: str, shape: Tuple[int, ...],
@@ -20,7 +23,7 @@ class LazyArray:
         self._path = path
         self.attnkit_address = address
         self.dtype = dtype
-        """The name of the stored type: "float32", "bfloat16", "string"."""
+        """The name of the stored type: "float32", "bfloat16", "strings"."""
         self.shape = shape
         self.attributes = attributes
 
@@ -32,14 +35,12 @@ class LazyArray:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy
-
         return numpy.asarray(self[...], dtype)
 
     def __getitem__(self, index: Any) -> Any:
-        if self.dtype == "string":
-            texts = self._file.read(self._path, [], [])
-            return texts if index is ... else texts[index]
+        if "string" in self.dtype:  # read whole
+            texts = numpy.array(self._file.read(self._path, [], []), object).reshape(self.shape)
+            return texts[index]
         items = list(index) if isinstance(index, tuple) else [index]
         if items.count(...) > 1:
             raise IndexError("an index can only have one ellipsis")
