@@ -17,6 +17,10 @@ install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/dump-attention ${PROJECT_SOURCE_D
         DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/dump_attention
         DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit/python FILES_MATCHING PATTERN *.py)
+# Its modules that attnkit.torch.observe uses, too.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/lib/python/attnkit/_recording/
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit/python/dump_attention
+        FILES_MATCHING PATTERN *.py PATTERN __init__.py EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/plot DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit
         FILES_MATCHING PATTERN *.py)
 install(FILES ${PROJECT_BINARY_DIR}/version DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit)

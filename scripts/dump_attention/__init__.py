@@ -10,7 +10,12 @@
 neither torch nor h5py; recording() does.
 """
 
-from .errors import DumpError
+from pathlib import Path
+
+# In the source tree, the package attnkit has the modules that both share. Installed, they lie here.
+__path__.append(str(Path(__file__).resolve().parents[2] / "lib/python/attnkit/_recording"))
+
+from .errors import DumpError  # noqa: E402  pylint: disable=wrong-import-position
 
 __all__ = ["DumpError", "recording"]
 

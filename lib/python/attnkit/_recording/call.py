@@ -1,7 +1,9 @@
 """One call of attention, whatever computed it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 import torch
 
@@ -34,17 +36,17 @@ class Call:
     join: Any = None  # the projection after the heads
 
     @property
-    def factor(self):
+    def factor(self) -> float:
         """What multiplies the dot products."""
-        return self.q.shape[-1] ** -0.5 if self.scale is None else float(self.scale)
+        return float(self.q.shape[-1] ** -0.5 if self.scale is None else self.scale)
 
-    def keep_heads(self, heads):
+    def keep_heads(self, heads: Iterable[int]) -> None:
         """Leaves only these query heads. Keys and values of a grouped model are left for the heads
         that need them."""
         count, groups = self.q.shape[-3], self.q.shape[-3] // self.k.shape[-3]
-        every = torch.arange(count)[heads]
+        every = torch.arange(count)[list(heads)]
 
-        def of(tensor, axis, chosen):
+        def of(tensor: Any, axis: int, chosen: Any) -> Any:
             if tensor is None or tensor.dim() < -axis or tensor.shape[axis] == 1:
                 return tensor
             return tensor.index_select(axis, chosen.to(tensor.device))
@@ -67,15 +69,15 @@ class Call:
         else:
             self.out = None  # after the projection, the heads cannot be told apart
 
-    def joining(self):
+    def joining(self) -> Dict[str, Any]:
         """wo and bo by name, if the projection after the heads is a linear module."""
         weight, bias = (getattr(self.join, name, None) for name in ("weight", "bias"))
         if weight is None or weight.dim() != 2:
             return {}
-        return {"wo": weight.T} | ({} if bias is None else {"bo": bias})
+        return {"wo": weight.T, **({} if bias is None else {"bo": bias})}
 
 
-def split_mask(mask):
+def split_mask(mask: Any) -> Tuple[Any, Any]:
     """(allowed, bias) of a tensor that is added to scores or, if boolean, says what may attend.
     What is added counts as "may not" from half of the least number of its type on: models write
     −inf or the least number there."""
@@ -86,11 +88,12 @@ def split_mask(mask):
     shut = mask <= torch.finfo(mask.dtype).min / 2
     if not shut.any():
         return None, mask if mask.any() else None
-    bias = mask.masked_fill(shut, 0)
-    return ~shut, bias if bias.any() else None
+    if bool(((mask == 0) | shut).all()):
+        return ~shut, None
+    return ~shut, mask.masked_fill(shut, 0)
 
 
-def both(first, second, join):
+def both(first: Any, second: Any, join: Callable[[Any, Any], Any]) -> Any:
     """Joins two tensors, each of which may be None."""
     if first is None or second is None:
         return second if first is None else first

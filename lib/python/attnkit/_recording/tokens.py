@@ -1,8 +1,11 @@
 """Token ids that a model reads, and their strings."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import os
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
@@ -17,18 +20,19 @@ class Sequences:
     """The token ids of the running call of a model. An encoder and a decoder have different ones;
     with a cache, a decoder reads its sequence over several calls."""
 
-    def __init__(self):
-        self._given = []  # integer arguments of the call of the model
-        self._ids = []  # those of the call so far, in the order in which embeddings read them
-        self._before = {}  # by embedding: ids of this and earlier calls, joined
+    def __init__(self) -> None:
+        self._given: List[Any] = []  # integer arguments of the call of the model
+        # Those of the call so far, in the order in which embeddings read them.
+        self._ids: List[Tuple[Any, Any]] = []
+        self._before: Dict[int, Any] = {}  # by embedding: ids of this and earlier calls, joined
 
-    def begin(self, arguments):
+    def begin(self, arguments: Dict[str, Any]) -> None:
         """The model is called with these arguments by name."""
         self._ids = []
         self._given = [value for name, value in arguments.items()
                        if _are_ids(value) and not any(word in name for word in _OTHER)]
 
-    def embedded(self, module, ids):
+    def embedded(self, module: Any, ids: Any) -> None:
         """An embedding reads `ids`. Its vectors may be those of words or of positions."""
         if not _are_ids(ids):
             return
@@ -45,7 +49,7 @@ class Sequences:
         self._before[id(module)] = joined
         self._ids.append((joined, ids))
 
-    def of_keys(self, keys, batch, of_itself, layer):
+    def of_keys(self, keys: int, batch: int, of_itself: Optional[bool], layer: str) -> Any:
         """The ids (B, Lk) of the keys of an attention; None if they are not known."""
         found = []
         for joined, ids in self._ids:
@@ -60,19 +64,19 @@ class Sequences:
         return found[0 if cross or ("encoder" in layer and "decoder" not in layer) else -1]
 
 
-def _are_ids(value):
-    return (isinstance(value, torch.Tensor) and value.dim() in (1, 2) and value.numel() and
+def _are_ids(value: Any) -> bool:
+    return (isinstance(value, torch.Tensor) and value.dim() in (1, 2) and value.numel() > 0 and
             value.dtype in (torch.int64, torch.int32))
 
 
-def _same(ids, given):
+def _same(ids: Any, given: Any) -> bool:
     # Models of PyTorch may take (L, B).
     given = given.detach().cpu().long()
     return any(ids.numel() == some.numel() and torch.equal(ids.reshape(-1), some.reshape(-1))
                for some in ([given, given.T] if given.dim() == 2 else [given]))
 
 
-def strings_of(tokenizer, ids):
+def strings_of(tokenizer: Any, ids: Any) -> List[List[str]]:
     """Nested lists of the strings of ids (B, L)."""
     name = _naming(tokenizer)
     result = []
@@ -86,12 +90,20 @@ def strings_of(tokenizer, ids):
     return result
 
 
-def _naming(tokenizer):
+def name_all(tokens: Any, keys: int, batch: int) -> bool:
+    """Whether strings, a list for all sequences or a list for each, name all keys."""
+    if any(not isinstance(word, str) for word in tokens):
+        return len(tokens) in (1, batch) and all(len(row) == keys for row in tokens)
+    return len(tokens) == keys
+
+
+def _naming(tokenizer: Any) -> Callable[[int], Any]:
     """A function from one id to its string."""
     for method in ("convert_ids_to_tokens", "id_to_token", "id_to_piece", "IdToPiece"):
         call = getattr(tokenizer, method, None)
         if callable(call):
-            return lambda one: (call([one])[0] if method == "convert_ids_to_tokens" else call(one))
+            of: Callable[[Any], Any] = call
+            return lambda one: of([one])[0] if method == "convert_ids_to_tokens" else of(one)
     if callable(getattr(tokenizer, "decode", None)):
         return lambda one: tokenizer.decode([one])
     if isinstance(tokenizer, dict):
@@ -101,14 +113,14 @@ def _naming(tokenizer):
     if isinstance(tokenizer, (list, tuple)):
         return lambda one: tokenizer[one] if 0 <= one < len(tokenizer) else None
     if callable(tokenizer):
-        def call_with_list(one):
+        def call_with_list(one: int) -> Any:
             word = tokenizer([one])
             return word[0] if isinstance(word, (list, tuple)) and len(word) == 1 else word
         return call_with_list
     raise DumpError(f"the tokenizer is a {type(tokenizer).__name__}, which names no tokens", 2)
 
 
-def read_lines(path):
+def read_lines(path: str) -> List[str]:
     """The lines of a file, such as one token each."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -117,7 +129,7 @@ def read_lines(path):
         raise DumpError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def read_vocabulary(path):
+def read_vocabulary(path: str) -> Any:
     """A list or dictionary of the words in vocab.txt (one a line), vocab.json or tokenizer.json."""
     lines = read_lines(path)
     if not path.endswith(".json"):
@@ -128,7 +140,7 @@ def read_vocabulary(path):
             words = content["model"]["vocab"]
             if isinstance(words, list):
                 words = {word: number for number, (word, *_) in enumerate(words)}
-            return words | {one["content"]: one["id"] for one in content.get("added_tokens", ())}
+            return {**words, **{one["content"]: one["id"] for one in content.get("added_tokens", ())}}
         if isinstance(content, (dict, list)):
             return content
     except (ValueError, KeyError, TypeError) as error:
@@ -136,7 +148,7 @@ def read_vocabulary(path):
     raise DumpError(f"{path}: expected a list of words, or an object from words to ids")
 
 
-def find_tokenizer(text, names):
+def find_tokenizer(text: Optional[str], names: Dict[str, Any]) -> Any:
     """What --tokenizer means: a vocabulary file, a variable of the script (`names`), MODULE:NAME.
     Without --tokenizer, the one variable of the script that is a tokenizer, or None."""
     if text is None:

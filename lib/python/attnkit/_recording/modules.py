@@ -1,6 +1,10 @@
 """Modules that compute attention by themselves: nn.MultiheadAttention, and that of T5."""
 
+from __future__ import annotations
+
+import inspect
 import math
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +13,13 @@ from .call import Call, both, split_mask
 from .errors import DumpError
 from .masks import Masks
 
+if TYPE_CHECKING:
+    from .watcher import Watcher
 
-def self_recording(module):
+Describe = Callable[[Any, Dict[str, Any], Any, "Watcher"], Call]
+
+
+def self_recording(module: Any) -> Optional[Describe]:
     """The function that describes a call of this module; None if it is not such a module."""
     if isinstance(module, torch.nn.MultiheadAttention):
         return multihead_call
@@ -23,10 +32,20 @@ def self_recording(module):
     return None
 
 
+def arguments_of(describe: Describe, module: Any, args: Tuple[Any, ...],
+                 kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of a call of such a module by name."""
+    # A subclass of nn.MultiheadAttention may hand them on as *args.
+    described: Any = torch.nn.MultiheadAttention if describe is multihead_call else type(module)
+    bound = inspect.signature(described.forward).bind(module, *args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
 # --- nn.MultiheadAttention. -----------------------------------------------------------------------
 
 
-def multihead_call(module, given, result, _):
+def multihead_call(module: Any, given: Dict[str, Any], result: Any, _: Watcher) -> Call:
     """A call of nn.MultiheadAttention: its projections, computed anew."""
     inputs = [given[name] for name in ("query", "key", "value")]
     if any(getattr(tensor, "is_nested", False) for tensor in inputs):
@@ -57,7 +76,7 @@ def multihead_call(module, given, result, _):
     q, k, v = (x.reshape(batch, -1, heads, x.shape[-1] // heads).transpose(1, 2)
                for x in (q, k, v))
 
-    def split(mask):
+    def split(mask: Any) -> Tuple[Any, Any]:
         if mask is None:
             return None, None
         # In PyTorch, a boolean true is shut out.
@@ -74,7 +93,7 @@ def multihead_call(module, given, result, _):
     if added is not None:
         bias = both(bias, added.reshape(batch, 1, 1, -1), torch.add)
 
-    def inputs_of(note):
+    def inputs_of(note: Callable[[str], None]) -> Dict[str, Any]:
         if more or given["key"] is not given["value"]:
             note("the inputs are not recorded, as " +
                  ("bias_k or add_zero_attn adds a key" if more else
@@ -93,11 +112,21 @@ def multihead_call(module, given, result, _):
                 inputs=inputs_of)
 
 
-# Whose arguments a call has: a subclass may hand them on as *args.
-multihead_call.forward_of = lambda _: torch.nn.MultiheadAttention.forward
+def fast_layer_call(layer: Any, given: Dict[str, Any], _: Any, watcher: Watcher) -> Call:
+    """The attention of an nn.TransformerEncoderLayer that ran as one kernel, from the layer's input."""
+    x, padding = given["src"], given.get("src_key_padding_mask")
+    if x.is_nested:
+        lengths = torch.tensor([len(one) for one in x.unbind()], device=x.device)
+        x = x.to_padded_tensor(0.0)
+        padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+    if layer.norm_first:
+        x = layer.norm1(x)
+    of_attention = {"query": x, "key": x, "value": x, "key_padding_mask": padding,
+                    "attn_mask": given.get("src_mask")}
+    return multihead_call(layer.self_attn, of_attention, (None,), watcher)
 
 
-def by_head(weight, heads):
+def by_head(weight: Any, heads: int) -> Any:
     """(H, D, d) of the weight (H·d, D) of a linear module."""
     return weight.reshape(heads, -1, weight.shape[-1]).transpose(1, 2)
 
@@ -105,7 +134,7 @@ def by_head(weight, heads):
 # --- T5. ------------------------------------------------------------------------------------------
 
 
-def t5_call(module, given, result, recorder):
+def t5_call(module: Any, given: Dict[str, Any], result: Any, watcher: Watcher) -> Call:
     """A call of T5's attention: scores without a scale, plus a bias that its result holds together
     with the mask."""
     x, y = given["hidden_states"], given.get("key_value_states")
@@ -125,9 +154,9 @@ def t5_call(module, given, result, recorder):
                 of_itself=y is None, out=result[0], join=module.o,
                 dropout=module.dropout if module.training else 0)
     if call.bias is not None:
-        _use_table(call, allowed, recorder.tables())
+        _use_table(call, allowed, watcher.tables())
 
-    def inputs_of(_):
+    def inputs_of(_: Callable[[str], None]) -> Dict[str, Any]:
         made = {"x": x} if y is None else {"x": x, "y": y}
         for name, linear in zip("qkv", (module.q, module.k, module.v)):
             made["w" + name] = by_head(linear.weight, heads)
@@ -139,10 +168,7 @@ def t5_call(module, given, result, recorder):
     return call
 
 
-t5_call.forward_of = lambda module: type(module).forward
-
-
-def _common(bias, allowed):
+def _common(bias: Any, allowed: Any) -> Any:
     """The bias (1, H, Lq, Lk) that all sequences share, as far as they have one."""
     if bias is None or len(bias) == 1 or allowed is None:
         return bias
@@ -151,7 +177,7 @@ def _common(bias, allowed):
     return shared if bool(((shared == bias) | ~allowed).all()) else bias
 
 
-def _use_table(call, allowed, modules):
+def _use_table(call: Call, allowed: Any, modules: Sequence[Any]) -> None:
     """Puts T5's table in place of the bias, if that is what it was made from."""
     queries, keys = call.q.shape[-2], call.k.shape[-2]
     masks = Masks(call)
@@ -160,16 +186,17 @@ def _use_table(call, allowed, modules):
     for table in {id(module): module.relative_attention_bias.weight for module in modules}.values():
         if table.shape[-1] != call.q.shape[-3]:
             continue
-        made = t5_bias(table, queries, keys, masks.causal != "none")
+        made = t5_bias(table, torch.arange(queries), keys, masks.causal != "none")
         near = (made - call.bias).abs() <= 1e-6 * made.abs().max()
         if bool((near if allowed is None else near | ~allowed).all()):
             call.rel_bias, call.bias = table, None
             return
 
 
-def t5_bias(table, queries, keys, causal):
-    """T5's bias (1, H, Lq, Lk) from its table (buckets, H), for distances up to 128."""
-    ahead = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+def t5_bias(table: Any, rows: Any, keys: int, causal: bool) -> Any:
+    """T5's bias (1, H, rows, Lk) of the queries `rows` from its table (buckets, H), for distances up
+    to 128."""
+    ahead = torch.arange(keys)[None] - rows[:, None]
     side = len(table) if causal else len(table) // 2
     distance = -ahead.clamp(max=0) if causal else ahead.abs()
     exact = side // 2

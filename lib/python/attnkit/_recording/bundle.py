@@ -1,5 +1,7 @@
 """The bundle that is written: it appears complete or not at all."""
 
+from __future__ import annotations
+
 import contextlib
 import datetime
 import errno
@@ -7,6 +9,7 @@ import os
 import re
 import secrets
 import time
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from .errors import DumpError, without_library
 
@@ -16,7 +19,7 @@ _LARGE = 1 << 16  # bytes: smaller datasets are not compressed
 _PIECE = 1 << 22  # bytes that are copied and written at once: they stay in cache
 
 
-def compression(text):
+def compression(text: Optional[str]) -> Dict[str, Any]:
     """Options of h5py for "gzip" or "gzip:N"."""
     if text is None:
         return {}
@@ -26,7 +29,7 @@ def compression(text):
     return {"compression": "gzip", "compression_opts": int(match[1] or 4), "shuffle": True}
 
 
-def time_stamp():
+def time_stamp() -> str:
     """The time in UTC, or that of SOURCE_DATE_EPOCH, as the tools write it."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     if fixed and not fixed.isdecimal():
@@ -42,7 +45,8 @@ class Bundle:
     """A bundle beside `path` that finish() gives its name. `seconds` and `bytes` count what was
     written so far: the numbers, and the time that this took."""
 
-    def __init__(self, path, dtype=None, compress=None, force=False):
+    def __init__(self, path: Any, dtype: Optional[str] = None, compress: Optional[str] = None,
+                 force: bool = False) -> None:
         try:
             import h5py  # pylint: disable=import-outside-toplevel
         except ImportError as missing:
@@ -52,14 +56,15 @@ class Bundle:
         self._h5py, self._numpy, self._torch = h5py, numpy, torch
         if dtype not in (None, "f16", "f32"):
             raise DumpError(f"--dtype: expected f16 or f32, got '{dtype}'", 2)
-        self.path, self._force = os.fspath(path), force
+        self.path: str = os.fspath(path)
+        self._force = force
         ending = os.path.splitext(self.path)[1].lower()
         if ending in _OTHER_FORMATS:
             raise DumpError(f"{self.path}: only HDF5 is written, not {ending}", 2,
                             "name it .h5; tensor-convert makes other formats of a group")
-        self._dtype = {"f16": torch.float16, "f32": torch.float32}.get(dtype)
+        self._dtype = {None: None, "f16": torch.float16, "f32": torch.float32}[dtype]
         self._packed = compression(compress)
-        self._buffer = None
+        self._buffer: Any = None
         self.seconds, self.bytes = 0.0, 0
         self._refuse_existing()
         folder, name = os.path.split(self.path)
@@ -69,10 +74,10 @@ class Bundle:
         with self.writing():
             self.file = h5py.File(self._part, "w-")
 
-    def _exists(self):
+    def _exists(self) -> DumpError:
         return DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)")
 
-    def _refuse_existing(self):
+    def _refuse_existing(self) -> None:
         if os.path.isdir(self.path):
             raise DumpError(f"cannot write {self.path}: it is a folder", 5)
         if os.path.lexists(self.path) and not os.path.isfile(self.path):
@@ -81,7 +86,7 @@ class Bundle:
             raise self._exists()
 
     @contextlib.contextmanager
-    def writing(self):
+    def writing(self) -> Iterator[None]:
         """Counts the time, and makes errors of the system one line."""
         begun = time.perf_counter()
         try:
@@ -93,12 +98,12 @@ class Bundle:
         finally:
             self.seconds += time.perf_counter() - begun
 
-    def group(self, name):
+    def group(self, name: str) -> Any:
         """A new group."""
         with self.writing():
             return self.file.create_group(name)
 
-    def put(self, group, name, tensor, pack=False):
+    def put(self, group: Any, name: str, tensor: Any, pack: bool = False) -> None:
         """Writes a tensor; `pack`: compresses it even if others are not."""
         with self.writing():
             tensor = self._converted(group, name, tensor.detach())
@@ -117,7 +122,7 @@ class Bundle:
                 self._in_pieces(self._empty(group, name, tuple(tensor.shape), kind), tensor)
             self.bytes += size
 
-    def _converted(self, group, name, tensor):
+    def _converted(self, group: Any, name: str, tensor: Any) -> Any:
         torch = self._torch
         if not tensor.is_floating_point():
             return tensor
@@ -127,10 +132,10 @@ class Bundle:
             if not torch.equal(torch.isfinite(result), torch.isfinite(tensor)):
                 largest = float(tensor[torch.isfinite(tensor)].abs().max())
                 raise DumpError(f"{group.name}/{name}: {largest:.3g} is too large for "
-                                f"{str(wanted).removeprefix('torch.')}", 3, "--dtype f32 holds it")
+                                f"{str(wanted).replace('torch.', '')}", 3, "--dtype f32 holds it")
         return result
 
-    def _empty(self, group, name, shape, kind):
+    def _empty(self, group: Any, name: str, shape: Tuple[int, ...], kind: Any) -> Any:
         """A new dataset, whose numbers are not filled in first."""
         h5py = self._h5py
         settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -138,7 +143,7 @@ class Bundle:
         return h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(kind, logical=True),
                                h5py.h5s.create_simple(shape), settings)
 
-    def _in_pieces(self, dataset, tensor):
+    def _in_pieces(self, dataset: Any, tensor: Any) -> None:
         """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time:
         each part is written while it is in cache."""
         axis, size = 0, tensor[0].numel() * tensor.element_size()
@@ -154,7 +159,7 @@ class Bundle:
                 place.select_hyperslab(start, (1,) * axis + piece.shape)
                 dataset.write(self._h5py.h5s.create_simple(piece.shape), place, piece)
 
-    def _copied(self, piece):
+    def _copied(self, piece: Any) -> Any:
         """A contiguous copy, in memory that is used again and again: new memory is slow."""
         size = piece.numel() * piece.element_size()
         if self._buffer is None or self._buffer.numel() < size:
@@ -167,13 +172,13 @@ class Bundle:
             room.copy_(piece)
         return room.numpy()
 
-    def put_strings(self, group, name, strings):
+    def put_strings(self, group: Any, name: str, strings: Any) -> None:
         """Writes UTF-8 strings, nested lists of equal lengths."""
         with self.writing():
             values = self._numpy.array(strings, dtype=object)
             group.create_dataset(name, data=values, dtype=self._h5py.string_dtype())
 
-    def finish(self, history):
+    def finish(self, history: str) -> None:
         """Closes the file, and gives it its name."""
         with self.writing():
             # As the tools write it: one string of variable length.
@@ -191,7 +196,7 @@ class Bundle:
             else:
                 self._name_it()
 
-    def _name_it(self):
+    def _name_it(self) -> None:
         # Unlike a rename, a link does not replace a file that came meanwhile.
         try:
             os.link(self._part, self.path)
@@ -202,7 +207,7 @@ class Bundle:
             self._refuse_existing()
             os.rename(self._part, self.path)
 
-    def discard(self):
+    def discard(self) -> None:
         """Removes the temporary, if it is still there."""
         with contextlib.suppress(Exception):
             self.file.close()
@@ -210,9 +215,10 @@ class Bundle:
             os.unlink(self._part)
 
 
-def _reason(error):
-    if getattr(error, "errno", None):
-        return os.strerror(error.errno)
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number:
+        return os.strerror(number)
     # HDF5's own text: "Can't write data (file write failed: time = …, errno = 28, …)".
     match = re.search(r"errno = (\d+)", str(error))
     return os.strerror(int(match[1])) if match else str(error) or os.strerror(errno.EIO)

@@ -9,13 +9,19 @@ eager_attention_forward of its own file, and calls
 with queries, keys and values of (B, H, L, d). The functions read these arguments differently.
 """
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import torch
 
 from .call import Call, split_mask
 from .errors import DumpError
-from .projections import projections_of
+from .projections import Frame, projections_of
+
+if TYPE_CHECKING:
+    from .watcher import Watcher
 
 _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 
@@ -23,13 +29,13 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 class Registries:
     """The registries that the modules of models use."""
 
-    def __init__(self, recorder):
-        self._recorder = recorder
-        self._homes = {}  # Python modules of a model's classes, by the model's identity
-        self._wrappers = {}  # our functions by identity, kept alive so that none is reused
-        self._kept = []
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._homes: Dict[int, List[Any]] = {}  # Python modules of a model's classes, by the model's identity
+        self._wrappers: Dict[int, Any] = {}  # our functions by identity, kept alive so that none is reused
+        self._kept: List[Any] = []
 
-    def watch(self, root):
+    def watch(self, root: Any) -> None:
         """Replaces the functions that the modules of `root` may call. Cheap if nothing is new."""
         if id(root) not in self._homes:
             names = {type(module).__module__ for module in root.modules()}
@@ -41,10 +47,9 @@ class Registries:
             for name, function in list(vars(home).items()):
                 if (name.startswith("eager_") and name.endswith("attention_forward") and
                         id(function) not in self._wrappers):
-                    wrapped = self._wrapped("eager", function)
-                    self._recorder.replace(home, name, lambda _, new=wrapped: new)
+                    self._watcher.replace(home, name, self._wrapped("eager", function))
 
-    def _replace_entries(self, registry):
+    def _replace_entries(self, registry: Any) -> None:
         # A registry's own entries stand before those that all registries share.
         own = getattr(registry, "_local_mapping", registry)
         for name, function in list(registry.items()):
@@ -53,25 +58,26 @@ class Registries:
             was_own = name in own
             registry[name] = self._wrapped(name, function)
             if was_own:
-                self._recorder.at_the_end(registry.__setitem__, name, function)
+                self._watcher.at_the_end(registry.__setitem__, name, function)
             else:
-                self._recorder.at_the_end(registry.__delitem__, name)
+                self._watcher.at_the_end(registry.__delitem__, name)
 
-    def _wrapped(self, name, function):
-        recorder = self._recorder
+    def _wrapped(self, name: str, function: Any) -> Any:
+        watcher = self._watcher
 
-        def call(module, query, key, value, attention_mask=None, *args, **kwargs):
-            if recorder.silent:
+        def call(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, *args: Any,
+                 **kwargs: Any) -> Any:
+            if watcher.silent:
                 return function(module, query, key, value, attention_mask, *args, **kwargs)
-            with recorder.silence():
+            with watcher.silence():
                 result = function(module, query, key, value, attention_mask, *args, **kwargs)
-            layer = recorder.layer_of(module)
+            layer = watcher.layer_of(module)
             if layer is not None:
                 # By position, functions take scaling and dropout next.
-                given = dict(zip(("scaling", "dropout"), args)) | kwargs
-                frames = recorder.frames()
+                given = {**dict(zip(("scaling", "dropout"), args)), **kwargs}
+                frames = watcher.frames()
                 qkv = query, key, value
-                recorder.record(layer, lambda: described(
+                watcher.record(layer, lambda: described(
                     name, module, qkv, attention_mask, given, result, frames), module)
             return result
 
@@ -79,7 +85,8 @@ class Registries:
         return call
 
 
-def described(name, module, qkv, mask, given, result, frames):
+def described(name: str, module: Any, qkv: Tuple[Any, Any, Any], mask: Any, given: Dict[str, Any],
+              result: Any, frames: Sequence[Frame]) -> Call:
     """The call of a registered function with these arguments."""
     if "paged" in name:
         raise DumpError(f"{name}: the attention of continuous batches cannot be recorded", 3,
@@ -88,7 +95,7 @@ def described(name, module, qkv, mask, given, result, frames):
     window, sinks = given.get("sliding_window"), given.get("s_aux")
     call = Call(q, k, v, scale=given.get("scaling"), dropout=given.get("dropout") or 0.0)
     if name.startswith("sdpa"):
-        given = given | {"softcap": None}  # it has none
+        given = {**given, "softcap": None}  # it has none
     call.softcap = given.get("softcap")
     call.sink = getattr(module, "sinks", None) if sinks is None else sinks
     if isinstance(call.sink, torch.Tensor):
@@ -120,7 +127,7 @@ def described(name, module, qkv, mask, given, result, frames):
     return call
 
 
-def _dense(mask, q, keys):
+def _dense(mask: Any, q: Any, keys: int) -> Any:
     """A mask as a tensor: a BlockMask of flex attention has a function of (batch, head, i, j)."""
     if isinstance(mask, torch.Tensor):
         return mask[..., :keys] if mask.dim() == 4 else mask

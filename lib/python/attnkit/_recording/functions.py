@@ -4,10 +4,13 @@ Those that a user names take (B, H, L, d) or (B, L, H, d), and align causality w
 last keys: what gives the function's own output is recorded.
 """
 
+from __future__ import annotations
+
 import importlib
 import inspect
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
@@ -15,7 +18,10 @@ from .call import Call, split_mask
 from .check import agrees, largest_error
 from .errors import DumpError
 from .masks import Masks
-from .projections import projections_of
+from .projections import Frame, projections_of
+
+if TYPE_CHECKING:
+    from .watcher import Watcher
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
 # Of PyTorch 2.5; the function itself is built in and has no signature.
@@ -27,7 +33,7 @@ _ALIASES = {"q": ("query", "q"), "k": ("key", "k"), "v": ("value", "v"),
             "softcap": ("softcap",)}
 
 
-def find(name):
+def find(name: str) -> Tuple[Any, str]:
     """The owner and the attribute of "package.module:function" or "…:Class.method"."""
     module, _, attribute = name.partition(":")
     try:
@@ -42,14 +48,14 @@ def find(name):
 
 
 class Functions:
-    """The functions that a recorder replaces."""
+    """The functions that a watcher replaces."""
 
-    def __init__(self, recorder):
-        self._recorder = recorder
-        self._replaced = []  # (original, replacement)
-        self._pending = []  # names of functions of the script, which is not there yet
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._replaced: List[Tuple[Any, Any]] = []  # (original, replacement)
+        self._pending: List[str] = []  # names of functions of the script, which is not there yet
 
-    def replace(self, name):
+    def replace(self, name: str) -> None:
         """Replaces a function. One of the script, "__main__:function", may come later."""
         try:
             owner, attribute = find(name)
@@ -67,9 +73,9 @@ class Functions:
                 raise DumpError(f"{name}: {error}; expected a Python function", 2) from error
         replacement = self._recorded(original, attribute, name, bind)
         self._replaced.append((original, replacement))
-        self._recorder.replace(owner, attribute, lambda _: replacement)
+        self._watcher.replace(owner, attribute, replacement)
 
-    def replace_pending(self, at_the_end=False):
+    def replace_pending(self, at_the_end: bool = False) -> None:
         """Replaces the functions that the script has by now."""
         pending, self._pending = self._pending, []
         for name in pending:
@@ -77,55 +83,55 @@ class Functions:
         if at_the_end and self._pending:
             find(self._pending[0])  # throws
 
-    def replace_copies(self, root):
+    def replace_copies(self, root: Any) -> None:
         """Replaces what the modules of a model imported by `from … import`."""
         homes = {type(module).__module__ for module in root.modules()}
         for home in filter(None, map(sys.modules.get, homes - {"torch.nn.functional"})):
             for name, value in list(vars(home).items()):
                 for original, replacement in self._replaced:
                     if value is original:
-                        self._recorder.replace(home, name, lambda _, new=replacement: new)
+                        self._watcher.replace(home, name, replacement)
 
-    def _recorded(self, original, attribute, name, bind):
-        recorder = self._recorder
+    def _recorded(self, original: Any, attribute: str, name: str, bind: Callable[..., Dict[str, Any]]) -> Any:
+        watcher = self._watcher
 
-        def call(*args, **kwargs):
-            if recorder.silent:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if watcher.silent:
                 return original(*args, **kwargs)
-            with recorder.silence():
+            with watcher.silence():
                 result = original(*args, **kwargs)
-            layer = recorder.layer_of(fallback=attribute)
+            layer = watcher.layer_of(fallback=attribute)
             if layer is not None:
                 given = bind(*args, **kwargs)
-                frames = recorder.frames()
-                recorder.record(layer, lambda: described(given, result, frames, name),
-                                frames[0].module if frames else None)
+                frames = watcher.frames()
+                watcher.record(layer, lambda: described(given, result, frames, name),
+                               frames[0].module if frames else None)
             return result
 
         return call
 
 
-def _bind_sdpa(*args, **kwargs):
-    return dict(zip(_SDPA_PARAMETERS, args)) | kwargs
+def _bind_sdpa(*args: Any, **kwargs: Any) -> Dict[str, Any]:
+    return {**dict(zip(_SDPA_PARAMETERS, args)), **kwargs}
 
 
-def _binding(signature):
+def _binding(signature: inspect.Signature) -> Callable[..., Dict[str, Any]]:
     """The arguments of a call by name, with their defaults."""
-    def bind(*args, **kwargs):
+    def bind(*args: Any, **kwargs: Any) -> Dict[str, Any]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
         for name, parameter in signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
-                given |= given.pop(name)
+                given.update(given.pop(name))
         return given
 
     return bind
 
 
-def described(given, result, frames, name):
+def described(given: Dict[str, Any], result: Any, frames: Sequence[Frame], name: str) -> Call:
     """The call of a function like scaled_dot_product_attention with these arguments."""
-    def argument(what):
+    def argument(what: str) -> Any:
         values = (given.get(alias) for alias in _ALIASES[what])
         return next((value for value in values if value is not None), None)
 
@@ -146,7 +152,7 @@ def described(given, result, frames, name):
     return call
 
 
-def _readings(call, out, of_any_layout):
+def _readings(call: Call, out: Any, of_any_layout: bool) -> List[Call]:
     """What a call and its output may mean, the likeliest first."""
     calls = [call]
     if of_any_layout and call.q.dim() == call.k.dim() == call.v.dim() == 4:
@@ -161,12 +167,12 @@ def _readings(call, out, of_any_layout):
     return [replace(one, out=made) for one in calls for made in _outputs(out, one) or [None]]
 
 
-def _fits(call):
+def _fits(call: Call) -> bool:
     """Whether q, k and v of (B, H, L, d) belong together."""
-    return call.k.shape[:3] == call.v.shape[:3] and call.q.shape[1] % max(call.k.shape[1], 1) == 0
+    return bool(call.k.shape[:3] == call.v.shape[:3] and call.q.shape[1] % max(call.k.shape[1], 1) == 0)
 
 
-def _outputs(out, call):
+def _outputs(out: Any, call: Call) -> List[Any]:
     """What an output may mean as (…, Lq, dv): nothing if it has another shape."""
     if not isinstance(out, torch.Tensor):
         return []
@@ -177,7 +183,7 @@ def _outputs(out, call):
     return [one for one in layouts if one.shape == wanted]
 
 
-def _as_computed(call):
+def _as_computed(call: Call) -> bool:
     """Whether the output of the call follows from its operands."""
     if call.dropout > 0:
         return False

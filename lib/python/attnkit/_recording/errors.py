@@ -1,19 +1,21 @@
 """What ends a recording, and what a user should know of it."""
 
-import warnings
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence
 
 
 class DumpError(RuntimeError):
     """One line on what cannot be recorded. `status` is the exit status of dump-attention: 2 for
     wrong usage, 3 for an input, 5 for the output. `hint` is one line that may help, or None."""
 
-    def __init__(self, message, status=3, hint=None):
+    def __init__(self, message: object, status: int = 3, hint: Optional[str] = None) -> None:
         super().__init__(" ".join(str(message).split()))
         self.status = status
         self.hint = hint
 
 
-def without_library(missing):
+def without_library(missing: ImportError) -> DumpError:
     """The error if this Python lacks a library; `missing` is its ImportError."""
     return DumpError(f"{missing}: recording needs PyTorch, NumPy and h5py", 2,
                      "run dump-attention with the Python that has them: PYTHON $(which dump-attention) …; "
@@ -32,21 +34,20 @@ class DumpWarning(UserWarning):
 class Notes:
     """What the layers of a recording lack: told once for all layers that share it."""
 
-    def __init__(self):
-        self._layers = {}  # by text
+    def __init__(self) -> None:
+        self._layers: Dict[str, List[str]] = {}  # by text
 
-    def add(self, layer, text):
+    def add(self, layer: str, text: str) -> None:
         layers = self._layers.setdefault(text, [])
         if layer not in layers:
             layers.append(layer)
 
-    def tell(self):
-        """Warns, with one line for each text."""
-        for text, layers in self._layers.items():
-            warnings.warn(f"{one_and_more(layers)}: {text}", DumpWarning, stacklevel=2)
+    def lines(self) -> List[str]:
+        """One line for each text."""
+        return [f"{one_and_more(layers)}: {text}" for text, layers in self._layers.items()]
 
 
-def one_and_more(layers):
+def one_and_more(layers: Sequence[str]) -> str:
     """Names of layers, in few words."""
     first, *others = layers
     return first + (f" and {len(others)} more layer{'s' * (len(others) > 1)}" if others else "")

@@ -4,9 +4,15 @@ Each sequence is the block [start, start + length) of its rows, of keys and of q
 positions are counted inside of the blocks.
 """
 
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
 import torch
 
-from .call import both
+from .call import Call, both
+
+_PLACES = 1 << 20  # of a mask that are looked at together
 
 
 class Masks:
@@ -14,8 +20,8 @@ class Masks:
     are needed. `mask`: what else there is, or None. `causal`, `window`: as the attributes have
     them."""
 
-    def __init__(self, call):
-        self.lengths = {}
+    def __init__(self, call: Call) -> None:
+        self.lengths: Dict[str, Any] = {}
         self.causal, self.window = call.causal, call.window
         self.mask = None
         self._queries, self._keys = call.q.shape[-2], call.k.shape[-2]
@@ -38,7 +44,7 @@ class Masks:
         if not (batched and allowed.dim() >= 2 and self._recognise(allowed, padding is not None)):
             self.mask = allowed
 
-    def _pad(self, real):
+    def _pad(self, real: Any) -> bool:
         """Keeps the lengths of sequences whose real keys are one block each."""
         block = _blocks(real)
         if block is None:
@@ -51,12 +57,12 @@ class Masks:
             self._keep("query", start, length)
         return True
 
-    def _keep(self, what, start, length):
+    def _keep(self, what: str, start: Any, length: Any) -> None:
         self.lengths[f"{what}_length"] = length.expand(self._batch)
         if start.any():
             self.lengths[f"{what}_start"] = start.expand(self._batch)
 
-    def _recognise(self, allowed, padded):
+    def _recognise(self, allowed: Any, padded: bool) -> bool:
         """Whether the mask was padding, causality and a window, and is kept as such."""
         if allowed.dim() > 2 and allowed.shape[-3] > 1:
             return False  # differs by head
@@ -73,7 +79,7 @@ class Masks:
         opened[:, -1] = False
         return bool(opened.any()) and self._find_blocks(one & ~opened[:, :, None])
 
-    def _find_blocks(self, one):
+    def _find_blocks(self, one: Any) -> bool:
         """Whether `one` is padding, causality and a window, and is kept as such."""
         every = torch.tensor([0]), torch.tensor([self._queries])
         if self._keep_pattern(one, every, (every[0], torch.tensor([self._keys]))):
@@ -94,14 +100,14 @@ class Masks:
             return False
         return self._keep_pattern(one, every, block) and self._pad(real)
 
-    def _kept(self, what, size):
+    def _kept(self, what: str, size: int) -> Tuple[Any, Any]:
         length = self.lengths.get(f"{what}_length")
         length = torch.tensor([size]) if length is None else length
         return self.lengths.get(f"{what}_start", torch.zeros_like(length)), length
 
-    def _keep_pattern(self, one, rows, columns, only_causal=False):
+    def _keep_pattern(self, one: Any, rows: Any, columns: Any, only_causal: bool = False) -> bool:
         """Whether `one` (B, Lq, Lk) is everything, causality or a window inside of the blocks."""
-        def span(block, b):
+        def span(block: Any, b: int) -> slice:
             start, length = (int(part[b if len(part) > 1 else 0]) for part in block)
             return slice(start, start + length)
 
@@ -122,23 +128,26 @@ class Masks:
         return False
 
 
-def _window(parts, causal, cut, hint, windowed):
+def _window(parts: List[Any], causal: str, cut: bool, hint: Optional[int], windowed: bool) -> Optional[int]:
     """The window that makes the parts (Lq, Lk) of all sequences; 0: they have none; None: they are
     something else. `cut`: causality is known, whatever the parts say."""
-    def ahead(part):
-        """j − p_i"""
-        queries, keys = part.shape
-        i, j = (torch.arange(size, dtype=torch.int32) for size in (queries, keys))
-        places = j[None] - i[:, None]
-        return places - (keys - queries) if causal == "bottom-right" else places
-
-    def fits(limit):
+    def pieces() -> Iterator[Tuple[Any, Any]]:
+        """Some rows at a time: what is open, and j − p_i."""
         for part in parts:
-            distance = ahead(part)
-            found = part & (distance <= 0) if cut else part
-            wanted = torch.ones_like(part) if causal == "none" else distance <= 0
+            queries, keys = part.shape
+            shift = keys - queries if causal == "bottom-right" else 0
+            j = torch.arange(keys, dtype=torch.int32)[None] - shift
+            step = max(1, _PLACES // max(1, keys))
+            for first in range(0, queries, step):
+                rows = part[first:first + step]
+                ahead = j - torch.arange(first, first + len(rows), dtype=torch.int32)[:, None]
+                yield rows & (ahead <= 0) if cut else rows, ahead
+
+    def fits(limit: int) -> bool:
+        for found, ahead in pieces():
+            wanted = torch.ones_like(found) if causal == "none" else ahead <= 0
             if limit:
-                wanted = wanted & (distance.abs() < limit)
+                wanted = wanted & (ahead.abs() < limit)
             if not torch.equal(found, wanted):
                 return False
         return True
@@ -147,16 +156,12 @@ def _window(parts, causal, cut, hint, windowed):
         return hint
     if not windowed:
         return 0 if fits(0) else None
-    widest = 0
-    for part in parts:
-        distance = ahead(part)
-        open_ = part & (distance <= 0) if cut else part
-        if part.numel():
-            widest = max(widest, int(torch.where(open_, distance.abs() + 1, 0).max()))
+    widths = [int(torch.where(found, ahead.abs() + 1, 0).max()) for found, ahead in pieces() if found.numel()]
+    widest = max(widths, default=0)
     return widest if widest and fits(widest) else None
 
 
-def _smallest(allowed):
+def _smallest(allowed: Any) -> Any:
     """Without axes along which all is the same; None if everything is allowed."""
     if allowed is None or bool(allowed.all()):
         return None
@@ -168,7 +173,7 @@ def _smallest(allowed):
     return allowed
 
 
-def _blocks(real):
+def _blocks(real: Any) -> Optional[Tuple[Any, Any]]:
     """(start, length) of the true part of each row of (B, L); None if one has several parts."""
     real = real.detach().cpu()
     length = real.sum(-1)

@@ -1,0 +1,16 @@
+"""Attention under any scheme for PyTorch (>= 1.13): as a function, as a module, and in existing models.
+
+>>> import torch, attnkit.torch
+>>> q, k, v = (torch.randn(2, 4, 128, 64, requires_grad=True) for _ in range(3))
+>>> attnkit.torch.attention(q, k, v, scheme="dnas").sum().backward()
+
+Tensors are in the memory of the CPU.
+"""
+
+from ._attention import attention
+from ._module import Attention
+from ._observe import observe
+from ._replace import replace
+from ._transformers import register_transformers
+
+__all__ = ["attention", "Attention", "replace", "register_transformers", "observe"]

@@ -1,0 +1,217 @@
+"""Attention of tensors, with gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .._errors import NotConverged, error_of
+from .._functions import _depth_of_caller
+from ._operands import arrays_of, checked
+from ._plans import Words, plan_for, require_options, words_of
+
+_REPEATING = ("em", "mean-shift")  # their gradients need all repetitions, not the results alone
+
+
+class Dropout(NamedTuple):
+    """Dropout of weights. The same seed drops the same weights of problems of the same shape."""
+
+    rate: float
+    seed: int
+
+
+class _Call(NamedTuple):
+    """How tensors become attention: the options, and the names of the tensors."""
+
+    words: Words
+    names: Tuple[str, ...]
+    dropout: Dropout
+    reuses_results: bool
+
+
+class _Attention(torch.autograd.Function):
+    """out, the weights or None, and whether all problems converged."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, plan: Any, call: _Call, *tensors: Tensor
+    ) -> Tuple[Tensor, Optional[Tensor], bool]:
+        results, converged = _run(plan, call, dict(zip(call.names, tensors)))
+        weights = results.pop("weights", None)
+        ctx.call = call
+        ctx.results = tuple(results) if plan.reuses_results and call.reuses_results else ()
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *(results[name] for name in ctx.results))
+        return results["out"], weights, converged
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, grad_out: Optional[Tensor], grad_weights: Optional[Tensor], _: None) -> Any:
+        call: _Call = ctx.call
+        count = len(call.names)
+        operands = dict(zip(call.names, ctx.saved_tensors))
+        wanted = [name for name, needs in zip(call.names, ctx.needs_input_grad[2:]) if needs]
+        by_out, by_weights = {}, {}
+        if grad_out is not None:
+            results = dict(zip(ctx.results, ctx.saved_tensors[count:]))
+            by_out = _gradients(call, operands, grad_out, wanted, results)
+        if grad_weights is not None:
+            by_weights = _gradients_by_weights(call, operands, grad_weights, wanted)
+        sums = {name: by_out[name] + by_weights[name] for name in by_out.keys() & by_weights.keys()}
+        found = {**by_out, **by_weights, **sums}
+        return (None, None, *(_as(operands[name], found.get(name)) for name in call.names))
+
+
+def _as(operand: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
+    return None if gradient is None else gradient.to(operand.dtype)
+
+
+def _run(plan: Any, call: _Call, operands: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool]:
+    plan.set_dropout(*call.dropout, 0)
+    results, converged = plan.run(arrays_of(operands), {})
+    return {name: torch.from_numpy(array) for name, array in results.items()}, converged
+
+
+def _gradients(
+    call: _Call, operands: Dict[str, Tensor], upstream: Tensor, wanted: List[str], results: Dict[str, Tensor]
+) -> Dict[str, Tensor]:
+    arrays = arrays_of(operands)
+    with plan_for(call.words, arrays) as plan:
+        plan.set_dropout(*call.dropout, 0)
+        found = plan.gradients(arrays, upstream.numpy(), wanted, arrays_of(results) if results else None)
+    return {name: torch.from_numpy(array) for name, array in found.items()}
+
+
+def _gradients_by_weights(
+    call: _Call, operands: Dict[str, Tensor], upstream: Tensor, wanted: List[str]
+) -> Dict[str, Tensor]:
+    """The gradients of a loss, from its gradient `upstream` by the weights before dropout.
+
+    With the identity matrix as values, out is the weights.
+    """
+    scored = {name: operand for name, operand in operands.items() if name not in ("v", "gate")}
+    identity = torch.eye(operands["k"].shape[-2], dtype=upstream.dtype, device="cpu")
+    plain = call._replace(dropout=Dropout(0.0, 0))
+    of_scores = [name for name in wanted if name in scored]
+    return _gradients(plain, {**scored, "v": identity}, upstream, of_scores, {})
+
+
+def attend(
+    operands: Dict[str, Any],
+    options: Dict[str, Any],
+    *,
+    dropout: float = 0.0,
+    seed: Optional[int] = None,
+    weights: bool = False,
+    warns: bool = True,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """`attention`, and with `weights` the weights (…, Lq, Lk) before dropout, with gradients.
+
+    If a loss depends on these weights, its gradients take O(Lq·Lk·(d + Lk)) operations. With `warns`,
+    a new plan warns of what `attnkit.attention` would warn of.
+    """
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        raise error_of(2, "attention() is computed outside of PyTorch and cannot be traced or exported")
+    require_options("attention", options)
+    options = {"threads": torch.get_num_threads(), **options}
+    for name in ("hybrid", "query_offset"):
+        if isinstance(operands.get(name), (int, float)):
+            options[name] = operands[name]
+            operands = {**operands, name: None}
+    tensors = checked(operands, options.get("precision"))
+    differentiates = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values())
+    if weights:
+        options["emit"] = ["out", "weights", *(("row_potential", "col_potential") if differentiates else ())]
+    elif not differentiates:
+        options["emit"] = "out"
+    reuses = options["scheme"] not in _REPEATING
+    call = _Call(words_of(options), tuple(tensors), _dropout(dropout, seed), reuses)
+    with plan_for(call.words, arrays_of(tensors), warns) as plan:
+        if differentiates:
+            out, made, converged = _Attention.apply(plan, call, *tensors.values())
+        else:
+            results, converged = _run(plan, call, tensors)
+            out, made = results["out"], results.get("weights")
+    if not converged:
+        line = "attention() did not converge: allow more iterations, or a larger tolerance"
+        warnings.warn(line, NotConverged, stacklevel=_depth_of_caller())
+    dtype = operands["q"].dtype
+    return out.to(dtype), None if made is None else made.to(dtype)
+
+
+def _dropout(rate: float, seed: Optional[int]) -> Dropout:
+    if not 0 <= rate < 1:
+        raise error_of(2, f"dropout is {rate}, expected 0 <= dropout < 1")
+    if rate == 0:
+        return Dropout(0.0, 0)
+    if seed is None:
+        seed = int(torch.randint(2**63 - 1, (), device="cpu"))
+    if not 0 <= seed < 2**64:
+        raise error_of(2, f"seed is {seed}, expected 0 <= seed < 2**64")
+    return Dropout(rate, seed)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scheme: str = "unas",
+    mask: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    sink: Optional[Tensor] = None,
+    gate: Optional[Tensor] = None,
+    preference: Optional[Tensor] = None,
+    hybrid: Union[float, Tensor, None] = None,
+    rel_bias: Optional[Tensor] = None,
+    query_length: Optional[Tensor] = None,
+    key_length: Optional[Tensor] = None,
+    query_start: Optional[Tensor] = None,
+    key_start: Optional[Tensor] = None,
+    query_offset: Union[int, Tensor, None] = None,
+    w: Optional[Tensor] = None,
+    w1: Optional[Tensor] = None,
+    w2: Optional[Tensor] = None,
+    b1: Optional[Tensor] = None,
+    dropout: float = 0.0,
+    seed: Optional[int] = None,
+    **options: Any,
+) -> Tensor:
+    """The output (…, Lq, dv) of attention with q (…, Lq, d), k (…, Lk, d) and v (…, Lk, dv).
+
+    Operands, options and formulas are those of `attnkit.attention`. The options are energy, scale,
+    softcap, causal, window, relative_bias, alpha, iterations, tolerance, estimate, min_variance,
+    precision and threads, which is `torch.get_num_threads()` by default. A query may attend to a key
+    where the mask is true. A query that may attend to no key has the output 0.
+
+    All operands of floating-point numbers except preference have gradients. Gradients are exact and take
+    O(L·d) memory. They cannot be differentiated again.
+
+    Numbers are computed in float64 if an operand is float64, else in float32; float16 and bfloat16
+    are converted to float32. The output has the type of q. Tensors in the memory of the CPU are used
+    where they lie, also with strides, such as q.transpose(1, 2).
+
+    With dropout > 0, each weight is dropped with this probability, and the others are divided by
+    1 − dropout. `seed` and the shapes decide which; without a seed, PyTorch's generator draws one.
+
+    Plans (`attnkit.AttentionPlan`) are kept for later calls with the same shapes, types and options:
+    at most 16 that no call uses. Each keeps working memory of O(L·d) for each of its threads.
+    Calls from several threads do not wait for each other.
+
+    Raises InputError for tensors of unfit types or shapes, on another device, or with numbers that are
+    not finite (but bias and gate may be -inf), UsageError for options that do not fit, and
+    NumericalError for scores or gradients beyond the range of the type. Warns once for each plan, as
+    `attnkit.attention` does, and if sinkhorn does not converge.
+    """
+    operands = {
+        "q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink, "gate": gate,
+        "preference": preference, "hybrid": hybrid, "rel_bias": rel_bias,
+        "query_length": query_length, "key_length": key_length,
+        "query_start": query_start, "key_start": key_start, "query_offset": query_offset,
+        "w": w, "w1": w1, "w2": w2, "b1": b1,
+    }
+    return attend(operands, {"scheme": scheme, **options}, dropout=dropout, seed=seed)[0]

@@ -1,0 +1,52 @@
+"""Masks of PyTorch as masks and biases of attnkit."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def split(mask: Optional[Tensor], *, true_hides: bool = False) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    """(mask, bias) of a mask that is boolean, or added to the scores.
+
+    In the result, true allows a pair. Of numbers that are added, those from half of the type's least
+    number on hide a pair: models write −inf or the least number for this.
+    """
+    if mask is None:
+        return None, None
+    if not mask.is_floating_point():
+        return (mask == 0 if true_hides else mask != 0), None
+    hidden = mask <= torch.finfo(mask.dtype).min / 2
+    if not hidden.any():
+        return None, mask
+    bias = mask.masked_fill(hidden, 0)
+    return ~hidden, bias if bias.requires_grad or bias.any() else None
+
+
+def both(first: Optional[Tensor], second: Optional[Tensor]) -> Optional[Tensor]:
+    """The pairs that both masks allow."""
+    return second if first is None else first if second is None else first & second
+
+
+def total(first: Optional[Tensor], second: Optional[Tensor]) -> Optional[Tensor]:
+    """The sum of two biases."""
+    return second if first is None else first if second is None else first + second
+
+
+def hides_later_keys(allowed: Optional[Tensor]) -> bool:
+    """Whether a mask (…, Lq, Lk) hides from each query the keys behind its place, which others see.
+
+    With more keys than queries, the last query is at the place of the last key.
+    """
+    if allowed is None or allowed.dim() < 2:
+        return False
+    queries, keys = allowed.shape[-2:]
+    # Models open the rows of padding in causal masks to all keys.
+    opened = allowed.all(-1, keepdim=True)
+    opened[..., -1:, :] = False
+    allowed = allowed & ~opened
+    later = torch.ones(queries, keys, dtype=torch.bool).triu(max(0, keys - queries) + 1)
+    seen = allowed.any(-2, keepdim=True)
+    return not bool((allowed & later).any()) and bool((later & seen).any())
