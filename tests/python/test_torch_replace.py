@@ -1,5 +1,6 @@
 """attnkit.torch.replace: attention of PyTorch's modules under other schemes."""
 
+import importlib
 import math
 import sys
 import threading
@@ -20,6 +21,7 @@ else:
     from torch import nn
     from torch.utils.checkpoint import checkpoint
 
+    import attnkit.torch
     from attnkit.torch import attention, register_transformers, replace
     from attnkit.torch._masks import hides_later_keys
     from test_torch import plain_weights
@@ -507,6 +509,14 @@ class Transformers(Replaced):
             last = self.layer, self.q[:, :, -1:], self.k, self.v
             self.refused("cache", lambda: self.function(*last, None), "allow_cache=True")
         self.refused("head_mask", lambda: self.function(*given, None, head_mask=torch.ones(4)))
+
+    def test_importing_registers_if_its_models_are_there(self):
+        modeling = sys.modules["transformers.modeling_utils"]
+        del modeling.ALL_ATTENTION_FUNCTIONS["attnkit"]
+        importlib.reload(attnkit.torch)
+        self.assertIs(modeling.ALL_ATTENTION_FUNCTIONS["attnkit"], self.function)
+        sys.modules["transformers.masking_utils"] = None
+        importlib.reload(attnkit.torch)  # an older version
 
     def test_it_must_be_installed(self):
         sys.modules["transformers.masking_utils"] = None

@@ -7,10 +7,18 @@
 Tensors are in the memory of the CPU.
 """
 
+import contextlib
+import sys
+
+from .._errors import UsageError
 from ._attention import attention
 from ._module import Attention
 from ._observe import observe
 from ._replace import replace
 from ._transformers import register_transformers
+
+if "transformers.modeling_utils" in sys.modules:
+    with contextlib.suppress(UsageError):  # an older version has no such function
+        register_transformers()
 
 __all__ = ["attention", "Attention", "replace", "register_transformers", "observe"]

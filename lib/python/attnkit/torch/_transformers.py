@@ -66,7 +66,8 @@ def register_transformers() -> None:
     >>> attnkit.torch.register_transformers()
     >>> model = AutoModel.from_pretrained(name, attn_implementation="attnkit")
 
-    Its scheme is that of the `replace` that the model is called within, else softmax.
+    Its scheme is that of the `replace` that the model is called within, else softmax. If models of
+    transformers are imported before attnkit.torch, the import has done this.
     """
     try:
         modeling = importlib.import_module("transformers.modeling_utils")
