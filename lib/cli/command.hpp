@@ -39,6 +39,7 @@ class Declaration {
   // sentences; `placeholder` stands for the value in --help. A value outside its range ends the
   // tool with status 2: "attn-compute: error: --hybrid is 1.5, expected a number in [0, 1]".
 
+  const std::string& tool() const;
   bool has_option(std::string_view name) const;  ///< among the tool's own options
 
   /// The heading of the options declared from here on. Options of one heading are shown together,

@@ -54,6 +54,8 @@ Declaration::Declaration(std::string tool, std::string summary, Role role)
   }
 }
 
+const std::string& Declaration::tool() const { return impl_->tool; }
+
 bool Declaration::has_option(std::string_view name) const {
   return std::any_of(impl_->options.begin(), impl_->options.end(),
                      [&](const Option& option) { return option.name == name; });

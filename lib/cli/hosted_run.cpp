@@ -29,6 +29,8 @@ HostedRun run_hosted(const std::vector<std::string>& command_line, const Declara
     report->impl().params = params_of(arguments);
     threads = arguments.threads;
     const Outcome outcome = run(arguments, *report);
+    report->impl().note_sources();
+    report->impl().note_unsaid();
     if (outcome.failure) failed = failed_by(*outcome.failure);
     if (outcome.commit) outcome.commit();
     found.status = outcome.status;

@@ -88,10 +88,7 @@ void Report::warn_of_whole(const std::string& line) { impl_->add_warning(line); 
 
 const std::vector<Report::OwnWarning>& Report::own_warnings() const { return impl_->own_warnings; }
 
-void Report::note(const std::string& line) {
-  impl_->notes.push_back(one_line(line));
-  impl_->say_once("note", impl_->notes.back());
-}
+void Report::note(const std::string& line) { impl_->say_once("note", one_line(line)); }
 
 std::string Report::Impl::add_warning(const std::string& line) {
   std::string squashed = one_line(line);
@@ -110,7 +107,7 @@ void Report::Impl::add_own(OwnWarning warning) {
   }
 }
 
-void Report::Impl::note_sources() const {
+void Report::Impl::note_sources() {
   std::vector<std::string> files;
   for (const auto& source : sources) {
     for (const auto& file : source["files"]) {
@@ -139,14 +136,15 @@ void Report::Impl::say_once(const std::string& kind, const std::string& line) {
   }
 }
 
-void Report::Impl::note_unsaid() const {
+void Report::Impl::note_unsaid() {
   if (unsaid == 0) return;
   say("note", counted(unsaid, "more line differs", "more lines differ") +
                   " from these in the address only" +
                   (warnings.empty() ? "" : "; --json has all warnings"));
 }
 
-void Report::Impl::say(const std::string& kind, const std::string& line) const {
+void Report::Impl::say(const std::string& kind, const std::string& line) {
+  if (kind == "note") notes.push_back(line);
   if (quiet) return;
   // There may be a progress line on the terminal.
   const std::string erase = stderr_is_terminal() ? "\r\x1b[K" : "";

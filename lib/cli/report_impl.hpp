@@ -26,8 +26,8 @@ struct Report::Impl {
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
   std::vector<OwnWarning> own_warnings;
-  std::vector<std::string> notes;
-  std::set<std::string> said;  ///< by say_once, without addresses
+  std::vector<std::string> notes;  ///< that were said, or would have been if not quiet
+  std::set<std::string> said;      ///< by say_once, without addresses
   int unsaid = 0;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   std::string status;
@@ -43,17 +43,17 @@ struct Report::Impl {
   void add_own(OwnWarning warning);
 
   /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
-  void say(const std::string& kind, const std::string& line) const;
+  void say(const std::string& kind, const std::string& line);
 
   /// The same, but not if an earlier line differs only in the address with which it begins, as in
   /// each group of a dump.
   void say_once(const std::string& kind, const std::string& line);
 
   /// Prints how many lines say_once has left out.
-  void note_unsaid() const;
+  void note_unsaid();
 
   /// Prints one line that names the files of source(), if there are any.
-  void note_sources() const;
+  void note_sources();
 };
 
 /// The JSON report, indented, ending with a line break. `outcome` is the exit status of a run that

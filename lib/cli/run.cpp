@@ -82,7 +82,7 @@ class Session {
       if (outcome.commit) outcome.commit();
       return;
     }
-    const Report::Impl& report = report_.impl();
+    Report::Impl& report = report_.impl();
     report.note_sources();
     report.note_unsaid();
     if (outcome.stopped) report_.status("stopped");

@@ -65,8 +65,9 @@ class OutputBundle {
     /// both need room for a moment. A dataset in a group is an array called "layer0/out"; groups,
     /// attributes and, in a .safetensors, strings are metadata (array_metadata.hpp).
     std::optional<ArrayFormat> arrays = {};
-    /// Given: results go to the memory of the program, and nothing above has an effect. copy_from
-    /// and create_virtual are then bugs, and other copies, links, marks and history are left out.
+    /// Given: results go to the memory of the program, and nothing above has an effect. copy_from,
+    /// create_virtual and results in float16 are then bugs. Other copies, links, marks and history
+    /// are left out.
     std::shared_ptr<HostArrays> host = {};
     /// False: numbers that are written to datasets are dropped, so that the bundle takes no space.
     /// Such a bundle must not be committed.

@@ -2,8 +2,11 @@
 
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <vector>
 
+#include "attnkit/error.hpp"
+#include "io/address.hpp"
 #include "io/contents.hpp"
 #include "python/python_host.hpp"
 
@@ -16,11 +19,6 @@ io::InputBundle::Options options_of(const std::string& address) {
   io::InputBundle::Options options;
   options.input = address;
   return options;
-}
-
-py::object text_of(const std::string& text) {
-  return py::reinterpret_steal<py::object>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace"));
 }
 
 struct ToPython {
@@ -57,7 +55,10 @@ py::tuple shape_of(const Shape& shape) {
 
 }  // namespace
 
-FileObject::FileObject(const std::string& address) : bundle_(options_of(address)) {}
+FileObject::FileObject(const std::string& address) : bundle_(options_of(address)) {
+  const io::Address parsed = io::parse_address(address);
+  root_ = parsed.file + ":" + (parsed.path == "/" ? "" : parsed.path);
+}
 
 py::list FileObject::contents() const {
   std::vector<io::Item> items;
@@ -77,18 +78,28 @@ py::list FileObject::contents() const {
 }
 
 py::object FileObject::read(const std::string& path, const Shape& start, const Shape& count) const {
-  const ArraySource source = bundle_.dataset(path);
+  std::optional<ArraySource> found;
+  std::vector<std::string> strings;
+  {
+    const py::gil_scoped_release released;
+    found.emplace(bundle_.dataset(path));
+    if (found->dtype() == DType::string) strings = found->read_strings();
+  }
+  const ArraySource& source = *found;
   if (source.dtype() == DType::string) {
     py::list texts;
-    for (const std::string& value : source.read_strings()) texts.append(text_of(value));
+    for (const std::string& value : strings) texts.append(text_of(value));
     return texts;
+  }
+  if (source.dtype() == DType::other) {
+    throw Error(Failure::input,
+                source.address() + " holds " + source.type() + ", expected numbers");
   }
   const bool widens = source.dtype() == DType::bf16;
   py::array made = new_array(widens ? DType::f32 : source.dtype(), count);
   void* const numbers = made.mutable_data();
-  {
+  if (element_count(count) != 0) {
     const py::gil_scoped_release released;
-    if (element_count(count) == 0) return made;
     if (widens) {
       source.read(start, count, static_cast<float*>(numbers));
     } else {
@@ -103,7 +114,8 @@ void define_file(py::module_& module) {
     return Shape(lengths.begin(), lengths.end());
   };
   py::class_<FileObject>(module, "File")
-      .def(py::init<const std::string&>())
+      .def(py::init<const std::string&>(), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("root", [](const FileObject& file) { return text_of(file.root()); })
       .def("contents", &FileObject::contents)
       .def("read", [shape](const FileObject& file, const std::string& path,
                            const std::vector<Index>& start, const std::vector<Index>& count) {

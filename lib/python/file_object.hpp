@@ -15,6 +15,9 @@ class FileObject {
   /// `address` is FILE or FILE:/group. Throws the errors of io::InputBundle.
   explicit FileObject(const std::string& address);
 
+  /// The address of the root: "FILE:" or "FILE:/group".
+  std::string root() const { return root_; }
+
   /// A list of (path, is_group, dtype, shape, attributes) for all below the root, as io::contents
   /// has them; the first is the root itself, "".
   pybind11::list contents() const;
@@ -24,6 +27,7 @@ class FileObject {
   pybind11::object read(const std::string& path, const Shape& start, const Shape& count) const;
 
  private:
+  std::string root_;
   io::InputBundle bundle_;
 };
 

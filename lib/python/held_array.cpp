@@ -19,12 +19,13 @@ namespace py = pybind11;
 
 std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// Drops a reference from any thread.
+// Drops the last reference with the GIL, from any thread; not at all once Python has ended.
 std::shared_ptr<void> holder(std::shared_ptr<void> held) {
-  return {held.get(), [held](void*) mutable {
+  auto* const kept = new std::shared_ptr<void>(std::move(held));
+  return {kept->get(), [kept](void*) {
             if (!Py_IsInitialized()) return;
             const py::gil_scoped_acquire gil;
-            held.reset();
+            delete kept;
           }};
 }
 
@@ -106,8 +107,9 @@ HeldArray of_buffer(const std::string& name, py::handle object, bool writes) {
       refuse(name + " is an array of pointers, expected one block of memory");
     }
     array.shape.push_back(buffer->shape[axis]);
-    array.byte_strides.push_back(buffer->strides[axis]);
+    if (buffer->strides != nullptr) array.byte_strides.push_back(buffer->strides[axis]);
   }
+  if (buffer->strides == nullptr) array.byte_strides = dense_strides(array.shape, buffer->itemsize);
   array.owner = holder(std::move(owner));
   return array;
 }
@@ -143,6 +145,7 @@ void require_here(const std::string& name, py::handle object) {
     const auto device = object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
     if (device.first == kDLCPU || device.first == kDLCUDAHost) return;
   } catch (py::error_already_set&) {  // of a device that DLPack does not know
+  } catch (py::cast_error&) {
   }
   std::string where = "another device";
   if (py::hasattr(object, "device")) where = py::str(object.attr("device"));
@@ -155,12 +158,17 @@ HeldArray of_dlpack(const std::string& name, py::handle object) {
   try {
     capsule = object.attr("__dlpack__")();
   } catch (py::error_already_set& error) {
+    const bool learns =
+        py::hasattr(object, "requires_grad") && py::bool_(object.attr("requires_grad"));
     refuse(name + " cannot be taken as it is: " + std::string(py::str(error.value())),
-           name + ".detach()");
+           learns ? name + ".detach()" : "");
   }
   auto* const managed =
       static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (managed == nullptr) throw py::error_already_set();
+  if (managed == nullptr) {
+    PyErr_Clear();
+    refuse(name + " gives no DLPack capsule");
+  }
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   std::shared_ptr<void> owner(managed, [](void* held) {
     auto* const tensor = static_cast<DLManagedTensor*>(held);
@@ -172,16 +180,11 @@ HeldArray of_dlpack(const std::string& name, py::handle object) {
   if (array.dtype == DType::other) refuse(name + " has elements of a type that is not read");
   array.numbers = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   const auto bytes = static_cast<Index>(size_of(array.dtype));
-  Index dense = bytes;
   for (int axis = 0; axis < tensor.ndim; ++axis) {
     array.shape.push_back(tensor.shape[axis]);
-    array.byte_strides.push_back(0);
+    if (tensor.strides != nullptr) array.byte_strides.push_back(tensor.strides[axis] * bytes);
   }
-  for (int axis = tensor.ndim - 1; axis >= 0; --axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    array.byte_strides[at] = tensor.strides != nullptr ? tensor.strides[axis] * bytes : dense;
-    dense *= tensor.shape[axis];
-  }
+  if (tensor.strides == nullptr) array.byte_strides = dense_strides(array.shape, bytes);
   array.owner = holder(std::move(owner));
   return array;
 }
@@ -299,6 +302,15 @@ bool HeldArray::as_view(Shape& strides) const {
     return false;
   }
   return true;
+}
+
+Shape dense_strides(const Shape& shape, Index step) {
+  Shape strides = shape;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
 }
 
 HeldArray take_array(const std::string& name, py::handle object, bool writes) {

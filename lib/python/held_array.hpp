@@ -2,9 +2,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "tensor/array_source.hpp"
 #include "tensor/dtype.hpp"
@@ -28,9 +29,12 @@ struct HeldArray {
   bool as_view(Shape& strides) const;
 };
 
+/// The strides of a dense array whose elements take `step`: bytes, or 1.
+Shape dense_strides(const Shape& shape, Index step);
+
 /// Takes the array `object`, which messages call `name`. Requires the GIL. Throws Error(input) for
 /// an object that is no array of numbers or bool in the memory of this machine, for negative
-/// strides, and with `writes` for an array that is read-only.
+/// strides, and with `writes` for an array that says that it is read-only, as DLPack cannot.
 HeldArray take_array(const std::string& name, pybind11::handle object, bool writes = false);
 
 /// The array as an input of a tool or plan.

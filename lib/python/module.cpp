@@ -5,8 +5,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <array>
-#include <map>
 #include <new>
 #include <string>
 #include <utility>
@@ -17,9 +15,9 @@
 #include "cli/description.hpp"
 #include "cli/failed.hpp"
 #include "cli/hosted_run.hpp"
-#include "common/frame/tool.hpp"
 #include "common/shards/shard.hpp"
 #include "common/tables/table_options.hpp"
+#include "python/declared_tools.hpp"
 #include "python/file_object.hpp"
 #include "python/plan_object.hpp"
 #include "python/python_host.hpp"
@@ -30,32 +28,16 @@ namespace {
 
 namespace py = pybind11;
 
-struct DeclaredTool {
-  const tools::ToolDefinition* tool;
-  cli::Declaration declaration;
-};
-
-const DeclaredTool& tool_called(const std::string& name) {
-  static std::map<std::string, DeclaredTool> declared;
-  if (declared.empty()) {
-    const std::array all = {&tools::attn_compute,       &tools::basis_paths,
-                            &tools::explain_away_stats, &tools::lambda_solve,
-                            &tools::mode_collapse_sim,  &tools::sinkhorn_iter};
-    const std::array names = {"attn-compute", "basis-paths",       "explain-away-stats",
-                              "lambda-solve", "mode-collapse-sim", "sinkhorn-iter"};
-    for (std::size_t n = 0; n < all.size(); ++n) {
-      declared.emplace(names[n], DeclaredTool{all[n], all[n]->declare()});
-    }
-  }
-  const auto found = declared.find(name);
-  if (found == declared.end()) throw py::key_error(name);
-  return found->second;
+py::list texts_of(const std::vector<std::string>& lines) {
+  py::list texts;
+  for (const std::string& line : lines) texts.append(text_of(line));
+  return texts;
 }
 
 // Returns what the command would write and print: a dict.
 py::dict run(const std::string& name, const std::vector<std::string>& command_line,
              const py::dict& arrays, const py::dict& places, const py::object& progress) {
-  const DeclaredTool& tool = tool_called(name);
+  const DeclaredTool& tool = declared(name);
   const auto host = std::make_shared<PythonHost>(arrays, places, progress);
   cli::HostedRun found;
   const bool done = run_without_gil(host->stop(), [&] {
@@ -65,21 +47,21 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
                                   tools::with_shard(tools::with_table_file(arguments)), report);
                             });
   });
+  host->rethrow();
   if (!done) {
-    host->rethrow();
     if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
     throw py::error_already_set();
   }
   py::dict result;
   result["status"] = found.status;
-  result["message"] = found.message;
-  result["hint"] = found.hint;
+  result["message"] = text_of(found.message);
+  result["hint"] = text_of(found.hint);
   result["report"] = py::cpp_function(found.report);
-  result["text"] = found.text;
-  result["data"] = found.data;
-  result["summary"] = found.summary;
-  result["warnings"] = found.warnings;
-  result["notes"] = found.notes;
+  result["text"] = text_of(found.text);
+  result["data"] = text_of(found.data);
+  result["summary"] = text_of(found.summary);
+  result["warnings"] = texts_of(found.warnings);
+  result["notes"] = texts_of(found.notes);
   result["results"] = host->results();
   result["attributes"] = host->attributes();
   return result;
@@ -88,8 +70,9 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
 // Raises the exception of attnkit._errors for the exception being handled.
 void raise_error() {
   const cli::Failed failed = cli::failure_in_flight();
-  const py::object made = py::module_::import("attnkit._errors")
-                              .attr("error_of")(failed.exit, failed.message, failed.hint);
+  const py::object made =
+      py::module_::import("attnkit._errors")
+          .attr("error_of")(failed.exit, text_of(failed.message), text_of(failed.hint));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
 }
 
@@ -112,14 +95,17 @@ PYBIND11_MODULE(_core, module) {
   using attn::python::PlanObject;
   module.attr("version") = ATTNKIT_VERSION;
   module.def("description", [](const std::string& tool) {
-    return attn::cli::description_json(attn::python::tool_called(tool).declaration);
+    return attn::cli::description_json(attn::python::declared(tool).declaration);
   });
-  module.def("run", &attn::python::run);
+  module.def("run", &attn::python::run, py::arg("tool"), py::arg("words"), py::arg("arrays"),
+             py::arg("places"), py::arg("progress"));
   py::class_<PlanObject>(module, "Plan")
-      .def(py::init(&attn::python::make_plan))
-      .def("run", &PlanObject::run)
-      .def("gradients", &PlanObject::gradients)
-      .def("set_dropout", &PlanObject::set_dropout)
+      .def(py::init(&attn::python::make_plan), py::arg("words"), py::arg("arrays"))
+      .def("run", &PlanObject::run, py::arg("arrays"), py::arg("places"))
+      .def("gradients", &PlanObject::gradients, py::arg("arrays"), py::arg("grad_out"),
+           py::arg("wanted"), py::arg("results"))
+      .def("set_dropout", &PlanObject::set_dropout, py::arg("rate"), py::arg("seed"),
+           py::arg("stream"))
       .def_readonly("warnings", &PlanObject::warnings)
       .def_readonly("leaks", &PlanObject::leaks)
       .def_property_readonly("dtype", &PlanObject::dtype)
@@ -132,5 +118,6 @@ PYBIND11_MODULE(_core, module) {
     return py::make_tuple(reinterpret_cast<std::uintptr_t>(held.numbers), held.as_view(strides));
   });
   attn::python::define_file(module);
-  py::register_exception_translator(&attn::python::translate);
+  py::register_local_exception_translator(&attn::python::translate);
+  attn::python::watch_forks();
 }

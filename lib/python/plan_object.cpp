@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "common/frame/tool.hpp"
 #include "common/heads/input_warnings.hpp"
 #include "parallel/stop_flag.hpp"
+#include "python/declared_tools.hpp"
 #include "python/python_host.hpp"
 #include "python/without_gil.hpp"
 #include "scheme/scheme_description.hpp"
@@ -210,7 +212,7 @@ class TypedPlan final : public PlanObject {
   }
 
   void set_dropout(double rate, std::uint64_t seed, std::uint64_t stream) override {
-    plan_.set_dropout(rate, seed, stream);
+    compute([&] { plan_.set_dropout(rate, seed, stream); });
   }
 
   std::string dtype() const override { return std::string(name(dtype_of<T>())); }
@@ -220,10 +222,14 @@ class TypedPlan final : public PlanObject {
   }
 
  private:
-  static std::map<std::string, HeldArray> taken(const py::dict& places, const Bound<T>& bound) {
+  std::map<std::string, HeldArray> taken(const py::dict& places, const Bound<T>& bound) const {
     std::map<std::string, HeldArray> own;
     for (const auto& [key, object] : places) {
       const std::string name = py::str(key);
+      if (std::find(emitted_.begin(), emitted_.end(), name) == emitted_.end()) {
+        throw Error(Failure::usage,
+                    "out has an array for " + name + ", which the plan does not compute");
+      }
       own[name] = take_array(name, object, true);
     }
     require_apart(bound.held(), own);
@@ -336,9 +342,9 @@ AttentionOptions options_of(const cli::Arguments& arguments, const tools::Comput
 
 std::unique_ptr<PlanObject> make_plan(const std::vector<std::string>& command_line,
                                       const py::dict& arrays) {
-  static const cli::Declaration declaration = tools::attn_compute.declare();
   const auto host = std::make_shared<PythonHost>(arrays, py::dict(), py::none());
-  cli::Arguments arguments = cli::parse(command_line, declaration, cli::process_environment);
+  cli::Arguments arguments =
+      cli::parse(command_line, declared("attn-compute").declaration, cli::process_environment);
   arguments.host = host;
   cli::Report report;
   report.make_quiet();

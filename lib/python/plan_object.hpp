@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +11,9 @@ namespace attn::python {
 
 /// A plan of attention (attnkit/attention.hpp) that Python holds: made once for arrays of some
 /// shapes and for options, then run on others of these shapes. Arrays are passed as dicts by name.
-/// Arrays of the plan's type are used in place, others are converted. Several threads may call one
-/// plan; their runs take turns. All functions require the GIL, and release it for the computation.
+/// Arrays of the plan's type whose last axis is contiguous are used in place, others are copied in
+/// each run. Several threads may call one plan; their runs take turns. All functions require the
+/// GIL, and release it for the computation.
 class PlanObject {
  public:
   virtual ~PlanObject() = default;

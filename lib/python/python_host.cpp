@@ -1,5 +1,8 @@
 #include "python/python_host.hpp"
 
+#include <algorithm>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -21,7 +24,17 @@ std::string type_text(DType type) { return std::string(name(type)); }
 
 py::array new_array(DType type, const Shape& shape) {
   const std::vector<py::ssize_t> lengths(shape.begin(), shape.end());
-  return py::array(py::dtype(type_text(type)), lengths);
+  try {
+    return py::array(py::dtype(type_text(type)), lengths);
+  } catch (const py::error_already_set& error) {
+    if (error.matches(PyExc_MemoryError)) throw std::bad_alloc();
+    throw;
+  }
+}
+
+py::str text_of(const std::string& text) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace"));
 }
 
 void require_apart(const std::map<std::string, HeldArray>& inputs,
@@ -50,6 +63,22 @@ void require_place(const std::string& name, const HeldArray& place, DType type,
     throw Error(Failure::input, name + " has the shape " + to_string(place.shape) + ", expected " +
                                     to_string(shape));
   }
+  const auto size = static_cast<Index>(size_of(type));
+  std::vector<std::pair<Index, Index>> axes;  // byte stride and length
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 0) return;
+    if (shape[axis] > 1) axes.emplace_back(place.byte_strides[axis], shape[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  Index past = size;
+  bool apart = reinterpret_cast<std::uintptr_t>(place.numbers) % size_of(type) == 0;
+  for (const auto& [stride, length] : axes) {
+    apart = apart && stride % size == 0 && stride >= past;
+    past = stride * length;
+  }
+  if (apart) return;
+  throw Error(Failure::input, name + " has the strides " + to_string(place.byte_strides) +
+                                  " in bytes, expected an aligned place for each element");
 }
 
 PythonHost::PythonHost(const py::dict& inputs, const py::dict& places, py::object progress)
@@ -79,12 +108,6 @@ PythonHost::~PythonHost() {
   attributes_.release().dec_ref();
 }
 
-std::vector<std::string> PythonHost::names() const {
-  std::vector<std::string> names;
-  for (const auto& input : inputs_) names.push_back(input.first);
-  return names;
-}
-
 std::shared_ptr<const ArraySource::Impl> PythonHost::input(const std::string& name) const {
   const auto found = inputs_.find(name);
   return found == inputs_.end() ? nullptr : found->second;
@@ -95,14 +118,8 @@ HostArrays::Place PythonHost::result(const std::string& path, DType type, const 
   const auto given = places_.find(path);
   if (given == places_.end()) {
     py::array made = new_array(type, shape);
-    Place place{made.mutable_data(), {}};
-    Index stride = 1;
-    place.strides = shape;
-    for (std::size_t axis = shape.size(); axis-- > 0;) {
-      place.strides[axis] = stride;
-      stride *= shape[axis];
-    }
-    results_[py::str(path)] = std::move(made);
+    const Place place{made.mutable_data(), dense_strides(shape, 1)};
+    results_[text_of(path)] = std::move(made);
     return place;
   }
   require_place(path, given->second, type, shape);
@@ -110,25 +127,30 @@ HostArrays::Place PythonHost::result(const std::string& path, DType type, const 
   for (const Index bytes : given->second.byte_strides) {
     place.strides.push_back(bytes / static_cast<Index>(size_of(type)));
   }
-  results_[py::str(path)] = given_[py::str(path)];
+  results_[text_of(path)] = given_[text_of(path)];
   return place;
 }
 
 void PythonHost::strings(const std::string& path, const std::vector<std::string>& values) {
   const py::gil_scoped_acquire gil;
   py::list texts;
-  for (const std::string& value : values) {
-    texts.append(py::reinterpret_steal<py::object>(
-        PyUnicode_DecodeUTF8(value.data(), static_cast<py::ssize_t>(value.size()), "replace")));
-  }
-  results_[py::str(path)] = std::move(texts);
+  for (const std::string& value : values) texts.append(text_of(value));
+  results_[text_of(path)] = std::move(texts);
 }
 
 void PythonHost::attribute(const std::string& group, const std::string& name,
                            const Attribute& value) {
   const py::gil_scoped_acquire gil;
   const std::string path = group.empty() ? name : group + "/" + name;
-  attributes_[py::str(path)] = std::visit([](const auto& held) { return py::cast(held); }, value);
+  attributes_[text_of(path)] = std::visit(
+      [](const auto& held) -> py::object {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
+          return text_of(held);
+        } else {
+          return py::cast(held);
+        }
+      },
+      value);
 }
 
 void PythonHost::progress(double share) {

@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,8 +23,6 @@ class PythonHost final : public HostArrays {
   /// Error(input) for places that overlap an input or each other.
   PythonHost(const pybind11::dict& inputs, const pybind11::dict& places, pybind11::object progress);
   ~PythonHost() override;
-
-  std::vector<std::string> names() const;
 
   std::shared_ptr<const ArraySource::Impl> input(const std::string& name) const override;
   Place result(const std::string& path, DType type, const Shape& shape) override;
@@ -54,14 +51,18 @@ class PythonHost final : public HostArrays {
   std::exception_ptr failure_;
 };
 
-/// A new NumPy array for numbers of this type.
+/// A string of Python; bytes that are not UTF-8 are replaced.
+pybind11::str text_of(const std::string& text);
+
+/// A new NumPy array for numbers of this type. Throws std::bad_alloc.
 pybind11::array new_array(DType type, const Shape& shape);
 
 /// Throws Error(input) for arrays of results that overlap an input or each other.
 void require_apart(const std::map<std::string, HeldArray>& inputs,
                    const std::map<std::string, HeldArray>& places);
 
-/// Throws Error(input) unless `place` has this type and shape.
+/// Throws Error(input) unless `place` has this type and shape, and an aligned place of its own for
+/// each element.
 void require_place(const std::string& name, const HeldArray& place, DType type, const Shape& shape);
 
 }  // namespace attn::python

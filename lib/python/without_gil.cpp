@@ -17,7 +17,6 @@ namespace {
 namespace py = pybind11;
 
 std::atomic<bool> forked{false};
-std::atomic<bool> watches_forks{false};
 
 // The flag of the run for which Python's main thread waits.
 std::atomic<std::atomic<bool>*> waited_for{nullptr};
@@ -37,27 +36,34 @@ bool is_main_thread() {
 class Interrupts {
  public:
   explicit Interrupts(std::atomic<bool>& flag) {
-    if (waited_for.load() != nullptr || !is_main_thread()) return;
-    sigaction(SIGINT, nullptr, &handler_of_python);
-    const bool is_function = (handler_of_python.sa_flags & SA_SIGINFO) == 0 &&
-                             handler_of_python.sa_handler != SIG_DFL &&
-                             handler_of_python.sa_handler != SIG_IGN;
-    if (!is_function) return;
-    struct sigaction ours = handler_of_python;
-    ours.sa_handler = ask_to_stop;
-    waited_for.store(&flag);
-    sigaction(SIGINT, &ours, nullptr);
-    active_ = true;
+    if (!is_main_thread()) return;
+    before_ = waited_for.load();
+    active_ = before_ != nullptr || install();  // within a callback of another call, it is there
+    if (active_) waited_for.store(&flag);
   }
   ~Interrupts() {
     if (!active_) return;
-    sigaction(SIGINT, &handler_of_python, nullptr);
-    waited_for.store(nullptr);
+    if (before_ == nullptr) sigaction(SIGINT, &handler_of_python, nullptr);
+    waited_for.store(before_);
   }
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
  private:
+  // Returns false if Python does not handle the signal.
+  static bool install() {
+    sigaction(SIGINT, nullptr, &handler_of_python);
+    const bool is_function = (handler_of_python.sa_flags & SA_SIGINFO) == 0 &&
+                             handler_of_python.sa_handler != SIG_DFL &&
+                             handler_of_python.sa_handler != SIG_IGN;
+    if (!is_function) return false;
+    struct sigaction ours = handler_of_python;
+    ours.sa_handler = ask_to_stop;
+    sigaction(SIGINT, &ours, nullptr);
+    return true;
+  }
+
+  std::atomic<bool>* before_ = nullptr;
   bool active_ = false;
 };
 
@@ -89,10 +95,14 @@ bool run_in_thread(std::atomic<bool>& stop, const std::function<void()>& body) {
 
 }  // namespace
 
+void watch_forks() {
+  pthread_atfork(nullptr, nullptr, [] {
+    forked.store(true);
+    waited_for.store(nullptr);
+  });
+}
+
 bool run_without_gil(std::atomic<bool>& stop, const std::function<void()>& body) {
-  if (!watches_forks.exchange(true)) {
-    pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
-  }
   bool done = false;
   {
     const Interrupts interrupts(stop);

@@ -5,8 +5,12 @@
 
 namespace attn::python {
 
+/// To be called when the module is loaded: from then on, processes that fork know of it.
+void watch_forks();
+
 /// Runs `body` without the GIL, in which a run obeys `stop`. While the main thread of Python waits
-/// here, a signal that Python handles (Ctrl-C) sets `stop`, too. After a fork, `body` runs in a
+/// here, a signal that Python handles (Ctrl-C) sets `stop`, too, whatever its handler does. After a
+/// fork, `body` runs in a
 /// thread of its own: OpenMP's threads of the parent do not exist any more. Returns false if the
 /// run was stopped; Python's exception is then set if a signal has raised one. Passes on what
 /// `body` throws.

@@ -103,6 +103,5 @@ class Bundles(unittest.TestCase):
             self.assertEqual(attributes(), before)
 
 
-
 if __name__ == "__main__":
     unittest.main()

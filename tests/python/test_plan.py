@@ -38,8 +38,10 @@ def arrays_of(case):
 
 class Plans(unittest.TestCase):
     def setUp(self):
+        caught = warnings.catch_warnings()
+        caught.__enter__()
+        self.addCleanup(caught.__exit__, None, None, None)
         warnings.simplefilter("ignore", attnkit.Warning)  # of leaks
-        self.addCleanup(warnings.resetwarnings)
 
     def same(self, found, expected):
         for name, array in found.items():

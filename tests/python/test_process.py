@@ -71,6 +71,21 @@ class Signals(unittest.TestCase):
             signal.signal(signal.SIGINT, before)
 
 
+    def test_a_call_within_a_callback_ends_too(self):
+        outer, calls = normal(64, 800, 64), []
+
+        def callback(share):
+            if not calls:
+                calls.append(share)
+                interrupt_after(0.2)
+                self.long_run()
+
+        start = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            attnkit.attention(outer, outer, outer, scheme="dnas", threads=1, progress=callback)
+        self.assertLess(time.monotonic() - start, 3)
+
+
 class Progress(unittest.TestCase):
     def test_grows_to_one(self):
         x = normal(32, 600, 64)
@@ -86,6 +101,15 @@ class Progress(unittest.TestCase):
 
         x = normal(64, 1000, 64)
         with self.assertRaisesRegex(RuntimeError, "enough"):
+            attnkit.attention(x, x, x, scheme="dnas", progress=refuse)
+
+
+    def test_an_exception_in_the_last_report_counts(self):
+        def refuse(share):
+            raise KeyError("last")
+
+        x = normal(1, 3000, 64)
+        with self.assertRaisesRegex(KeyError, "last"):
             attnkit.attention(x, x, x, scheme="dnas", progress=refuse)
 
 
@@ -128,6 +152,41 @@ class Threads(unittest.TestCase):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         self.assertEqual((done, status), (child, 0))
+
+    def test_a_first_call_after_a_fork_computes(self):
+        code = """
+import os, numpy, attnkit
+a = numpy.ones((500, 500))
+a @ a  # OpenMP has threads now, which a child has not
+child = os.fork()
+if child == 0:
+    x = numpy.ones((4, 60, 8))
+    attnkit.attention(x, x, x, threads=2)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+"""
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual(found.returncode, 0, found.stderr)
+
+    def test_dropout_of_a_plan_that_runs(self):
+        plan = attnkit.AttentionPlan(self.x, self.x, self.x, emit="out")
+        expected = []
+        for seed in (1, 2):
+            plan.set_dropout(0.5, seed)
+            expected.append(plan(self.x, self.x, self.x)["out"].tobytes())
+        going, found = [True], []
+
+        def change():
+            while going:
+                for seed in (1, 2):
+                    plan.set_dropout(0.5, seed)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        found = [plan(self.x, self.x, self.x)["out"].tobytes() for _ in range(60)]
+        going.clear()
+        thread.join()
+        self.assertEqual(set(found) - set(expected), set())
 
     def test_other_libraries_keep_their_threads(self):
         # NumPy's products by BLAS, and PyTorch's by OpenMP, before and after.
@@ -223,7 +282,7 @@ class Memory(unittest.TestCase):
             (lambda: attnkit.AttentionPlan(x, x, x), 1000 * factor),
             (refused, 1000 * factor),
         ]:
-            # A single lost array of 512 bytes a call would be more.
+            # A lost array of 4 KB in each call would be more.
             self.assertLess(self.grows(call, calls), max(4 << 20, 200 * calls))
 
 

@@ -13,6 +13,7 @@ from keyword import iskeyword
 from attnkit._options import datasets_of, options_of
 from attnkit._tools import FUNCTIONS, keyword_names
 
+CACHE = pathlib.Path(os.environ["ATTN_BIN"]).parent / "mypy"
 PACKAGE = pathlib.Path(os.environ["ATTN_SOURCE"]) / "lib/python"
 
 HEAD = '''# Written by tests/python/test_stubs.py from the tools' tables of options.
@@ -93,7 +94,7 @@ class Stubs(unittest.TestCase):
         if subprocess.run([sys.executable, "-c", "import mypy"], capture_output=True).returncode != 0:
             self.skipTest("mypy is not there")
         examples = sorted(map(str, PACKAGE.glob("examples/*.py")))
-        command = [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir=/dev/null",
+        command = [sys.executable, "-m", "mypy", f"--cache-dir={CACHE}",
                    "--config-file=pyproject.toml", "attnkit", *examples]
         found = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True)
         self.assertEqual(found.returncode, 0, found.stdout + found.stderr)

@@ -30,9 +30,9 @@ from ._tools import attention, barycentre, bulk, divergence, exact, sinkhorn, so
 
 __all__ = [
     "attention", "stats", "sinkhorn", "unbalanced", "exact", "divergence", "barycentre", "bulk",
-    "solve_dual", "collapse", "paths", "open",
+    "solve_dual", "collapse", "paths",
     "AttentionPlan", "Results", "Bundle", "LazyArray",
     "Error", "UsageError", "InputError", "NumericalError", "OutputError", "OutOfMemory",
-    "Warning", "NotConverged",
-    "__version__",
+    "NotConverged", "__version__",
 ]
+# Not open and Warning, which `from attnkit import *` would put in the place of Python's own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
@@ -42,11 +43,12 @@ class LazyArray:
             texts = numpy.array(self._file.read(self._path, [], []), object).reshape(self.shape)
             return texts[index]
         items = list(index) if isinstance(index, tuple) else [index]
-        if items.count(...) > 1:
+        ellipses = [at for at, item in enumerate(items) if item is ...]
+        if len(ellipses) > 1:
             raise IndexError("an index can only have one ellipsis")
-        if ... not in items:
+        if not ellipses:
             items.append(...)
-        at = items.index(...)
+        at = ellipses[0] if ellipses else len(items) - 1
         fill = self.ndim - (len(items) - 1)
         if fill < 0:
             raise IndexError(f"{self._path} has {self.ndim} axes, but {len(items) - 1} were indexed")
@@ -66,7 +68,9 @@ class LazyArray:
                 count.append(max(0, last - first))
                 then.append(step_left)
             else:
-                place = item.__index__()
+                if isinstance(item, bool) or not hasattr(item, "__index__") or getattr(item, "shape", ()) != ():
+                    raise IndexError(f"{item!r} is no index of a lazy array, expected integers, slices or an ellipsis")
+                place = operator.index(item)
                 if not -length <= place < length:
                     raise IndexError(f"index {place} is out of bounds for axis {axis} with size {length}")
                 start.append(place % length)
@@ -85,11 +89,12 @@ class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
     first argument of a function, as a file may.
     """
 
-    def __init__(self, file: Any, items: Dict[str, Any], path: str, address: str) -> None:
+    def __init__(self, file: Any, items: Dict[str, Any], path: str, root: str) -> None:
         self._items = items
         self._file = file
         self._path = path
-        self.attnkit_address = address
+        self._root = root  # "FILE:" or "FILE:/group"
+        self.attnkit_address = f"{root}/{path}" if path else root.rstrip(":")
         self.attributes: Dict[str, Any] = items[path][3]
 
     def _below(self, name: str) -> str:
@@ -100,18 +105,19 @@ class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
         if path not in self._items or path == self._path:
             raise KeyError(name)
         is_group, dtype, shape, attributes = self._items[path]
-        inside = "" if self.attnkit_address.endswith(":/") else "/"
-        root = self.attnkit_address if ":/" in self.attnkit_address else self.attnkit_address + ":"
-        address = f"{root}{inside}{name.strip('/')}"
         if is_group:
-            return Bundle(self._file, self._items, path, address)
-        return LazyArray(self._file, path, address, dtype, shape, attributes)
+            return Bundle(self._file, self._items, path, self._root)
+        return LazyArray(self._file, path, f"{self._root}/{path}", dtype, shape, attributes)
 
     def __iter__(self) -> Iterator[str]:
         start = self._path + "/" if self._path else ""
         for path in self._items:
-            if path != self._path and path.startswith(start) and "/" not in path[len(start) :]:
-                yield path[len(start) :]
+            if path == self._path or not path.startswith(start):
+                continue
+            name = path[len(start) :]
+            # An archive without groups has arrays called "layer0/q".
+            if "/" not in name or self._below(name.partition("/")[0]) not in self._items:
+                yield name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -122,7 +128,6 @@ class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
 
 def open(path: Union[str, "os.PathLike[str]"]) -> Bundle:
     """Opens a bundle, FILE or FILE:/group: HDF5, .npz or .safetensors. Its arrays are read on demand."""
-    address = os.fspath(path)
-    file = _core.File(address)
+    file = _core.File(os.fspath(path))
     items = {item[0]: item[1:] for item in file.contents()}
-    return Bundle(file, items, "", address)
+    return Bundle(file, items, "", file.root)

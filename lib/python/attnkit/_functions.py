@@ -15,10 +15,10 @@ from ._results import Results
 
 Progress = Optional[Callable[[float], object]]
 
-_OWN = os.path.dirname(__file__)
+_OWN = os.path.dirname(__file__) + os.sep
 
 
-def _depth_of_caller() -> int:
+def depth_of_caller() -> int:
     """The `stacklevel` at which a warning names the caller of the package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
@@ -29,14 +29,22 @@ def _depth_of_caller() -> int:
 def warn(lines: List[str]) -> None:
     """Warns of what a tool warns of."""
     for line in lines:
-        warnings.warn(line, Warning, stacklevel=_depth_of_caller())
+        warnings.warn(line, Warning, stacklevel=depth_of_caller())
 
 
-def _run(tool: str, words: List[str], arrays: Dict[str, Any], places: Dict[str, Any], progress: Progress) -> Any:
+def run_tool(
+    tool: str, words: List[str], arrays: Dict[str, Any], places: Dict[str, Any], progress: Progress
+) -> Dict[str, Any]:
+    """What the command would write and print. Raises its error."""
     found = _core.run(tool, words, arrays, places, progress)
     if found["status"] > 1:
         raise error_of(found["status"], found["message"], found["hint"], json.loads(found["report"]()))
     return found
+
+
+def places_of(out: Any) -> Dict[str, Any]:
+    """The arrays of `out=` by the names of results."""
+    return {} if out is None else dict(out) if isinstance(out, Mapping) else {"out": out}
 
 
 def _is_sweep(value: Any) -> bool:
@@ -48,7 +56,7 @@ def _makes_bundle(tool: str, verb: str, arguments: Mapping[str, Any]) -> bool:
     if tool != "explain-away-stats":
         return has_option(tool, verb, "output")
     given = {name for name, value in arguments.items() if value is not None}
-    files = isinstance(next(iter(arguments.values()), None), (list, tuple))
+    files = isinstance(arguments.get("q"), (list, tuple))
     return not files and not given & {"heads", "against"} and not any(
         _is_sweep(arguments.get(name)) for name in ("scale", "hybrid")
     )
@@ -59,21 +67,22 @@ def call(
     tool: str,
     verb: str,
     arguments: Mapping[str, Any],
+    first: str = "",
     *,
     out: Any = None,
     progress: Progress = None,
 ) -> Results:
-    """Runs a tool on the arrays among the arguments, or on the bundle that `input` is."""
+    """Runs a tool on the arrays among the arguments, or on the bundle that the argument `first` is."""
     if progress is not None and not callable(progress):
         raise error_of(2, f"progress is {progress!r}, expected a function of one number")
-    words, arrays = command_line(function, tool, verb, arguments)
-    places = {} if out is None else dict(out) if isinstance(out, Mapping) else {"out": out}
+    words, arrays = command_line(function, tool, verb, arguments, first)
+    places = places_of(out)
     writing: List[str] = []
     if _makes_bundle(tool, verb, arguments):
         writing = ["-o", "results"] + (["--only"] if has_option(tool, verb, "only") else [])
     # --rows is about the table alone, and an error without one.
     figures = [word for word in words if not word.startswith("--rows=")]
-    found = _run(tool, [*figures, *writing, "--json"], arrays, places, progress)
+    found = run_tool(tool, [*figures, *writing, "--json"], arrays, places, progress)
 
     for name in places:
         if name not in found["results"]:
@@ -81,12 +90,12 @@ def call(
             raise error_of(2, f"out has an array for {name}, which is not a result; the results are {there}")
 
     def table() -> str:
-        return str(_run(tool, [*words, *writing, "--csv"], arrays, {}, None)["data"])
+        return str(run_tool(tool, [*words, *writing, "--csv"], arrays, {}, None)["data"])
 
     if progress is not None:
         progress(1.0)
     warn(found["warnings"])
     if found["status"] == 1:
         line = found["summary"] or f"the status of {function}() is 1"
-        warnings.warn(line, NotConverged, stacklevel=_depth_of_caller())
+        warnings.warn(line, NotConverged, stacklevel=depth_of_caller())
     return Results(found, table if has_option(tool, verb, "csv") else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from keyword import iskeyword
 from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
 
 from . import _core
@@ -155,22 +156,23 @@ def _files(value: Any) -> List[str]:
 
 
 def command_line(
-    function: str, tool: str, verb: str, arguments: Mapping[str, Any]
+    function: str, tool: str, verb: str, arguments: Mapping[str, Any], first: str = ""
 ) -> Tuple[List[str], Dict[str, Any]]:
     """The arguments as words of the command line, and the arrays among them by their names.
 
-    The first argument may be a bundle in place of an array: a file, or what `attnkit.open` returns,
+    The argument called `first` may be a bundle in place of an array: a file, or what `attnkit.open` returns,
     or a list of these for a tool that takes several.
     """
     options = options_of(tool, verb)
     words: List[str] = [verb] if verb else []
     inputs: List[str] = []
     arrays: Dict[str, Any] = {}
-    for at, (name, value) in enumerate(arguments.items()):
+    for name, value in arguments.items():
+        name = name[:-1] if name.endswith("_") and iskeyword(name[:-1]) else name
         if value is None:
             continue
         if _is_dataset(tool, name) and (name not in options or is_array(value)):
-            files = _files(value) if at == 0 else []
+            files = _files(value) if name == first else []
             if files:
                 inputs += files
             elif hasattr(value, "attnkit_address"):

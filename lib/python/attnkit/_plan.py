@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _core
-from ._functions import warn
+from ._functions import places_of, warn
 from ._options import command_line
 
 
@@ -21,8 +21,6 @@ class AttentionPlan:
 
     def __init__(self, q: Any = None, k: Any = None, v: Any = None, **arguments: Any) -> None:
         given = {name: array for name, array in (("q", q), ("k", k), ("v", v)) if array is not None}
-        if "from_" in arguments:
-            arguments["from"] = arguments.pop("from_")
         words, arrays = command_line("AttentionPlan", "attn-compute", "", {**given, **arguments})
         self._plan = _core.Plan(words, arrays)
         self.warnings: List[str] = self._plan.warnings
@@ -35,8 +33,7 @@ class AttentionPlan:
         self, q: Any = None, k: Any = None, v: Any = None, *, out: Any = None, **arrays: Any
     ) -> Dict[str, Any]:
         """The results by name. `out` is an array for the result out, or a dict of arrays by name."""
-        places = {} if out is None else dict(out) if isinstance(out, Mapping) else {"out": out}
-        results, converged = self._plan.run(_with(arrays, q, k, v), places)
+        results, converged = self._plan.run(_with(arrays, q, k, v), places_of(out))
         self.converged = converged
         return results
 

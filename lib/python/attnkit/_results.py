@@ -59,10 +59,12 @@ class Results(Mapping[str, Any]):
         self.notes = found["notes"]
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         if name == "report":
             self.report = json.loads(self._report())
             return self.report
-        if not name.startswith("_") and name in self._arrays:
+        if name in self._arrays:
             return self._arrays[name]
         there = ", ".join(self._arrays) or "none"
         raise AttributeError(f"there is no result {name}; the results are {there}")
@@ -80,7 +82,7 @@ class Results(Mapping[str, Any]):
         return sorted({*super().__dir__(), *self._arrays, "report"})
 
     def __repr__(self) -> str:
-        lines = [f"{name}: {getattr(array, 'dtype', '')} {getattr(array, 'shape', len(array))}"
+        lines = [f"{name}: {array.dtype} {array.shape}" if hasattr(array, "shape") else f"{name}: {len(array)} strings"
                  for name, array in self._arrays.items()]
         return "\n".join([f"<attnkit.Results: {self.summary}>", *lines])
 
@@ -93,7 +95,10 @@ class Results(Mapping[str, Any]):
         return str(self.report["status"])
 
     def table(self) -> Dict[str, List[Any]]:
-        """The rows that ``--csv`` of the tool prints, by column: ``pandas.DataFrame(results.table())``."""
+        """The rows that ``--csv`` of the tool prints, by column: ``pandas.DataFrame(results.table())``.
+
+        Runs the tool again, on the same arrays as they are now. The results keep these arrays.
+        """
         if self._table is None:
             raise AttributeError("this function has no table")
         return columns_of(self._table())

@@ -13,7 +13,6 @@ from ._options import options_of, table
 from ._results import Results
 
 
-
 FUNCTIONS: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "attention": ("attn-compute", "", ("q", "k", "v")),
     "stats": ("explain-away-stats", "", ("q", "k")),
@@ -123,9 +122,7 @@ def function_of(path: str) -> Callable[..., Results]:
             raise error_of(2, f"{name}() has two values for {twice}")
         if name == "unbalanced" and given.get(name, arguments.get(name)) is None:
             raise error_of(2, "unbalanced() requires the penalty unbalanced", "1.0, or (1.0, 2.0) for rows and columns")
-        if "from_" in arguments:  # a keyword of Python
-            arguments["from"] = arguments.pop("from_")
-        return call(name, tool, verb, {**given, **arguments}, out=out, progress=progress)
+        return call(name, tool, verb, {**given, **arguments}, first[0] if first else "", out=out, progress=progress)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = module

@@ -8,9 +8,10 @@ receives at least 1/L.
 
 import collections
 import random
+from typing import Callable, List, Sequence, Tuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnkit.torch import observe
 
@@ -20,15 +21,18 @@ ADJECTIVES = "old red quiet small broken distant".split()
 WORDS = ["[verb?]", "the", "a", "near", *VERBS, *NOUNS, *ADJECTIVES]
 
 
-def sentence(choose):
+Choose = Callable[[Sequence[str]], str]
+
+
+def sentence(choose: Choose) -> List[str]:
     """Such as: [verb?] the old sailor near a red boat near … sold a small garden near the quiet tower …"""
-    def things():
+    def things() -> List[str]:
         named = [[choose(["the", "a"]), choose(ADJECTIVES), choose(NOUNS)] for _ in range(4)]
         return [word for thing in named for word in ["near", *thing]][1:]
     return ["[verb?]", *things(), choose(VERBS), *things()]
 
 
-def batch(size, choose):
+def batch(size: int, choose: Choose) -> Tuple[Tensor, Tensor]:
     """Token ids (size, L), and the numbers of the verbs."""
     sentences = [sentence(choose) for _ in range(size)]
     ids = torch.tensor([[WORDS.index(word) for word in words] for words in sentences])
@@ -36,18 +40,19 @@ def batch(size, choose):
 
 
 class VerbFinder(nn.Module):
-    def __init__(self, width=16):
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.words = nn.Embedding(len(WORDS), width)
         layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0.0, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.encoder = nn.TransformerEncoder(layer, 2)  # type: ignore[no-untyped-call]
         self.verb = nn.Linear(width, len(VERBS))
 
-    def forward(self, ids):
-        return self.verb(self.encoder(self.words(ids))[:, 0])
+    def forward(self, ids: Tensor) -> Tensor:
+        logits: Tensor = self.verb(self.encoder(self.words(ids))[:, 0])
+        return logits
 
 
-def trained(steps=200):
+def trained(steps: int = 200) -> VerbFinder:
     choose = random.Random(0).choice
     model = VerbFinder()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
@@ -55,12 +60,12 @@ def trained(steps=200):
         ids, verbs = batch(64, choose)
         loss = nn.functional.cross_entropy(model(ids), verbs)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return model.eval()
 
 
-def main():
+def main() -> None:
     torch.manual_seed(0)
     model = trained()
     ids, verbs = batch(16, random.Random(1).choice)

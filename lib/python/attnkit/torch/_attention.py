@@ -10,12 +10,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .._errors import NotConverged, error_of
-from .._functions import _depth_of_caller
+from .._functions import depth_of_caller
 from ._operands import arrays_of, checked
 from ._plans import Words, plan_for, require_options, words_of
-
-_REPEATING = ("em", "mean-shift")  # their gradients need all repetitions, not the results alone
-
 
 class Dropout(NamedTuple):
     """Dropout of weights. The same seed drops the same weights of problems of the same shape."""
@@ -30,7 +27,6 @@ class _Call(NamedTuple):
     words: Words
     names: Tuple[str, ...]
     dropout: Dropout
-    reuses_results: bool
 
 
 class _Attention(torch.autograd.Function):
@@ -43,7 +39,7 @@ class _Attention(torch.autograd.Function):
         results, converged = _run(plan, call, dict(zip(call.names, tensors)))
         weights = results.pop("weights", None)
         ctx.call = call
-        ctx.results = tuple(results) if plan.reuses_results and call.reuses_results else ()
+        ctx.results = tuple(results) if plan.reuses_results else ()
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors, *(results[name] for name in ctx.results))
         return results["out"], weights, converged
@@ -128,8 +124,7 @@ def attend(
         options["emit"] = ["out", "weights", *(("row_potential", "col_potential") if differentiates else ())]
     elif not differentiates:
         options["emit"] = "out"
-    reuses = options["scheme"] not in _REPEATING
-    call = _Call(words_of(options), tuple(tensors), _dropout(dropout, seed), reuses)
+    call = _Call(words_of(options), tuple(tensors), _dropout(dropout, seed))
     with plan_for(call.words, arrays_of(tensors), warns) as plan:
         if differentiates:
             out, made, converged = _Attention.apply(plan, call, *tensors.values())
@@ -138,7 +133,7 @@ def attend(
             out, made = results["out"], results.get("weights")
     if not converged:
         line = "attention() did not converge: allow more iterations, or a larger tolerance"
-        warnings.warn(line, NotConverged, stacklevel=_depth_of_caller())
+        warnings.warn(line, NotConverged, stacklevel=depth_of_caller())
     dtype = operands["q"].dtype
     return out.to(dtype), None if made is None else made.to(dtype)
 

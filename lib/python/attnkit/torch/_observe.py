@@ -8,7 +8,7 @@ import warnings
 from typing import Any, Dict, Iterator, List, Sequence, Union
 
 from .._errors import Error, Warning, error_of
-from .._functions import _run
+from .._functions import run_tool
 from .._options import command_line
 from .._recording.call import Call
 from .._recording.errors import DumpError
@@ -132,7 +132,7 @@ class _Observer(Watcher):
         recorded = {key.replace("attn_", ""): value for key, value in attributes.items()}
         words, arrays = command_line("observe", _TOOL, "", {**datasets, **recorded, **self._options})
         try:
-            found = _run(_TOOL, [*words, "-o", "results", "--only", "--csv"], arrays, {}, None)
+            found = run_tool(_TOOL, [*words, "-o", "results", "--only", "--csv"], arrays, {}, None)
         except Error as error:
             raise error_of(error.exit_status, f"{name}: {error}", error.hint) from None
         for line in found["warnings"]:
