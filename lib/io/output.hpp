@@ -192,6 +192,11 @@ void install_cleanup_handlers(bool (*memory_was_short)() noexcept = nullptr);
 /// Whether the calling thread is inside a sequence of HDF5 calls. For signal handlers too.
 bool hdf5_is_busy() noexcept;
 
+/// From then on, a process that forks while another thread is in HDF5 waits for that thread, so
+/// that the child can use HDF5. For a program that runs tools within its own process; to be called
+/// once, outside of HDF5.
+void keep_hdf5_over_forks();
+
 /// "1.10.8": for --version.
 std::string hdf5_version();
 

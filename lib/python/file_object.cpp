@@ -8,6 +8,7 @@
 #include "attnkit/error.hpp"
 #include "io/address.hpp"
 #include "io/contents.hpp"
+#include "python/gil.hpp"
 #include "python/python_host.hpp"
 
 namespace attn::python {
@@ -64,7 +65,7 @@ py::list FileObject::contents() const {
   std::vector<io::Item> items;
   std::vector<io::AttributeValue> own;
   {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     items = io::contents(bundle_);
     own = io::root_attributes(bundle_);
   }
@@ -81,7 +82,7 @@ py::object FileObject::read(const std::string& path, const Shape& start, const S
   std::optional<ArraySource> found;
   std::vector<std::string> strings;
   {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     found.emplace(bundle_.dataset(path));
     if (found->dtype() == DType::string) strings = found->read_strings();
   }
@@ -99,7 +100,7 @@ py::object FileObject::read(const std::string& path, const Shape& start, const S
   py::array made = new_array(widens ? DType::f32 : source.dtype(), count);
   void* const numbers = made.mutable_data();
   if (element_count(count) != 0) {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     if (widens) {
       source.read(start, count, static_cast<float*>(numbers));
     } else {
@@ -114,7 +115,7 @@ void define_file(py::module_& module) {
     return Shape(lengths.begin(), lengths.end());
   };
   py::class_<FileObject>(module, "File")
-      .def(py::init<const std::string&>(), py::call_guard<py::gil_scoped_release>())
+      .def(py::init<const std::string&>(), py::call_guard<WithoutGil>())
       .def_property_readonly("root", [](const FileObject& file) { return text_of(file.root()); })
       .def("contents", &FileObject::contents)
       .def("read", [shape](const FileObject& file, const std::string& path,

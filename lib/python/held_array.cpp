@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "python/gil.hpp"
 
 namespace attn::python {
 namespace {
@@ -24,7 +25,7 @@ std::shared_ptr<void> holder(std::shared_ptr<void> held) {
   auto* const kept = new std::shared_ptr<void>(std::move(held));
   return {kept->get(), [kept](void*) {
             if (!Py_IsInitialized()) return;
-            const py::gil_scoped_acquire gil;
+            const WithGil gil;
             delete kept;
           }};
 }
@@ -97,9 +98,12 @@ HeldArray of_buffer(const std::string& name, py::handle object, bool writes) {
   array.dtype = dtype_of_format(buffer->format, static_cast<std::size_t>(buffer->itemsize));
   if (array.dtype == DType::other) {
     const std::string format = buffer->format;
+    const std::string type = py::hasattr(object, "dtype")
+                                 ? std::string(py::str(object.attr("dtype")))
+                                 : "'" + format + "'";
     refuse(
         name + (format == "O" ? " is an array of objects, expected numbers"
-                              : " has elements of the type '" + format + "', expected numbers"),
+                              : " has elements of the type " + type + ", expected numbers"),
         format[0] == '>' ? name + ".astype(" + name + ".dtype.newbyteorder('=')) converts it" : "");
   }
   for (int axis = 0; axis < buffer->ndim; ++axis) {
@@ -154,6 +158,9 @@ void require_here(const std::string& name, py::handle object) {
 
 HeldArray of_dlpack(const std::string& name, py::handle object) {
   require_here(name, object);
+  if (py::hasattr(object, "is_neg") && py::bool_(object.attr("is_neg")())) {
+    refuse(name + " is negated when it is read", name + ".resolve_neg()");
+  }
   py::object capsule;
   try {
     capsule = object.attr("__dlpack__")();
@@ -315,6 +322,10 @@ Shape dense_strides(const Shape& shape, Index step) {
 
 HeldArray take_array(const std::string& name, py::handle object, bool writes) {
   HeldArray array;
+  if (type_name(object).find("MaskedArray") != std::string::npos) {
+    refuse(name + " is a masked array, whose mask would be lost",
+           name + ".filled(), and mask= for attention");
+  }
   if (PyObject_CheckBuffer(object.ptr()) != 0 && !PyBytes_Check(object.ptr()) &&
       !PyByteArray_Check(object.ptr())) {
     array = of_buffer(name, object, writes);
@@ -322,7 +333,8 @@ HeldArray take_array(const std::string& name, py::handle object, bool writes) {
     array = of_dlpack(name, object);
   } else {
     refuse(name + " is a " + type_name(object) + ", expected an array",
-           py::isinstance<py::sequence>(object) || PyNumber_Check(object.ptr()) != 0
+           py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object) ||
+                   PyNumber_Check(object.ptr()) != 0
                ? "numpy.asarray(" + name + ") makes one"
                : "");
   }

@@ -17,6 +17,7 @@
 #include "cli/hosted_run.hpp"
 #include "common/shards/shard.hpp"
 #include "common/tables/table_options.hpp"
+#include "io/output.hpp"
 #include "python/declared_tools.hpp"
 #include "python/file_object.hpp"
 #include "python/plan_object.hpp"
@@ -48,10 +49,9 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
                             });
   });
   host->rethrow();
-  if (!done) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
-    throw py::error_already_set();
-  }
+  if (!done) throw py::value_error("stopped");  // nothing else stops a run
+  host->finish_progress();
+  host->rethrow();
   py::dict result;
   result["status"] = found.status;
   result["message"] = text_of(found.message);
@@ -120,4 +120,5 @@ PYBIND11_MODULE(_core, module) {
   attn::python::define_file(module);
   py::register_local_exception_translator(&attn::python::translate);
   attn::python::watch_forks();
+  attn::io::keep_hdf5_over_forks();
 }

@@ -282,14 +282,11 @@ class TypedPlan final : public PlanObject {
   template <class Body>
   void compute(const Body& body) {
     std::atomic<bool> stop{false};
-    if (!run_without_gil(stop, [&] {
-          std::unique_lock lock(turn_, std::defer_lock);
-          while (!lock.try_lock_for(std::chrono::milliseconds(50))) stop_if_asked();
-          body();
-        })) {
-      if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
-      throw py::error_already_set();
-    }
+    run_without_gil(stop, [&] {
+      std::unique_lock lock(turn_, std::defer_lock);
+      while (!lock.try_lock_for(std::chrono::milliseconds(50))) stop_if_asked();
+      body();
+    });
   }
 
   Scheme scheme_;

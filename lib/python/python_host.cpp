@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "python/gil.hpp"
 
 namespace attn::python {
 namespace {
@@ -101,7 +102,7 @@ PythonHost::PythonHost(const py::dict& inputs, const py::dict& places, py::objec
 }
 
 PythonHost::~PythonHost() {
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
   given_.release().dec_ref();
   progress_.release().dec_ref();
   results_.release().dec_ref();
@@ -114,7 +115,7 @@ std::shared_ptr<const ArraySource::Impl> PythonHost::input(const std::string& na
 }
 
 HostArrays::Place PythonHost::result(const std::string& path, DType type, const Shape& shape) {
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
   const auto given = places_.find(path);
   if (given == places_.end()) {
     py::array made = new_array(type, shape);
@@ -132,7 +133,7 @@ HostArrays::Place PythonHost::result(const std::string& path, DType type, const 
 }
 
 void PythonHost::strings(const std::string& path, const std::vector<std::string>& values) {
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
   py::list texts;
   for (const std::string& value : values) texts.append(text_of(value));
   results_[text_of(path)] = std::move(texts);
@@ -140,7 +141,7 @@ void PythonHost::strings(const std::string& path, const std::vector<std::string>
 
 void PythonHost::attribute(const std::string& group, const std::string& name,
                            const Attribute& value) {
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
   const std::string path = group.empty() ? name : group + "/" + name;
   attributes_[text_of(path)] = std::visit(
       [](const auto& held) -> py::object {
@@ -155,13 +156,18 @@ void PythonHost::attribute(const std::string& group, const std::string& name,
 
 void PythonHost::progress(double share) {
   if (progress_.is_none() || stop_.load()) return;
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
+  last_share_ = share;
   try {
     progress_(share);
   } catch (...) {
     failure_ = std::current_exception();
     stop_.store(true);
   }
+}
+
+void PythonHost::finish_progress() {
+  if (last_share_ < 1) progress(1);
 }
 
 void PythonHost::rethrow() {

@@ -31,6 +31,9 @@ class PythonHost final : public HostArrays {
                  const Attribute& value) override;
   void progress(double share) override;
 
+  /// Reports a share of 1, unless that was the last one.
+  void finish_progress();
+
   /// Set by progress() after an exception of the callback, and by a signal.
   std::atomic<bool>& stop() { return stop_; }
 
@@ -49,6 +52,7 @@ class PythonHost final : public HostArrays {
   pybind11::dict attributes_;
   std::atomic<bool> stop_{false};
   std::exception_ptr failure_;
+  double last_share_ = 0;
 };
 
 /// A string of Python; bytes that are not UTF-8 are replaced.

@@ -10,6 +10,7 @@
 #include "attnkit/context.hpp"
 #include "kernel/blas.hpp"
 #include "parallel/stop_flag.hpp"
+#include "python/gil.hpp"
 
 namespace attn::python {
 namespace {
@@ -20,10 +21,14 @@ std::atomic<bool> forked{false};
 
 // The flag of the run for which Python's main thread waits.
 std::atomic<std::atomic<bool>*> waited_for{nullptr};
+std::atomic<bool> interrupted{false};
 struct sigaction handler_of_python {};
 
 extern "C" void ask_to_stop(int signal_number) {
-  if (std::atomic<bool>* const flag = waited_for.load()) flag->store(true);
+  if (std::atomic<bool>* const flag = waited_for.load()) {
+    interrupted.store(true);
+    flag->store(true);
+  }
   handler_of_python.sa_handler(signal_number);
 }
 
@@ -103,15 +108,19 @@ void watch_forks() {
 }
 
 bool run_without_gil(std::atomic<bool>& stop, const std::function<void()>& body) {
-  bool done = false;
-  {
-    const Interrupts interrupts(stop);
-    const py::gil_scoped_release released;
-    const kernel::BorrowedBlas blas;
-    done = forked.load() ? run_in_thread(stop, body) : run_stoppable(stop, body);
+  for (;;) {
+    bool done = false;
+    {
+      const Interrupts interrupts(stop);
+      const WithoutGil released;
+      const kernel::BorrowedBlas blas;
+      done = forked.load() ? run_in_thread(stop, body) : run_stoppable(stop, body);
+    }
+    if (done) return true;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!is_main_thread() || !interrupted.exchange(false)) return false;
+    stop.store(false);
   }
-  if (!done) PyErr_CheckSignals();
-  return done;
 }
 
 }  // namespace attn::python

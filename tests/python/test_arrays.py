@@ -4,6 +4,7 @@ import array
 import copy
 import ctypes
 import mmap
+import pickle
 import tempfile
 import unittest
 
@@ -31,7 +32,6 @@ class Inputs(unittest.TestCase):
                 ((ctypes.c_float * 4) * 6).from_buffer_copy(flat),  # has no strides
                 memoryview(array.array("f", Q.ravel().tolist())).cast("b").cast("f", (6, 4)),
                 mapped,
-                numpy.ma.masked_array(Q),
             ]
             for buffer in buffers:
                 with self.subTest(type(buffer)):
@@ -45,6 +45,18 @@ class Inputs(unittest.TestCase):
             self.assertEqual(result(q).tobytes(), EXPECTED.tobytes())
         one_row = numpy.broadcast_to(Q[:1], (6, 4))
         self.assertEqual(result(one_row).tobytes(), result(one_row.copy()).tobytes())
+
+
+    def test_what_reading_in_place_would_change(self):
+        with self.assertRaisesRegex(attnkit.InputError, "q is a masked array"):
+            result(numpy.ma.masked_array(Q, Q > 0))
+        try:
+            import torch
+        except ImportError:
+            return
+        with self.assertRaisesRegex(attnkit.InputError, "q is negated") as caught:
+            result(torch.complex(torch.from_numpy(Q), torch.from_numpy(Q)).conj().imag)
+        self.assertEqual(caught.exception.hint, "q.resolve_neg()")
 
 
 class Places(unittest.TestCase):
@@ -88,6 +100,19 @@ class ResultObjects(unittest.TestCase):
             found.weights
         scalar = attnkit.bulk(numpy.eye(3))
         self.assertIn("error: float64 ()", repr(scalar))
+
+    def test_pickle(self):
+        found = attnkit.stats(Q, Q, epsilon=0.5)
+        again = pickle.loads(pickle.dumps(found))
+        self.assertEqual(again.unas_col_sum.tobytes(), found.unas_col_sum.tobytes())
+        self.assertEqual(again.report["result"], found.report["result"])
+        self.assertEqual((again.table(), str(again)), (found.table(), str(found)))
+
+    def test_tables_are_those_of_the_run(self):
+        q = Q.copy()
+        found = attnkit.stats(q, q)
+        q[:] = 0
+        self.assertAlmostEqual(found.table()["min_c"][0], found.unas_col_sum.min(), places=6)
 
     def test_too_large_a_result(self):
         q = numpy.zeros((3_000_000, 1), "f4")

@@ -404,7 +404,7 @@ class BadInput(unittest.TestCase):
             (q.tolist(), "^q is a list"), (q.astype(object), "^q .*objects"), (q.astype(complex), "^q "),
             (q.astype("M8[s]"), "^q "), (q.astype("g"), "^q "), (q.astype(str), "^q "),
             (q.astype("i4"), "^q .*int32"),
-            (q[:, ::-1], "^q has negative strides"), (q.astype(">f4"), "^q has elements of the type '>f'"),
+            (q[:, ::-1], "^q has negative strides"), (q.astype(">f4"), "^q has elements of the type >f4"),
             (q[:, :0], "^q .*empty"), (q[..., :0], "^q .*empty"), (q[0, 0], "^q "), (q[..., :7], "q has 7"),
             (q[:4], "^q has 4 heads"), (b"q", "^q is a bytes"), (3.0, "^q is a float"), ({}, "^q is a dict"),
             (np.where(q > 3, np.inf, q), "^q.* inf"),

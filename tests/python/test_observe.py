@@ -5,12 +5,14 @@ import csv
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -279,6 +281,18 @@ class Unchanged(ObserveTest):
                 if error is not None:
                     raise error
             self.assertIs(nn.Module.__call__, before)
+
+
+    def test_threads_that_share_a_model(self):
+        model = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+        inputs = [torch.randn(1, 40 + n, 16) for n in range(6)]
+        with observe(model) as seen, ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda x: model(x, x, x), inputs))
+        self.assertEqual(len(seen), 6)
+        lengths = sorted(call.queries_of_key.shape[-1] for call in seen.values())
+        self.assertEqual(lengths, [len(x[0]) for x in inputs])
+        copied = pickle.loads(pickle.dumps(seen))
+        self.assertEqual(list(copied), list(seen))
 
 
 class Tables(ObserveTest):

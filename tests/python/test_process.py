@@ -86,6 +86,20 @@ class Signals(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 3)
 
 
+    def test_a_handler_that_raises_nothing_lets_the_run_go_on(self):
+        seen = []
+        before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+        x = normal(8, 3000, 64)
+        expected = attnkit.attention(x, x, x, scheme="dnas").out.tobytes()
+        try:
+            interrupt_after(0.05)
+            self.assertEqual(attnkit.attention(x, x, x, scheme="dnas").out.tobytes(), expected)
+            time.sleep(0.1)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.assertEqual(seen, [1])
+
+
 class Progress(unittest.TestCase):
     def test_grows_to_one(self):
         x = normal(32, 600, 64)
@@ -167,6 +181,45 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 """
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         self.assertEqual(found.returncode, 0, found.stderr)
+
+    def test_forks_while_other_threads_compute(self):
+        going, x = [True], self.x
+
+        def compute():
+            while going:
+                attnkit.attention(x, x, x, threads=1)
+
+        threads = [threading.Thread(target=compute) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        statuses = []
+        for _ in range(40):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)  # ends a child that waits forever
+                found = attnkit.attention(x, x, x, scheme="dnas", threads=1).out.tobytes()
+                os._exit(0 if found == self.expected else 1)
+            statuses.append(os.waitpid(child, 0)[1])
+        going.clear()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(set(statuses), {0})
+
+    def test_python_ends_while_a_thread_computes(self):
+        code = """
+import threading, time, numpy, attnkit
+x = numpy.ones((2, 200, 8), "float32")
+plan = attnkit.AttentionPlan(x, x, x)
+def compute(call):
+    while True:
+        call(x, x, x)
+for call in (plan, attnkit.attention, plan, attnkit.attention):
+    threading.Thread(target=compute, args=(call,), daemon=True).start()
+time.sleep(0.3)
+"""
+        for _ in range(3):
+            found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+            self.assertEqual((found.returncode, found.stderr), (0, ""))
 
     def test_dropout_of_a_plan_that_runs(self):
         plan = attnkit.AttentionPlan(self.x, self.x, self.x, emit="out")

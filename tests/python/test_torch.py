@@ -215,10 +215,34 @@ class Function(unittest.TestCase):
         self.assertTrue(torch.equal(attention(self.q, self.k, self.v, scheme="dnas"), dense))
 
     def test_gradients_cannot_be_differentiated_again(self):
-        loss = attention(self.q, self.k, self.v).square().sum()
-        gradient, = torch.autograd.grad(loss, [self.q], create_graph=True)
-        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
-            gradient.sum().backward()
+        for loss in (attention(self.q, self.k, self.v).square().sum(), attention(self.q, self.k, self.v).sum()):
+            with self.assertRaisesRegex(attnkit.UsageError, "have no gradients"):
+                torch.autograd.grad(loss, [self.q], create_graph=True)
+
+    def test_there_are_no_derivatives_in_forward_mode(self):
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(self.q.detach(), torch.ones_like(self.q))
+            with self.assertRaisesRegex(attnkit.UsageError, "q has a tangent"):
+                attention(dual, self.k, self.v)
+
+    def test_the_module_refuses_causal_masks_of_a_leaking_scheme(self):
+        q = torch.randn(1, 2, 6, 4)
+        causal = torch.ones(6, 6, dtype=torch.bool).tril()
+        everything, padding = torch.ones_like(causal), torch.arange(6) < 4
+        for bias in (float("-inf"), -1e9, -1e4):
+            additive = torch.zeros(6, 6).masked_fill(~causal, bias)
+            for operands in ({"mask": causal}, {"bias": additive}):
+                with self.assertRaisesRegex(attnkit.UsageError, "later tokens"):
+                    Attention("dnas")(q, q, q, **operands)
+                Attention("unas")(q, q, q, **operands)
+                Attention("dnas", allow_leak=True)(q, q, q, **operands)
+        for mask in (everything, everything & padding, None):
+            Attention("dnas")(q, q, q, mask)
+
+    def test_numbers_that_are_negated_when_read(self):
+        negated = torch.complex(self.q.detach(), self.q.detach()).conj().imag
+        self.assertTrue(negated.is_neg())
+        self.assertTrue(torch.equal(attention(negated, self.k, self.v), attention(-self.q, self.k, self.v)))
 
     def test_refusals_name_the_argument(self):
         q, k, v = (x.detach() for x in (self.q, self.k, self.v))

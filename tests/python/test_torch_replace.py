@@ -446,6 +446,23 @@ class ScaledDotProductAttention(Replaced):
             self.call(q, k, v, below)
             self.call(q[:, :, -1:], k, v)
 
+    def test_masks_that_hide_nothing_or_are_finite(self):
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        x = torch.randn(2, 6, 16)
+        later = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        with replace(scheme="dnas"):
+            layer(x, torch.zeros(6, 6, dtype=torch.bool))
+            for lowest in (-1e9, -1e4, float("-inf")):
+                self.refused("later tokens", lambda: layer(x, torch.zeros(6, 6).masked_fill(later, lowest)),
+                             "allow_leak=True")
+            with self.assertRaisesRegex(attnkit.InputError, "an axis is empty"):
+                layer(x[:0])
+
+    def test_says_that_it_reached_nothing(self):
+        with self.assertWarnsRegex(attnkit.Warning, "has reached no attention"):
+            with replace(scheme="dnas"):
+                torch.ones(3).softmax(0)
+
 
 def dispatched(*args, **kwargs):
     """A function of PyTorch that is replaced, or fails."""

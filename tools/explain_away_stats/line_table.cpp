@@ -18,7 +18,8 @@ RowsOf rows_of(const cli::Arguments& arguments) {
 void require_rows(const cli::Arguments& arguments, bool swept) {
   if (rows_of(arguments) == RowsOf::heads) return;
   const std::string rows = "--rows " + arguments.text("rows");
-  if (!arguments.flag("tsv") && !arguments.flag("csv") && !arguments.table_file) {
+  if (!arguments.host && !arguments.flag("tsv") && !arguments.flag("csv") &&
+      !arguments.table_file) {
     throw Error(Failure::usage, rows + " has no effect without a table",
                 "--tsv, --csv or -o FILE.csv");
   }

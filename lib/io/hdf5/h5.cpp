@@ -1,9 +1,12 @@
 #include "io/hdf5/h5.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 
 #include "attnkit/error.hpp"
@@ -67,6 +70,15 @@ void show_hdf5_errors(bool show) {
 }
 
 bool hdf5_is_busy() noexcept { return h5::in_library(); }
+
+void keep_hdf5_over_forks() {
+  pthread_atfork([] { library_mutex.lock(); }, [] { library_mutex.unlock(); },
+                 [] {
+                   // Its owner has another number in the child, which could not release it.
+                   new (&library_mutex) std::recursive_mutex();
+                   locks_held = 0;
+                 });
+}
 
 std::string hdf5_version() {
   const h5::Lock lock;

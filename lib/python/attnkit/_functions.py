@@ -80,22 +80,15 @@ def call(
     writing: List[str] = []
     if _makes_bundle(tool, verb, arguments):
         writing = ["-o", "results"] + (["--only"] if has_option(tool, verb, "only") else [])
-    # --rows is about the table alone, and an error without one.
-    figures = [word for word in words if not word.startswith("--rows=")]
-    found = run_tool(tool, [*figures, *writing, "--json"], arrays, places, progress)
+    found = run_tool(tool, [*words, *writing, "--json"], arrays, places, progress)
 
     for name in places:
         if name not in found["results"]:
             there = ", ".join(found["results"]) or "none"
             raise error_of(2, f"out has an array for {name}, which is not a result; the results are {there}")
 
-    def table() -> str:
-        return str(run_tool(tool, [*words, *writing, "--csv"], arrays, {}, None)["data"])
-
-    if progress is not None:
-        progress(1.0)
     warn(found["warnings"])
     if found["status"] == 1:
         line = found["summary"] or f"the status of {function}() is 1"
         warnings.warn(line, NotConverged, stacklevel=depth_of_caller())
-    return Results(found, table if has_option(tool, verb, "csv") else None)
+    return Results(found, has_option(tool, verb, "csv"))

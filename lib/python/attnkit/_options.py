@@ -109,6 +109,8 @@ def _list_text(option: str, items: List[Any]) -> str:
 
 def words_of(option: Mapping[str, Any], value: Any) -> List[str]:
     """The words of the command line that give an option this value."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # numbers and truth values of NumPy
+        value = value.item()
     name, kind = "--" + option["name"], option["kind"]
     if value is None or (value is False and kind in ("flag", "optional_choice")):
         return []
@@ -147,7 +149,7 @@ def _refuse_unknown(function: str, tool: str, verb: str, name: str) -> None:
 def _files(value: Any) -> List[str]:
     """The addresses of a bundle, or of a list of bundles; empty for anything else."""
     if isinstance(value, (list, tuple)):
-        found = [file for item in value for file in _files(item)]
+        found = [file for item in value if not isinstance(item, (list, tuple)) for file in _files(item)]
         return found if len(found) == len(value) else []
     if isinstance(value, (str, os.PathLike)):
         return [str(os.fspath(value))]
@@ -178,7 +180,7 @@ def command_line(
             elif hasattr(value, "attnkit_address"):
                 words += ["-i", f"{name}={value.attnkit_address}"]
             else:
-                is_text = getattr(getattr(value, "dtype", None), "kind", "") == "U"
+                is_text = name == "tokens" and getattr(getattr(value, "dtype", None), "kind", "") == "U"
                 arrays[name] = value.tolist() if is_text else value
                 words += ["-i", f"{name}={name}"]
         elif name in options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 
 def _number(text: str) -> Any:
@@ -49,10 +49,10 @@ class Results(Mapping[str, Any]):
     notes: List[str]
     """What the tool notes on standard error."""
 
-    def __init__(self, found: Dict[str, Any], table: Optional[Callable[[], str]] = None) -> None:
+    def __init__(self, found: Dict[str, Any], has_table: bool) -> None:
         self._arrays: Dict[str, Any] = found["results"]
         self._report = found["report"]
-        self._table = table
+        self._table: Optional[str] = found["data"] if has_table else None
         self.attributes = found["attributes"]
         self.text = found["text"]
         self.summary = found["summary"]
@@ -81,6 +81,10 @@ class Results(Mapping[str, Any]):
     def __dir__(self) -> List[str]:
         return sorted({*super().__dir__(), *self._arrays, "report"})
 
+    def __getstate__(self) -> Dict[str, Any]:
+        text = self._report()
+        return {**self.__dict__, "_report": None, "report": json.loads(text)}
+
     def __repr__(self) -> str:
         lines = [f"{name}: {array.dtype} {array.shape}" if hasattr(array, "shape") else f"{name}: {len(array)} strings"
                  for name, array in self._arrays.items()]
@@ -95,10 +99,7 @@ class Results(Mapping[str, Any]):
         return str(self.report["status"])
 
     def table(self) -> Dict[str, List[Any]]:
-        """The rows that ``--csv`` of the tool prints, by column: ``pandas.DataFrame(results.table())``.
-
-        Runs the tool again, on the same arrays as they are now. The results keep these arrays.
-        """
+        """The rows that ``--csv`` of the tool prints, by column: ``pandas.DataFrame(results.table())``."""
         if self._table is None:
             raise AttributeError("this function has no table")
-        return columns_of(self._table())
+        return columns_of(self._table)

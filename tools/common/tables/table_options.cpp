@@ -142,7 +142,9 @@ void TableOutput::print(cli::Report& report) {
 void TableOutput::pack(cli::Report& report) {
   const bool header = !packed_;
   if (arguments_.flag("tsv")) report.print_data(table_.tsv(header));
-  if (arguments_.flag("csv")) report.print_data(table_.csv(header));
+  // A program that runs the tool gets the table beside the text.
+  const bool hosted = arguments_.host && !arguments_.flag("tsv");
+  if (hosted || arguments_.flag("csv")) report.print_data(table_.csv(header));
   if (file_) *content_ += table_.csv(header);
   packed_ = true;
   table_.clear();

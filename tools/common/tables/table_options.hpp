@@ -55,7 +55,8 @@ class TableOutput {
   /// Turns the rows so far into text, which takes less memory. The table is not sorted.
   void pack(cli::Report& report);
 
-  /// Sorts and prints the table, and makes the content of the file.
+  /// Sorts and prints the table, and makes the content of the file. A program that runs the tool in
+  /// its own process gets the table in any case.
   void print(cli::Report& report);
 
   /// For the outcome's commit: writes the file. Empty without one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -22,6 +23,14 @@ from .selection import Layers, Numbers
 from .tokens import Sequences
 
 _BY_ITSELF = "computes its attention by itself, not by a function that is recorded"
+
+
+class _Running(threading.local):
+    """What runs in a thread."""
+
+    def __init__(self) -> None:
+        self.stack: List[Frame] = []  # modules, innermost last
+        self.silent = 0  # > 0 while a recorded call runs
 
 
 class Watcher:
@@ -52,8 +61,8 @@ class Watcher:
         self._of_attention: Dict[str, Any] = {}  # modules of attention that ran, by name
         self._names: Dict[int, str] = {}  # names of modules, by identity
         self._roots: List[Any] = []  # kept alive, so that no identity is reused
-        self._stack: List[Frame] = []  # running modules, innermost last
-        self._silent = 0  # > 0 while a recorded call runs
+        self._running = _Running()
+        self._taking = threading.Lock()
         self._sequences = Sequences()
         self._functions = Functions(self)
         self._registries = Registries(self)
@@ -108,20 +117,20 @@ class Watcher:
     def _watched(self, original: Any) -> Any:
         """Module.__call__ that keeps a stack of the running modules."""
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._silent:
+            if self._running.silent:
                 return original(module, *args, **kwargs)
-            if not self._stack:
+            if not self._running.stack:
                 self._begin(module, args, kwargs)
             describe = self_recording(module)
             fast = self._fast_layer(module)
             frame = Frame(module)
-            self._stack.append(frame)
-            self._silent += describe is not None
+            self._running.stack.append(frame)
+            self._running.silent += describe is not None
             try:
                 result = original(module, *args, **kwargs)
             finally:
-                self._silent -= describe is not None
-                self._stack.pop()
+                self._running.silent -= describe is not None
+                self._running.stack.pop()
             if describe is not None:
                 name = self.layer_of(module)
                 if name is not None:
@@ -134,8 +143,8 @@ class Watcher:
             elif isinstance(module, torch.nn.Embedding):
                 if args and isinstance(args[0], torch.Tensor):
                     self._sequences.embedded(module, args[0])
-            elif self._stack:
-                self._stack[-1].projected(module, args, result)
+            elif self._running.stack:
+                self._running.stack[-1].projected(module, args, result)
             if frame.of_attention and id(module) in self._names:
                 self._of_attention[self._names[id(module)]] = module
             return result
@@ -197,19 +206,19 @@ class Watcher:
     @contextlib.contextmanager
     def silence(self) -> Iterator[None]:
         """What a recorded call calls itself is not recorded."""
-        self._silent += 1
+        self._running.silent += 1
         try:
             yield
         finally:
-            self._silent -= 1
+            self._running.silent -= 1
 
     @property
     def silent(self) -> bool:
-        return self._silent > 0
+        return self._running.silent > 0
 
     def frames(self) -> List[Frame]:
         """The running modules, innermost first."""
-        return list(reversed(self._stack))
+        return list(reversed(self._running.stack))
 
     def tables(self) -> List[Any]:
         """The modules of the models that hold T5's table of biases."""
@@ -230,6 +239,10 @@ class Watcher:
 
     def record(self, layer: str, describe: Callable[[], Call], module: Any = None) -> None:
         """Takes the call that describe() returns as the next one of the layer."""
+        with self._taking:
+            self._record(layer, describe, module)
+
+    def _record(self, layer: str, describe: Callable[[], Call], module: Any) -> None:
         self._seen[layer] = count = self._seen.get(layer, 0) + 1
         if layer not in self._layers or count not in self._numbers:
             return

@@ -7,7 +7,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._errors import NotConverged, error_of
 from .._functions import depth_of_caller
@@ -45,8 +44,11 @@ class _Attention(torch.autograd.Function):
         return results["out"], weights, converged
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc]
-    def backward(ctx: Any, grad_out: Optional[Tensor], grad_weights: Optional[Tensor], _: None) -> Any:
+    def backward(  # type: ignore[override]
+        ctx: Any, grad_out: Optional[Tensor], grad_weights: Optional[Tensor], _: None
+    ) -> Any:
+        if torch.is_grad_enabled():
+            raise error_of(2, "gradients of attention() have no gradients", "create_graph=False")
         call: _Call = ctx.call
         count = len(call.names)
         operands = dict(zip(call.names, ctx.saved_tensors))

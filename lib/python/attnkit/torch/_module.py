@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from .._errors import error_of
 from ._attention import attend
-from ._operands import NUMBERS, INTEGERS
+from ._masks import allowed_by, hides_later_keys
+from ._operands import INTEGERS, NUMBERS
 from ._plans import probe
 
 
@@ -25,7 +26,7 @@ class Attention(nn.Module):
 
     hybrid: under hnas, the share u of dnas: a number, or "learned". A learned share is a parameter
         `hybrid_logit` (heads), u = 1/(1 + exp(−hybrid_logit)), which starts at u = `hybrid_start`.
-    allow_leak: without it, causal attention raises UsageError under a scheme that also normalises
+    allow_leak: without it, causal attention, also by a mask or a bias, raises UsageError under a scheme that also normalises
         over queries, because the weights of a query would depend on later queries.
     dropout: the probability with which a weight is dropped in training. PyTorch's generator draws.
     options: options of `attention`, such as scale, causal and iterations.
@@ -53,9 +54,11 @@ class Attention(nn.Module):
             raise error_of(2, "heads is the number of shares to learn", 'hybrid="learned", heads=8')
         if not learned and hybrid is not None:
             self.options["hybrid"] = hybrid
-        plan = probe("Attention", self.options, ["hybrid"] if learned else [])
-        if plan.leaks and not allow_leak:
+        operands = ["hybrid"] if learned else []
+        if probe("Attention", self.options, operands).leaks and not allow_leak:
             refuse_leak(scheme)
+        causal = {**self.options, "causal": "top-left"}
+        self._leaks_if_causal = bool(probe("Attention", causal, operands).leaks)
         if heads is not None:
             if not 0 < hybrid_start < 1:
                 raise error_of(2, f"hybrid_start is {hybrid_start}, expected 0 < hybrid_start < 1")
@@ -65,7 +68,7 @@ class Attention(nn.Module):
     @property
     def u(self) -> Tensor:
         """The learned shares (heads)."""
-        return torch.sigmoid(self.hybrid_logit)
+        return torch.sigmoid(self.hybrid_logit.float())
 
     def forward(
         self,
@@ -83,6 +86,8 @@ class Attention(nn.Module):
         for name in operands:
             if name not in NUMBERS + INTEGERS or name == "hybrid":
                 raise error_of(2, f"Attention has no operand {name}", "options belong to its constructor")
+        if self._leaks_if_causal and not self.allow_leak and hides_later_keys(allowed_by(mask, bias)):
+            refuse_leak(self.options["scheme"])
         given = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, **operands}
         if "hybrid_logit" in self._parameters:
             given["hybrid"] = self.u

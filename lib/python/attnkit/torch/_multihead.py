@@ -70,12 +70,14 @@ def multi_head_attention_forward(
         v = torch.cat([v, bias_v.expand(1, batch, -1)])
     if add_zero_attn:
         k, v = F.pad(k, (0, 0, 0, 0, 0, 1)), F.pad(v, (0, 0, 0, 0, 0, 1))
-    q, k, v = (x.view(len(x), batch, num_heads, -1).permute(1, 2, 0, 3) for x in (q, k, v))
+    q, k, v = (
+        x.view(len(x), batch, num_heads, x.shape[-1] // num_heads).permute(1, 2, 0, 3) for x in (q, k, v)
+    )
 
     if attn_mask is not None and attn_mask.dim() == 3:
         attn_mask = attn_mask.reshape(batch, num_heads, queries, keys)
     allowed, bias = split(attn_mask, true_hides=True)
-    replacement.require_no_leak(allowed, is_causal)
+    replacement.require_no_leak(allowed, bias, is_causal)
     if key_padding_mask is not None:
         real, padding_bias = split(key_padding_mask.view(batch, 1, 1, keys), true_hides=True)
         allowed, bias = both(allowed, real), total(bias, padding_bias)
@@ -90,7 +92,7 @@ def multi_head_attention_forward(
     out, shown = replacement.attend(
         q, k, v, mask=allowed, bias=bias, dropout=dropout_p if training else 0.0, weights=need_weights
     )
-    out = F.linear(out.permute(2, 0, 1, 3).reshape(queries, batch, -1), out_proj_weight, out_proj_bias)
+    out = F.linear(out.permute(2, 0, 1, 3).reshape(queries, batch, v.shape[-1] * num_heads), out_proj_weight, out_proj_bias)
     if shown is not None and average_attn_weights:
         shown = shown.mean(1)
     if batched:

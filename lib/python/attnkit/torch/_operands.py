@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 import torch
+from torch.autograd import forward_ad as _forward_ad
 
 from .._errors import error_of
 
@@ -26,7 +27,7 @@ def checked(operands: Dict[str, Any], precision: Any = None) -> Dict[str, torch.
     numbers = [tensor for name, tensor in there.items() if name in NUMBERS]
     wide = precision == "f64" or (precision is None and any(one.dtype == torch.float64 for one in numbers))
     dtype = torch.float64 if wide else torch.float32
-    return {name: tensor.to(dtype) if name in NUMBERS else tensor for name, tensor in there.items()}
+    return {name: tensor.to(dtype).resolve_neg() if name in NUMBERS else tensor for name, tensor in there.items()}
 
 
 def _checked(name: str, value: Any) -> torch.Tensor:
@@ -37,6 +38,8 @@ def _checked(name: str, value: Any) -> torch.Tensor:
         raise error_of(3, f"{name} is on {value.device}, expected the memory of the CPU", f"{name}.cpu()")
     if value.layout != torch.strided or value.is_nested:
         raise error_of(3, f"{name} is nested or sparse, expected a dense tensor")
+    if _forward_ad._current_level >= 0 and _has_tangent(value):
+        raise error_of(2, f"{name} has a tangent, but attention() has no derivatives in forward mode")
     dtype = str(value.dtype).replace("torch.", "")
     if name in NUMBERS and not value.is_floating_point():
         raise error_of(3, f"{name} is {dtype}, expected floating-point numbers", f"{name}.float()")
@@ -46,6 +49,10 @@ def _checked(name: str, value: Any) -> torch.Tensor:
     if name == "preference" and value.requires_grad and torch.is_grad_enabled():
         raise error_of(2, "preference requires a gradient, which it does not have", "preference.detach()")
     return value
+
+
+def _has_tangent(tensor: torch.Tensor) -> bool:
+    return _forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def arrays_of(tensors: Dict[str, torch.Tensor]) -> Dict[str, Any]:

@@ -46,7 +46,7 @@ def require_options(function: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name not in OPTIONS:
             raise error_of(2, f"{function}() has no option {name}", "there are " + ", ".join(sorted(OPTIONS)))
-        if is_array(value):
+        if is_array(value) or getattr(value, "requires_grad", False):
             raise error_of(2, f"{name} is an array, but {function}() takes it as a number")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .._errors import error_of
+from .._errors import Warning, error_of
 from ._masks import split
 from ._multihead import multi_head_attention_forward
 from ._plans import lock
@@ -51,7 +52,7 @@ def _scaled_dot_product_attention(
 ) -> Tensor:
     """torch.nn.functional.scaled_dot_product_attention."""
     mask, bias = split(attn_mask)
-    replacement.require_no_leak(mask, is_causal)
+    replacement.require_no_leak(mask, bias, is_causal)
     replacement.require_all_queries("scaled_dot_product_attention", query.shape[-2], key.shape[-2])
     return replacement.attend(
         query, key, value, mask=mask, bias=bias, causal=is_causal, factor=scale, dropout=dropout_p
@@ -157,7 +158,7 @@ def replace(
 
     This concerns the calling thread alone, until the `with` ends, also by an exception. The innermost
     `with` counts. What is computed again in a backward pass, as by torch.utils.checkpoint, is replaced
-    only if that pass is within the `with`, too.
+    only if that pass is within the `with`, too. Warns if no attention was reached.
     """
     replacement = Replacement(scheme, allow_leak, allow_cache, options)
     _patch.enter()
@@ -165,6 +166,8 @@ def replace(
     try:
         with _Mode(replacement):
             yield
+        if replacement.calls == 0:
+            warnings.warn("replace() has reached no attention", Warning, stacklevel=3)
     finally:
         _active.replacements.pop()
         _patch.leave()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .._errors import error_of
 from ._attention import attend
-from ._masks import hides_later_keys
+from ._masks import allowed_by, hides_later_keys
 from ._module import refuse_leak
 from ._operands import NUMBERS
 from ._plans import probe
@@ -22,6 +22,8 @@ class Replacement:
 
     def __init__(self, scheme: str, allow_leak: bool, allow_cache: bool, arguments: Dict[str, Any]) -> None:
         self.scheme = scheme
+        self.calls = 0
+        """How many calls of attention it has replaced."""
         self.allow_leak = allow_leak
         self.allow_cache = allow_cache
         self.operands = {
@@ -36,9 +38,11 @@ class Replacement:
         causal = {**self.options, "causal": "top-left"}
         self.normalises_over_queries = bool(probe("replace", causal, self.operands).leaks)
 
-    def require_no_leak(self, mask: Optional[Tensor], causal: bool = False) -> None:
+    def require_no_leak(self, mask: Optional[Tensor], bias: Optional[Tensor], causal: bool = False) -> None:
         """Raises UsageError if later keys are hidden, the scheme leaks, and leaks are not allowed."""
-        if self.normalises_over_queries and not self.allow_leak and (causal or hides_later_keys(mask)):
+        if not self.normalises_over_queries or self.allow_leak:
+            return
+        if causal or hides_later_keys(allowed_by(mask, bias)):
             refuse_leak(self.scheme)
 
     def require_all_queries(self, where: str, queries: int, keys: int) -> None:
@@ -69,6 +73,7 @@ class Replacement:
 
         The arguments replace operands and options that all calls have in common.
         """
+        self.calls += 1
         options = dict(self.options)
         if causal:
             options["causal"] = "top-left"

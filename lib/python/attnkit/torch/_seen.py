@@ -44,7 +44,9 @@ class SeenCall(Mapping[str, Any]):
         """The names of the keys: a list for all sequences, or a list for each; None if they are unknown."""
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._arrays:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._arrays:
             return self._arrays[name]
         raise AttributeError(f"there is no array {name}; the arrays are {', '.join(self._arrays)}")
 

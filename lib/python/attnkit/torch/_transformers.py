@@ -51,7 +51,7 @@ def attention_function(
     # What transformers does for scaled_dot_product_attention.
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and queries > 1
-    replacement.require_no_leak(mask, causal)
+    replacement.require_no_leak(mask, bias, causal)
     replacement.require_all_queries(type(module).__name__, queries, keys)
     out, weights = replacement.attend(
         query, key, value, mask=mask, bias=bias, causal=causal, factor=scaling, softcap=softcap, sink=s_aux,
