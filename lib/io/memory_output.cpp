@@ -11,7 +11,7 @@ namespace {
 class MemoryDataset final : public OutputDataset::Impl {
  public:
   MemoryDataset(std::string name, DType dtype, HostArrays::Place place)
-      : name_(std::move(name)), dtype_(dtype), place_(std::move(place)) {}
+      : name_(std::move(name)), dtype_(dtype), place_(place) {}
 
   void write(const Shape& start, const Shape& count, const float* data, Index stride) override {
     write_rows(start, count, data, stride);
@@ -43,7 +43,7 @@ class MemoryDataset final : public OutputDataset::Impl {
   // Calls `body` with a number of the type of the result.
   template <class Body>
   void by_type(const Body& body) const {
-    switch (dtype_) {
+    switch (dtype_) {  // NOLINT(bugprone-branch-clone): each branch is for another type
       case DType::f32:
         return body(float());
       case DType::f64:

@@ -28,7 +28,7 @@ struct ComputeOptions {
   std::vector<GradientKind> gradients;  ///< the gradients among `emitted`
   bool join = false;                    ///< joins the heads, and starts gradients from there
 
-  bool emits(const std::string& name) const { return emitted.count(name) > 0; }
+  bool emits(const std::string& result) const { return emitted.count(result) > 0; }
   bool emits_gradients() const;
   /// Whether out is computed, whether written or not.
   bool needs_out() const { return emits("out") || join || emits_gradients(); }
