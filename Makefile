@@ -13,7 +13,7 @@ TARGETS =
 MPI = $(if $(shell command -v mpicxx),-DATTN_MPI=ON)
 PYTHON_PACKAGE = -DATTN_PYTHON_PACKAGE=ON
 # The tools that scripts/demo runs.
-DEMO_TOOLS = attn-compute explain-away-stats
+DEMO_TOOLS = attn-compute attn-view explain-away-stats
 
 all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang for the others)
 	@scripts/install-deps --check build
@@ -78,6 +78,17 @@ bench-compare: ## build, and compare the speed with BASE, a commit or a folder w
 	@$(MAKE) --no-print-directory compile TARGETS="attn-bench tools"
 	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/compare $(BASE) $(if $(CASES),--cases "$(CASES)") $(if $(COMMANDS),--commands "$(COMMANDS)")
 
+bench-view: ## build, and measure how fast Chromium opens a page of attn-view
+	@scripts/install-deps build bench browser
+	@$(MAKE) --no-print-directory compile TARGETS=attn-view
+	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/view
+
+axe:      ## build, and look for barriers in a page of attn-view with axe-core, which npm fetches
+	@scripts/install-deps build bench browser
+	@$(MAKE) --no-print-directory compile TARGETS=attn-view
+	npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4.14
+	@ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/view --axe build/axe/node_modules/axe-core/axe.min.js
+
 same-results: ## build, and check that some 400 commands have the results of BASE, a commit or a folder with a build
 	$(if $(BASE),,$(error same-results: say what to compare with, as in `make same-results BASE=main`))
 	@scripts/install-deps build test
@@ -102,7 +113,7 @@ format:   ## format the C++ sources in place
 	git ls-files -co --exclude-standard 'lib/*.?pp' 'tools/*.?pp' 'tests/*.?pp' | xargs -r clang-format -i
 
 lint:     ## the checks that need no full build, clang-tidy among them
-	.ci/run deps format layering top-level shell python tidy
+	.ci/run deps format layering top-level shell python page tidy
 
 clean:    ## remove build/
 	rm -rf build
@@ -114,4 +125,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) $(OPTIONS) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare same-results install uninstall package format lint clean help compile
+.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare bench-view axe same-results install uninstall package format lint clean help compile

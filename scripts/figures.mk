@@ -27,6 +27,7 @@ KEPT := column-sums collapse-steps-dot attention-map
 kept:
 	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 CAPTION= $(KEPT:%=$(OUT)/kept/%.png)
 	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
+	ATTN_BIN=$(BIN) tests/bench/view --picture data/figures/attn-view.png
 
 # Makes both files at once, of the kind and from the data that are named below.
 SHARED := $(addprefix $(PLOT)/,plotting.py fitting.py ticks.py words.py group_names.py libraries.py command.py targets.py \

@@ -80,6 +80,9 @@ class Declaration {
                        Index high, std::optional<Index> fallback = {});
   Declaration& integers(std::string name, std::string placeholder, std::string help, Index low,
                         Index high, const std::vector<Index>& fallback = {});  ///< comma-separated
+  /// Bytes such as 512M, at least 1; Arguments::integer has their number.
+  Declaration& size(std::string name, std::string placeholder, std::string help,
+                    std::string fallback);
   /// Points "1.8,0.7;-1,-1": rows separated by ';', all of one dimension.
   Declaration& points(std::string name, std::string placeholder, std::string help);
   /// --name or --name=WORD: an optional value is taken only after '='. The value of a bare --name

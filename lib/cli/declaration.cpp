@@ -152,6 +152,16 @@ Declaration& Declaration::integer(std::string name, std::string placeholder, std
   return *this;
 }
 
+Declaration& Declaration::size(std::string name, std::string placeholder, std::string help,
+                               std::string fallback) {
+  add(*impl_, Option{.name = std::move(name),
+                     .kind = Kind::size,
+                     .placeholder = std::move(placeholder),
+                     .help = std::move(help),
+                     .fallback = std::move(fallback)});
+  return *this;
+}
+
 Declaration& Declaration::integers(std::string name, std::string placeholder, std::string help,
                                    Index low, Index high, const std::vector<Index>& fallback) {
   add(*impl_, {.name = std::move(name),

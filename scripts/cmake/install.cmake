@@ -70,7 +70,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} 
 
 file(GLOB pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS *.md data/*.md data/claims/*.md
      data/figures/*.png lib/*.md lib/*/*.md scripts/*.md scripts/*/*.md tests/*.md tests/bench/*.md
-     tools/*.md tools/guide/*.md .github/*.md LICENSE)
+     tools/*.md tools/guide/*.md tools/attn_view/page/*.md .github/*.md LICENSE)
 foreach(page IN LISTS pages)
   get_filename_component(folder ${page} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})

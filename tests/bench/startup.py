@@ -30,6 +30,7 @@ BUNDLES = {
 TINY = {
     "attention-over-attention": "{}/texts.h5 -o {}/out.h5 --force",
     "attn-compute": "{}/layer.h5 -o {}/out.h5 --force",
+    "attn-view": "{}/layer.h5 -o {}/out.html --force",
     "basis-paths": "step --rate 0.001 {}/paths.h5 -o {}/out.h5 --force",
     "coattention": "{}/encoder.h5 -o {}/out.h5 --force",
     "decomposable-attention": "{}/pair.h5 -o {}/out.h5 --force",

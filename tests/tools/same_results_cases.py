@@ -198,6 +198,8 @@ def other_commands():
     yield "seed-test a?.jsonl against b?.jsonl --metric valid.loss --better lower"
     yield "tensor-gen normal q=3x40x5 k=3x30x5 --seed 4 -o out.h5"
     yield "tensor-gen clusters x=90x3 --counts 50,30,10 --centres '2,0,0;0,2,0;0,0,2' -o out.h5"
+    yield "attn-view dump.h5 --size 100K"
+    yield "attn-view batch.h5 --threads 2 --memory 1M"
     yield "tensor-info dump.h5"
     yield "tensor-info dump.h5 --tsv"
     yield "tensor-convert plain.h5 -o out.npz"

@@ -11,7 +11,7 @@ from attn import BIN, SOURCE, ToolTest
 TOOLS = sorted(path.name for path in BIN.iterdir() if path.is_file() and os.access(path, os.X_OK))
 GOLDEN = SOURCE / "tests/golden"
 # The tools of an option are named in this order, those of the mechanisms last.
-FIRST = ["attn-compute", "explain-away-stats", "sinkhorn-iter", "lambda-solve", "mode-collapse-sim", "attn-train",
+FIRST = ["attn-compute", "explain-away-stats", "sinkhorn-iter", "lambda-solve", "attn-view", "mode-collapse-sim", "attn-train",
          "basis-paths", "seed-test", "tensor-gen", "tensor-convert", "tensor-join", "tensor-info", "tensor-compare",
          "claim-check"]
 

@@ -91,6 +91,7 @@ class HostileNames(ToolTest):
                                    ["s" + FILE, "--shard", "1/1", "-o", f"e{HOSTILE}.h5", "--force"], every, [*every, "--sort", "group"], [*every, "x" + FILE], [*every, FILE],
                                    ["b" + FILE], ["--map", f"tokens={HOSTILE}", *every],
                                    [*every, "--sort", HOSTILE]],
+            "attn-view": [["s" + FILE, *out], [*every, *out], ["b" + FILE, *out], ["--map", f"tokens={HOSTILE}", *every, *out]],
             "lambda-solve": [["s" + FILE, *out], [*every, *out], [*every, "--sort", "group", *out], ["b" + FILE, *out]],
             "sinkhorn-iter": [["--from", "scores", "s" + FILE, *out], ["--from", "scores", *every, *out], ["bulk", "--from", "scores", *every, *out],
                               ["exact", "--from", "scores", *every, *out],

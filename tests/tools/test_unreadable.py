@@ -71,6 +71,8 @@ READ = [
         "q": VECTORS["q"], "k": VECTORS["k"], "hybrid": np.array([0.3, 0.6])}),
     ("explain-away-stats", "--scheme stored", {"weights": np.full((HEADS, 5, 5), 0.2)}),
     ("explain-away-stats", "--from scores", SCORES),
+    ("attn-view", "", {"q": VECTORS["q"], "k": VECTORS["k"], **TERMS, "sink": normal(HEADS), "tokens": np.array(list("abcde"), object),
+                       "relative_deviation": abs(normal(HEADS, LENGTH))}),
     ("lambda-solve", "", VECTORS | TERMS | {"preference": np.ones((LENGTH, LENGTH))}),
     ("lambda-solve", "--from templates", {"t": normal(LENGTH, WIDTH), "z": normal(3, WIDTH)}),
     ("lambda-solve", "--from projection", {name: PROJECTIONS[name] for name in ("x", "wq", "wk")}),
@@ -102,7 +104,7 @@ READ = [
                                                  "query_length": np.array([3, 2])}),
 ]
 # Tools without --only, since they write no bundle here.
-REPORTS = ("explain-away-stats", "basis-paths check", "alignment-attention measure")
+REPORTS = ("explain-away-stats", "basis-paths check", "alignment-attention measure", "attn-view")
 ATTRIBUTES = {"--scheme stored": {"attn_scheme": "unas"}}
 
 

@@ -28,6 +28,7 @@ Declaration declared(Role role) {
       .numbers("epsilon", "LIST", "Numbers", {0, infinity, true}, {1e-8})
       .integer("top", "N", "A count", 0, 100, 5)
       .integers("counts", "LIST", "Counts", 1, 1000)
+      .size("room", "SIZE", "Bytes", "16M")
       .points("centres", "POINTS", "Points")
       .optional_choice("causal", {"top-left", "bottom-right"}, "A mask")
       .seeded();
@@ -71,6 +72,7 @@ TEST_CASE("defaults of options that are not given") {
   CHECK(a.numbers("epsilon") == std::vector<double>{1e-8});
   CHECK(a.integer("top") == 5);
   CHECK(a.integers("counts").empty());
+  CHECK(a.integer("room") == 16 << 20);
   CHECK(a.points("centres").empty());
   CHECK_FALSE(a.given("causal"));
   CHECK(a.input == "-");
@@ -434,7 +436,8 @@ TEST_CASE("params hold every option resolved") {
   CHECK(
       params.dump() ==
       R"({"arguments":["in.h5"],"bare":false,"from":null,"map":null,"scheme":"unas","emit":["out"],)"
-      R"("scale":1.0,"hybrid":null,"epsilon":[0.001,1.0],"top":5,"counts":null,"centres":null,)"
+      R"("scale":1.0,"hybrid":null,"epsilon":[0.001,1.0],"top":5,"counts":null,)"
+      R"("room":16777216,"centres":null,)"
       R"("causal":true,"seed":0,"output":"-","input":["q=x.h5"],"allow_external":false,"only":false,)"
       R"("force":false,"compress":null,)"
       R"("precision":"f32","threads":2,"memory":1073741824,"tmpdir":"/tmp","dry_run":false,)"

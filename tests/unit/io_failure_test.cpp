@@ -208,7 +208,7 @@ TEST_CASE("Streams that cannot be written") {
     const Redirected stream(1, terminal);
     const Error error = write_to("-");
     CHECK(error.failure() == Failure::usage);
-    CHECK(contains(error.what(), "will not write a binary bundle to a terminal"));
+    CHECK(contains(error.what(), "will not write the output to a terminal"));
     CHECK(contains(error.hint(), "-o"));
   }
   CHECK_FALSE(output_failed());

@@ -152,12 +152,7 @@ void complete_column_options(const cli::Arguments& arguments, const io::InputBun
   }
   options.f64 = input.any_float64 || (options.wants(stored) && bundle.has("weights") &&
                                       bundle.dataset("weights").dtype() == DType::f64);
-  if (const auto recorded = bundle.text_attribute("attn_precision")) {
-    if (*recorded != "f32" && *recorded != "f64" && *recorded != "bf16") {
-      refuse_attribute(bundle, "attn_precision", *recorded, "expected f32, f64 or bf16");
-    }
-    options.f64 = *recorded == "f64";
-  }
+  options.f64 = recorded_f64(bundle).value_or(options.f64);
   options.f64 = arguments.f64.value_or(options.f64);
 }
 

@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/costs/cost_report.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/heads/key_names.hpp"
 #include "common/runs/restart.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/line_table.hpp"
@@ -40,15 +41,6 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
     points.push_back({at, std::move(options), std::move(input)});
   }
   return points;
-}
-
-// The ids of tokens, if their strings are missing.
-std::vector<std::string> numbers_as_text(const ArraySource& dataset) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(element_count(dataset.shape())));
-  dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), numbers.data());
-  std::vector<std::string> text;
-  for (const std::int64_t number : numbers) text.push_back(fmt::to_string(number));
-  return text;
 }
 
 }  // namespace
@@ -92,19 +84,9 @@ void ColumnTask::report_params(cli::Report& report) const {
 
 void read_key_names(const io::InputBundle& bundle, const Shape& leading,
                     ColumnStatistics& statistics, cli::Report& report) {
-  if (!bundle.has("tokens")) return;
-  const ArraySource tokens = bundle.dataset("tokens");
-  const Shape& shape = tokens.shape();
-  const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
-  const bool per_batch = !leading.empty() && shape == Shape{leading.front(), statistics.keys};
-  const bool ids = is_integral(tokens.dtype()) && tokens.dtype() != DType::boolean;
-  if ((tokens.dtype() != DType::string && !ids) || (!one_list && !per_batch)) {
-    report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
-                tokens.type() + ", expected strings of " + to_string({statistics.keys}));
-    return;
-  }
-  statistics.names = ids ? numbers_as_text(tokens) : tokens.read_strings();
-  statistics.heads_per_name = element_count(leading) / (one_list ? 1 : leading.front());
+  KeyNames found = read_key_names(bundle, leading, statistics.keys, report);
+  statistics.names = std::move(found.names);
+  statistics.heads_per_name = found.heads_per_list;
 }
 
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,

@@ -46,8 +46,7 @@ struct ColumnTask {
   std::int64_t table_bytes = 0;  ///< of the text of a table by key or query
 };
 
-/// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the
-/// outermost of the input's `leading` axes. Warns if it has another shape or type.
+/// Sets the names of the keys by read_key_names (common/heads/key_names.hpp).
 void read_key_names(const io::InputBundle& bundle, const Shape& leading,
                     ColumnStatistics& statistics, cli::Report& report);
 

@@ -29,7 +29,7 @@ StreamTarget::StreamTarget(const std::string& path, bool is_fifo, const std::str
 
 void StreamTarget::require_no_terminal(int descriptor) const {
   if (isatty(descriptor) == 0) return;
-  throw Error(Failure::usage, "will not write a binary bundle to a terminal",
+  throw Error(Failure::usage, "will not write the output to a terminal",
               "name a file with -o, or pipe into a command");
 }
 

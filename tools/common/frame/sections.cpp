@@ -119,17 +119,20 @@ void refuse_file_as_pattern(const cli::Arguments& arguments) {
 
 }  // namespace
 
-void declare_sections(cli::Declaration& declaration, const std::string& units) {
+void declare_groups(cli::Declaration& declaration, const std::string& use) {
   declaration.section("Whole dumps")
-      .text(
-          "each", "PATTERN",
-          "Processes every group of INPUT whose path matches, such as '/text/*/layer*', and writes "
-          "the results into the same groups. A * stands for any part of one name; layer2 comes "
-          "before layer10. Datasets of -i apply to every group.")
+      .text("each", "PATTERN",
+            "Processes every group of INPUT whose path matches, such as '/text/*/layer*'" + use +
+                ". A * stands for any part of one name; layer2 comes before layer10. Datasets of "
+                "-i apply to every group.")
       .default_words("INPUT itself or, if it holds nothing to compute from, all groups that do")
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
             "Other datasets are read under their own names.");
+}
+
+void declare_sections(cli::Declaration& declaration, const std::string& units) {
+  declare_groups(declaration, ", and writes the results into the same groups");
   declare_shard(declaration,
                 units.empty() ? "the groups" : "the groups or, without groups, the " + units);
 }

@@ -13,6 +13,9 @@
 
 namespace attn::tools {
 
+/// Declares --each and --map. `use` continues the sentence that the groups are processed.
+void declare_groups(cli::Declaration& declaration, const std::string& use = "");
+
 /// Declares --each, --map and --shard. `units` are what --shard divides if there are no groups,
 /// "heads"; empty: nothing.
 void declare_sections(cli::Declaration& declaration, const std::string& units = "");

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "attnkit/error.hpp"
@@ -98,6 +99,17 @@ struct HeadFound {
   bool done = false;
 };
 
+/// Puts what is found into a checkpoint, or takes it from there.
+template <class Archive, class Result>
+void archive_found(Archive& with, HeadFound<Result>& found) {
+  if constexpr (requires { archive(with, found.result); }) {
+    archive(with, found.result);
+    archive(with, found.least_bias);
+  } else {
+    throw std::logic_error("a checkpoint needs a function archive() for the results");
+  }
+}
+
 /// The heads to compute, or, if the plan has only some queries in memory at a time, parts of these:
 /// all keys, and neighbouring queries that are not padding.
 std::vector<HeadPart> parts_of_heads(const AttentionInput& input, const MemoryPlan& plan);
@@ -119,10 +131,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   using Found = HeadFound<Result>;
   const auto store = [&](Found& found) {
     if (checkpoint == nullptr) return;
-    checkpoint->add_unit([&](SavingArchive& to) {
-      archive(to, found.result);
-      archive(to, found.least_bias);
-    });
+    checkpoint->add_unit([&](SavingArchive& to) { archive_found(to, found); });
   };
   const std::vector<HeadPart> parts = parts_of_heads(input, plan);
   const auto part = [&](Index n) -> const HeadPart& { return parts[static_cast<std::size_t>(n)]; };
@@ -130,10 +139,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   for (; checkpoint != nullptr && checkpoint->has_unit() && first < std::ssize(parts); ++first) {
     stop_if_asked();
     Found found;
-    checkpoint->take_unit([&](LoadingArchive& from) {
-      archive(from, found.result);
-      archive(from, found.least_bias);
-    });
+    checkpoint->take_unit([&](LoadingArchive& from) { archive_found(from, found); });
     look(found.least_bias);
     keep(part(first).problem, found.result);
     progress.advance(share_of_head(input, part(first)));

@@ -174,6 +174,17 @@ std::optional<Index> resolve_offset(const cli::Arguments& arguments,
 
 }  // namespace
 
+std::optional<bool> recorded_f64(const io::InputBundle& bundle) {
+  const auto recorded = bundle.text_attribute("attn_precision");
+  if (!recorded) return std::nullopt;
+  if (*recorded != "f32" && *recorded != "f64" && *recorded != "bf16") {
+    throw Error(Failure::input,
+                fmt::format("{}: attribute attn_precision is {}, expected f32, f64 or bf16",
+                            bundle.description(), *recorded));
+  }
+  return *recorded == "f64";
+}
+
 void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
   const ScoreWords words = score_words(use);
   // The default is the value recorded in the bundle if it is `inherited`, else the default of this
@@ -187,7 +198,7 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
       .default_words(usual(words.energy_default));
   const cli::Declaration::Range any = {-infinity, infinity, true, true};
   // Only a report, which inherits its options, can be made for several scales at once.
-  (inherited
+  (inherited && use == ScoreUse::attention
        ? declaration.numbers("scale", "X,...",
                              words.scale + " Several values make a sweep, a row each.", any, {1.0})
        : declaration.number("scale", "X", words.scale, any, 1.0))

@@ -65,11 +65,16 @@ std::string precision_name(const ScoreOptions& options, bool f64);
 /// The same in words: "float32", "float64" or "bfloat16".
 std::string precision_words(const ScoreOptions& options, bool f64);
 
-/// The purpose of the scores: attention; transport, which may have a cost; the dual, for inner
-/// products only.
-enum class ScoreUse { attention, transport, dual };
+/// Whether the recorded precision, attn_precision, is f64; absent if none is recorded. Throws
+/// Error(input) for an unknown one.
+std::optional<bool> recorded_f64(const io::InputBundle& bundle);
 
-/// Declares the score options. `inherited`: their defaults are the settings recorded in the bundle.
+/// The purpose of the scores: attention; attention under unas and dnas only; transport, which may
+/// have a cost; the dual, for inner products only.
+enum class ScoreUse { attention, unas_and_dnas, transport, dual };
+
+/// Declares the score options. `inherited`: their defaults are the settings recorded in the bundle;
+/// for attention, --scale may then have several values.
 void declare_score_options(cli::Declaration& declaration, bool inherited,
                            ScoreUse use = ScoreUse::attention);
 

@@ -33,6 +33,8 @@ ScoreWords score_words(ScoreUse use) {
     case ScoreUse::attention:
       words.energy_default = "dot with --scheme fenchel";
       words.alpha = "Multiplies the energy of the scheme fenchel.";
+      [[fallthrough]];
+    case ScoreUse::unas_and_dnas:
       words.source_default = "qk";
       words.from =
           "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk, v = y "

@@ -6,9 +6,8 @@
 
 #include "attnkit/error.hpp"
 #include "common/frame/output_format.hpp"
+#include "common/frame/text_output.hpp"
 #include "common/shards/shard.hpp"
-#include "io/output.hpp"
-#include "io/target/target.hpp"
 #include "io/target/target_writer.hpp"
 
 namespace attn::tools {
@@ -114,14 +113,7 @@ TableOutput::TableOutput(const cli::Arguments& arguments, std::vector<TableColum
     throw Error(Failure::usage, "--top has no effect without --sort");
   }
   if (!arguments.table_file || arguments.dry_run) return;
-  if (arguments.json == arguments.table_file) {
-    throw Error(Failure::usage, "--json and --output both name " + *arguments.table_file);
-  }
-  io::OutputBundle::Options options;
-  options.target = *arguments.table_file;
-  options.force = arguments.force;
-  options.tmpdir = arguments.tmpdir;
-  file_ = std::make_shared<io::TargetWriter>(io::make_target(options));
+  file_ = open_text_output(arguments, *arguments.table_file);
 }
 
 bool TableOutput::in_place_of_text() const {
