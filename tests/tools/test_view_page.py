@@ -196,6 +196,29 @@ class Page(ToolTest):
         self.assertIn("ignored", self.one(".text .token.ignored").accessible_name)
         self.assertLess(self.one("#findings .heads").rect["y"], 400)
 
+    def test_words_explain_the_numbers(self):
+        inputs = vectors()
+        inputs["tokens"][9] = inputs["tokens"][IGNORED]
+        inputs["k"][:, 9] = inputs["k"][:, IGNORED]
+        self.write("in.h5", **inputs)
+        self.open("in.h5")
+        self.assertEqual([line.split()[0] for line in self.texts("#findings .schemes li")], ["unas", "dnas", "hnas"])
+        self.assertRegex(self.text("#findings .heads li li"), r"\Aword5 2 tokens, at positions 5 and 9, c = [\d.e-]+ each\Z")
+        # The weights of an ignored token are 0 in float16; its column sum is not.
+        note = "Weights below 3e-8 are shown as 0."
+        self.assertTrue(any(note in text for text in self.texts("#weights details > .quiet:not([hidden])")))
+        self.assertIn("word5 at position 5, which has the least c of this head", self.text("#head .chosen"))
+        self.run_script("document.querySelectorAll('.token[data-token]')[17].click()")
+        self.assertEqual(self.texts("#weights details > .quiet:not([hidden])"), [])
+        self.assertEqual(self.text("#head .chosen"), "Chosen: word17 at position 17.")
+        # The slider is there where it changes something.
+        slider = self.one("#head input[type=range]")
+        self.assertFalse(slider.is_enabled())
+        self.choose("Column sums under", "hnas (mixture)")
+        self.assertTrue(slider.is_enabled())
+        shown = self.run_script("return [0, 2.1e-12, 5e-4, 0.1, 0.9996, 1, null].map(view.percent)")
+        self.assertEqual(shown, ["0%", "<0.1%", "0.1%", "10.0%", ">99.9%", "100%", "–"])
+
     def test_keyboard_alone(self):
         """From the start of the page to the weights of a token."""
         self.write("in.h5", **vectors())
@@ -388,6 +411,13 @@ class Page(ToolTest):
                 size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
                 self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
                 self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), width)
+                # The bar of sections is whole, and does not hide the section that it leads to.
+                widths = self.run_script("const bar = document.querySelector('nav'); return [bar.scrollWidth, bar.clientWidth]")
+                self.assertLessEqual(*widths)
+                self.one("nav a[href='#head']").click()
+                bar, heading = self.run_script(
+                    "return ['nav', '#head h2'].map((name) => document.querySelector(name).getBoundingClientRect())")
+                self.assertGreaterEqual(heading["top"], max(0, bar["bottom"]))
         self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 

@@ -41,6 +41,8 @@
     return `${steps} H ${x(Infinity)}`;
   }
 
+  const round = (value) => view.power(Number(value.toPrecision(3))); // a power of ten that was computed
+
   const cross = (x, y, size) => `M ${x - size} ${y - size} l ${2 * size} ${2 * size} m 0 ${-2 * size} l ${-2 * size} ${2 * size}`;
 
   function axes(picture, line, x, y, { width, height, left, right }) {
@@ -49,13 +51,14 @@
     for (let n = 0; n <= decades; n += Math.ceil((decades * 52) / (width - left - right))) {
       const value = low * Math.pow(10, n);
       line(x(value), y(0), x(value), y(1), { "stroke-opacity": 0.4 });
-      picture.append(view.label(x(value), height - 26, `1e${Math.round(Math.log10(value))}`, { "text-anchor": "middle", "font-size": 11 }));
+      picture.append(view.label(x(value), height - 26, round(value), { "text-anchor": "middle", "font-size": 11 }));
     }
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
       line(left, y(share), width - right, y(share), { "stroke-opacity": 0.4 });
       picture.append(view.label(left - 6, y(share) + 4, `${100 * share}%`, { "text-anchor": "end", "font-size": 11 }));
     }
-    picture.append(view.label((left + width - right) / 2, height - 6, "column sum c", { "text-anchor": "middle", "font-size": 11 }));
+    picture.append(view.label((left + width - right) / 2, height - 6, "column sum c, logarithmic",
+      { "text-anchor": "middle", "font-size": 11 }));
   }
 
   // The curves of some heads under some schemes: small without numbers, or `large` with axes.
@@ -78,7 +81,8 @@
       line(x(view.epsilon), y(0), x(view.epsilon), y(1), { stroke: view.paint("ink"), "stroke-dasharray": "3 2" });
       picture.append(...(large ? [view.label(x(view.epsilon) - 4, top + 10, "ignored", { "text-anchor": "end", "font-size": 11 })] : []));
     }
-    for (const scheme of schemes) {
+    // hnas comes first: where it equals another scheme, that one is seen.
+    for (const scheme of schemes.slice().sort((a, b) => (b === "hnas") - (a === "hnas"))) {
       const sums = view.sortedSums(heads, scheme, u);
       picture.append(view.svg("path", Object.assign({ d: curve(sums, x, y), fill: "none" }, looksOf(scheme, large ? null : 1.5))));
       const ignored = sums.slice(0, mostCrosses).filter((value) => value < view.epsilon);
@@ -88,15 +92,18 @@
     return picture;
   };
 
-  // What the lines and crosses mean.
+  // What the lines, crosses and axes mean.
   view.curvesKey = function (schemes) {
     const key = view.element("p", { class: "key" });
+    const ends = () => [view.curvesScale().low, view.curvesScale().high].map(round).join(" to ");
     const words = (...children) => view.element("span", null, ...children);
     const sample = (scheme) => view.svg("svg", { width: 34, height: 10, "aria-hidden": "true" },
       view.svg("line", Object.assign({ x1: 0, x2: 34, y1: 5, y2: 5 }, looksOf(scheme))));
     view.watch(["u"], (state) => view.replace(key,
       ...schemes.map((scheme) => words(sample(scheme), scheme === "hnas" ? ` hnas, u = ${view.number(state.u)}` : ` ${scheme}`)),
-      words("× an ignored token"), words("height: the share of tokens with a smaller column sum")));
+      words("× an ignored token"), words(`across: the column sum c, from ${ends()}, logarithmic`),
+      words("up: the share of tokens with a smaller column sum"),
+      ...(view.epsilon > view.curvesScale().low ? [words(`upright broken line: c = ${view.number(view.epsilon)}`)] : [])));
     return key;
   };
 })();

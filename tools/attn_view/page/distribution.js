@@ -14,7 +14,7 @@
       return { name: scheme, title: scheme, value: share, show: (c) => view.data(share(c), view.percent(share(c))) };
     });
     return view.table({ caption: `Share of the tokens of ${name} with a column sum below c`, rows: thresholds(), sorted: "", sort: () => {},
-      columns: [{ name: "c", title: "c", value: (c) => c, show: (c) => view.data(c, String(c)) }, ...columns] });
+      columns: [{ name: "c", title: "c", value: (c) => c, show: (c) => view.data(c, view.power(c)) }, ...columns] });
   }
 
   view.startDistribution = function () {

@@ -2,6 +2,7 @@
 (function () {
   const mostHeads = 8;
   const mostWords = 12;
+  const mostPositions = 4; // of equal words
 
   // The counted keys by their attention, the least first: by c, or by c/n where n differs.
   function byAttention(head) {
@@ -27,7 +28,16 @@
 
   view.mostConspicuous = () => conspicuous()[0] || view.heads[0];
 
-  // Equal words once, with their number, the least column sum, and a button that chooses this token.
+  function positions(keys) {
+    const shown = keys.slice().sort((a, b) => a - b).slice(0, mostPositions);
+    const rest = keys.length - shown.length;
+    const last = rest ? `${rest} more` : shown.pop();
+    return `at positions ${shown.join(", ")} and ${last}`;
+  }
+
+  const alike = (keys, sums) => keys.every((key) => view.number(sums[key]) === view.number(sums[keys[0]]));
+
+  // Equal words once, with their positions, the least column sum, and a button that chooses this token.
   function words(head, keys, ignored) {
     const sums = head.columnSums("unas");
     const places = new Map();
@@ -38,8 +48,8 @@
     const shown = Array.from(places).slice(0, mostWords).map(([word, found]) => view.element("li", null,
       view.element("button", { type: "button", class: ignored ? "word ignored" : "word", title: `position ${found.join(", ")}`,
         click: () => view.show(head.number, found[0]) }, view.element("bdi", null, head.keyTokens ? word : `token ${word}`)),
-    found.length > 1 ? ` ${found.length} times` : "",
-    view.element("span", { class: "quiet" }, " c ", view.data(sums[found[0]]))));
+    view.element("span", { class: "quiet" }, found.length > 1 ? ` ${found.length} tokens, ${positions(found)}, ` : " ",
+      alike(found, sums) ? "c = " : "least c = ", view.data(sums[found[0]]), found.length > 1 && alike(found, sums) ? " each" : "")));
     const rest = places.size - shown.length;
     return view.element("ul", { class: "words" }, ...shown, ...(rest > 0 ? [view.element("li", null, `and ${rest} more`)] : []));
   }
@@ -71,6 +81,8 @@
       : `${name} ignores none.`;
   }
 
+  const scheme = (name, meaning) => view.element("li", null, view.element("b", null, name), meaning);
+
   view.drawFindings = function () {
     const lines = conspicuous().filter((head) => ignoredKeys(head, "unas").length);
     const shown = (lines.length ? lines : conspicuous()).slice(0, mostHeads);
@@ -80,11 +92,18 @@
       view.element("h2", { id: "findings-title" }, "Who is ignored"),
       view.element("p", { class: "finding" },
         ...new Set([sentence("unas", "Softmax (unas)"), " ", sentence("dnas", "Doubly-normalised attention (dnas)")])),
+      view.element("ul", { class: "schemes quiet" },
+        scheme("unas", " is softmax: the weights of each query add up to 1."),
+        scheme("dnas", " is doubly-normalised: the weights of each key are first normalised over the queries, " +
+          "then those of each query over the keys."),
+        scheme("hnas", " is their mixture, u · dnas + (1 − u) · unas. " +
+          "Move the slider of u to see from which u on a token is no longer ignored.")),
       view.element("ul", { class: "heads" }, ...shown.map(line)),
       ...(rest > 0 ? [view.element("p", { class: "quiet" }, `${rest} more heads ignore tokens; the table of heads lists them.`)] : []),
       view.element("p", { class: "quiet" },
         "The column sum c of a token is all the attention that it gets: its weights, summed over the queries. ",
-        `A token is ignored if c < ${view.number(view.epsilon)}.`,
+        `A token is ignored if c < ${view.number(view.epsilon)}. `,
+        "How little attention counts as none is a choice: the option --epsilon of attn-view sets another limit.",
         view.heads.length > 1 ? " The counts take each token once for each head." : "",
         few ? " Tokens to which too few queries may attend are left out." : ""));
   };

@@ -1,4 +1,4 @@
-// All weights of a head as a map: a line for each query, a column for each key.
+// All weights of a head as a map: a row for each query, a column for each key.
 (function () {
   const pixels = 720; // at most, on a side
 
@@ -34,7 +34,7 @@
   view.map = function (head, state, scheme, title, tell) {
     const height = Math.max(40, Math.round(pixels * Math.min(1, head.queries / head.keys)));
     const canvas = view.element("canvas", { width: pixels, height, role: "img", class: "map",
-      "aria-label": `All weights under ${title}: a line for each query, a column for each key. Tables list those of the chosen token.` });
+      "aria-label": `All weights under ${title}: a row for each query, a column for each key. Tables list those of the chosen token.` });
     const source = image(head, state, scheme);
     const context = canvas.getContext("2d");
     context.imageSmoothingEnabled = false;
@@ -58,6 +58,6 @@
     const height = (344 * canvas.height) / canvas.width;
     return view.picture(360, height + 52, canvas.getAttribute("aria-label"), view.label(8, 16, title, { "font-weight": "bold" }),
       view.svg("image", { x: 8, y: 24, width: 344, height, href: canvas.toDataURL(), preserveAspectRatio: "none" }),
-      view.label(8, height + 42, "lines: queries, from the top; columns: keys, from the left", { "font-size": 11 }));
+      view.label(8, height + 42, "rows: queries, from the top; columns: keys, from the left", { "font-size": 11 }));
   };
 })();

@@ -1,10 +1,10 @@
 // All heads: maps of layers by heads, a table, and small pictures.
 (function () {
-  const [width, height, top] = [50, 28, 40]; // of a cell, and above the first
+  const [width, height, top] = [56, 28, 40]; // of a cell, and above the first
 
   const choose = (head) => view.choose({ head: head.number });
 
-  // The lines and columns of the map; the names of the lines without the folders in which all of them are.
+  // The rows and columns of the map; the names of the rows without the folders in which all of them are.
   function layout() {
     const rows = Array.from(new Set(view.heads.map((head) => head.row)));
     const columns = Array.from(new Set(view.heads.map((head) => head.column)));
@@ -27,8 +27,9 @@
     view.svg("title", null, `${head.label}: ${known ? value : "not known"}`),
     view.svg("rect", { x: x + 1, y: y + 1, width: width - 2, height: height - 2, fill: known ? view.colour(scale(value)) : "none",
       stroke: view.paint(chosen ? "mark" : "line"), "stroke-width": chosen ? 3 : 1 }),
-    view.label(x + width / 2, y + 18, statistic.show(value), { "text-anchor": "middle", "font-size": 11,
-      "font-weight": chosen ? "bold" : "normal", fill: known ? view.inkOn(scale(value)) : view.paint("ink") }));
+    view.label(x + width / 2, y + 18, statistic.show(value), { "text-anchor": "middle",
+      "font-size": statistic.show(value).length > 6 ? 10 : 11, "font-weight": chosen ? "bold" : "normal",
+      fill: known ? view.inkOn(scale(value)) : view.paint("ink") }));
   }
 
   function map(shown, current) {

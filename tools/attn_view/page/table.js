@@ -81,9 +81,10 @@
     { type: "button", class: "link", "data-row": row, click: () => choose(row) }, view.element("bdi", null, word));
 
   // A table in a drawer, made when it is first opened; the drawer stays open as the table is made anew.
-  view.drawer = function (title, open) {
+  // `notes` stand above the table.
+  view.drawer = function (title, open, ...notes) {
     const place = view.element("div");
-    const drawer = view.element("details", { open: Boolean(open) }, view.element("summary", null, title), place);
+    const drawer = view.element("details", { open: Boolean(open) }, view.element("summary", null, title), ...notes, place);
     let make = null;
     drawer.addEventListener("toggle", () => drawer.open && make && show());
     function show() {

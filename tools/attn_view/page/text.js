@@ -45,7 +45,7 @@
     }
     const shown = head.columnSums(state.scheme, state.u);
     const verdict = (key) => verdicts[head.verdict(key, shown)] || "–";
-    columns.push({ name: "verdict", title: schemeName(state), words: true, value: verdict, show: verdict });
+    columns.push({ name: "verdict", title: `verdict under ${schemeName(state)}`, words: true, value: verdict, show: verdict });
     return columns;
   }
 
@@ -117,7 +117,14 @@
       view.element("button", { type: "button", click: nextMatch }, "Next match"), found);
   }
 
-  function startControls() {
+  // The chosen token, and what is special about it.
+  function chosen(head, { key }) {
+    const least = head.verdict(key, head.columnSums("unas")) !== "few" && head.queriesOfKey()[key] > 0 && key === view.leastKey(head);
+    return ["Chosen: ", view.element("b", null, view.element("bdi", null, view.keyWord(head, key))), ` at position ${key}`,
+      least ? `, which has the least ${head.causal ? "c/n" : "c"} of this head under unas.` : "."];
+  }
+
+  function startControls(drawer) {
     const heads = view.selection("Head", view.heads.map((head) => [head.number, head.label]),
       (number) => view.choose({ head: Number(number) }));
     const schemes = view.selection("Column sums under",
@@ -126,16 +133,20 @@
       heads.choose(state.head);
       schemes.choose(state.scheme);
     });
+    const slider = view.uSlider(["scheme"], (state) => state.scheme === "hnas" || drawer.open);
+    drawer.addEventListener("toggle", () => slider.update(view.state));
     const step = (text, by) => view.element("button",
       { type: "button", click: () => view.choose({ head: (view.state.head + by + view.heads.length) % view.heads.length }) }, text);
     return view.element("div", { class: "controls" }, heads,
-      view.element("span", null, step("Previous head", -1), " ", step("Next head", 1)), schemes, view.uSlider(), startSearch());
+      view.element("span", null, step("Previous head", -1), " ", step("Next head", 1)), schemes,
+      slider, startSearch());
   }
 
   view.startText = function () {
     const title = view.element("h2", { id: "head-title" });
     const numbers = view.element("p", { class: "readout", "aria-live": "polite" });
     const legend = view.element("div");
+    const choice = view.element("p", { class: "chosen" });
     const meaning = view.element("p", { class: "quiet" });
     const texts = view.element("div");
     const drawer = view.drawer("Table of tokens");
@@ -160,6 +171,7 @@
       }
     });
     view.watch(["head", "key", "scheme", "u"], (state) => tell(state.key));
+    view.watch(["head", "key"], (state) => view.replace(choice, ...chosen(view.head(), state)));
     view.watch(["head", "tokens", "key", "u", "scheme"], (state) => drawer.fill(() => {
       const head = view.head();
       return view.table({ caption: `${view.count(head.keys, "token")} of ${head.label}`, columns: columnsOfTable(head, state),
@@ -167,6 +179,7 @@
         sort: (tokens) => view.choose({ tokens }), chosen: (token) => token === state.key });
     }));
     // The watchers of the controls come last: the search marks tokens that exist.
-    view.replace(document.getElementById("head"), title, startControls(), meaning, legend, numbers, texts, drawer);
+    view.replace(document.getElementById("head"), title, startControls(drawer), meaning, legend, choice, numbers, texts,
+      drawer);
   };
 })();

@@ -1,16 +1,22 @@
 // The weights of the chosen token: whom it attends to and who attends to it, under unas, hnas and dnas side by side.
 (function () {
-  // The share u as a slider; all sliders of the page move together.
-  view.uSlider = function () {
+  const needless = "u has an effect here once “Column sums under” is hnas or the table of tokens is open.";
+
+  // The share u as a slider; all sliders of the page move together. It is disabled unless `used(state)`, which changes with `names`.
+  view.uSlider = function (names = [], used = () => true) {
     const control = view.element("input", { type: "range", min: 0, max: 1, step: 0.01, "aria-label": "Share u of dnas in hnas",
       input: () => view.choose({ u: Number(control.value) }) });
     const shown = view.element("output", null);
-    view.watch(["u"], (state) => {
-      control.value = state.u;
-      shown.textContent = view.number(state.u);
-    });
-    return view.element("span", { class: "field" }, view.element("span", null, "Share u of dnas in hnas: ", shown),
+    const field = view.element("span", { class: "field" }, view.element("span", null, "Share u of dnas in hnas: ", shown),
       view.element("span", { class: "slider" }, "unas ", control, " dnas"));
+    field.update = function (state) {
+      control.value = state.u;
+      control.disabled = !used(state);
+      shown.textContent = view.number(state.u);
+      field.title = control.disabled ? needless : "";
+    };
+    view.watch(["u"].concat(names), field.update);
+    return field;
   };
 
   const title = (scheme, state) => (scheme === "hnas" ? `hnas, u = ${view.number(state.u)}` : scheme);
@@ -27,7 +33,7 @@
   function bar(weight) {
     const cell = view.data(weight);
     cell.className = "bar";
-    cell.style.backgroundSize = `${100 * weight}% 100%`;
+    cell.style.backgroundSize = `calc(${weight.toFixed(4)} * var(--bar-width)) 100%`;
     return cell;
   }
 
@@ -45,14 +51,25 @@
           show: (n) => bar(weights[scheme][side][n]) }))] });
   }
 
+  // Why weights of 0 can add up to a column sum above 0, or "" if none of them is rounded.
+  function rounding(head, state, weights) {
+    const n = head.queriesOfKey()[state.key];
+    const rounded = ["unas", "dnas"].filter((scheme) => weights[scheme].into.filter((weight) => weight > 0).length < n);
+    const sums = rounded.map((scheme) => `${scheme}: c = ${view.number(head.columnSums(scheme)[state.key])}`);
+    return rounded.length ? "Weights below 3e-8 are shown as 0. " +
+      `The column sum was computed before this rounding (${sums.join("; ")}).` : "";
+  }
+
   // The weights of the chosen token: pictures of arcs and tables.
-  function startToken(pictures, tables) {
+  function startToken(pictures, tables, note) {
     view.watch(["head", "key", "query", "u", "out", "into"], (state, changed) => {
       const head = view.head();
       if (!head.hasWeights) {
         return;
       }
       const weights = weightsOf(head, state);
+      note.textContent = rounding(head, state, weights);
+      note.hidden = note.textContent === "";
       for (const side of ["out", "into"]) {
         tables[side].fill(() => weightsTable(head, state, weights, side));
       }
@@ -103,13 +120,14 @@
     const heading = view.element("h2", { id: "weights-title" });
     const missing = view.element("p", { class: "quiet" });
     const pictures = view.element("div", { class: "three" });
-    const tables = { out: view.drawer("Table: whom it attends to", true), into: view.drawer("Table: who attends to it", true) };
+    const note = view.element("p", { class: "quiet" });
+    const tables = { out: view.drawer("Table: whom it attends to", true), into: view.drawer("Table: who attends to it", true, note) };
     const legend = view.element("div");
     const readout = view.element("p", { class: "readout" });
     const maps = view.element("div", { class: "three" });
     const content = view.element("div", null, view.element("div", { class: "controls" }, view.uSlider()), pictures,
       view.element("div", { class: "two" }, tables.out, tables.into), view.element("h3", null, "All weights of the head"),
-      view.element("p", { class: "quiet" }, "Each line is a query, each column a key. The lines across mark the chosen token; a click ",
+      view.element("p", { class: "quiet" }, "Each row is a query, each column a key. A cross marks the chosen token; a click ",
         "chooses a query. Weights below 3e-8 are stored as 0."), legend, readout, maps);
     view.replace(document.getElementById("weights"), heading, missing, content);
 
@@ -122,7 +140,7 @@
       missing.hidden = head.hasWeights;
       missing.textContent = `The page does not have the weights of this head. Left out: ${view.leftOut || "they are not in the data"}.`;
     });
-    startToken(pictures, tables);
+    startToken(pictures, tables, note);
     startMaps(legend, readout, maps);
   };
 })();

@@ -53,7 +53,19 @@
     return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(3)));
   };
 
-  view.percent = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : `${Number((100 * value).toPrecision(2))}%`);
+  // One digit behind the point; what this would round to 0 or to 100% is told from them.
+  view.percent = function (value) {
+    if (value === null || value === undefined) {
+      return "–";
+    }
+    if (value === 0 || value === 1) {
+      return value ? "100%" : "0%";
+    }
+    return value > 0 && value < 5e-4 ? "<0.1%" : value < 1 && value >= 0.9995 ? ">99.9%" : `${(100 * value).toFixed(1)}%`;
+  };
+
+  // A power of ten, as axes have it.
+  view.power = (value) => value.toExponential().replace("+", "");
 
   view.count = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 })();
