@@ -44,14 +44,15 @@ std::string base64(std::string_view bytes) {
 }
 
 std::pair<std::string, std::string> page_around_data() {
+  const std::string script = fmt::format("{}", fmt::join(page_scripts, ""));
   const std::string policy = fmt::format(
       "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; "
       "form-action 'none'",
-      hash_source(page_script), hash_source(page_style));
+      hash_source(script), hash_source(page_style));
   // The data are split off first, as nothing in another text is a mark of its own.
   auto [before, behind] = split_at(std::string(page_html), "@DATA@");
   before = with(with(before, "@POLICY@", policy), "@STYLE@", page_style);
-  return {std::move(before), with(behind, "@SCRIPT@", page_script)};
+  return {std::move(before), with(behind, "@SCRIPT@", script)};
 }
 
 }  // namespace attn::tools
