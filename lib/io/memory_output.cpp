@@ -43,8 +43,8 @@ class MemoryDataset final : public OutputDataset::Impl {
   // Calls `body` with a number of the type of the result.
   template <class Body>
   void by_type(const Body& body) const {
-    switch (dtype_) {  // NOLINT(bugprone-branch-clone): each branch is for another type
-      case DType::f32:
+    switch (dtype_) {
+      case DType::f32:  // NOLINT(bugprone-branch-clone): each branch is for another type
         return body(float());
       case DType::f64:
         return body(double());

@@ -12,7 +12,7 @@ namespace attn::tools {
 bool ComputeOptions::emits_gradients() const {
   const auto& names = gradient_names();
   return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return emits(name); });
+                     [&](const std::string& result) { return emits(result); });
 }
 
 Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
