@@ -12,8 +12,8 @@ namespace attn::cli {
 
 /// A line on standard error that shows the progress of long work. On a terminal it is shown unless
 /// -q or --progress=never is given, and is erased at the end; elsewhere --progress=always shows it
-/// as successive lines. A program that runs the tool within its own process is told the share of
-/// the work that is done (HostArrays::progress), and nothing is shown.
+/// as successive lines. If a program runs the tool within its own process, HostArrays::progress is
+/// called with the share of the work that is done, and nothing is shown.
 class Progress {
  public:
   /// `task` begins the line; `total` is the amount of work in `unit`, "heads" or "elements" (empty:

@@ -26,9 +26,9 @@ class BlasCall {
   int threads_before_;
 };
 
-/// Gives OpenBLAS its threads back when the last one ends, for a program that uses OpenBLAS itself:
-/// its pthread build has one number of threads for the whole process. Meanwhile the program's own
-/// products take one thread, too.
+/// For a program that uses OpenBLAS itself. The pthread build of OpenBLAS has one number of threads
+/// for the whole process, which the library sets to 1. When the last BorrowedBlas ends, OpenBLAS
+/// has the program's number again. Until then, the program's own products take one thread, too.
 class BorrowedBlas {
  public:
   BorrowedBlas();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +52,7 @@ py::dict run(const std::string& name, const std::vector<std::string>& command_li
                             });
   });
   host->rethrow();
-  if (!done) throw py::value_error("stopped");  // nothing else stops a run
+  if (!done) throw std::logic_error("a run stopped without a reason");
   host->finish_progress();
   host->rethrow();
   py::dict result;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include "attn_compute/compute_task.hpp"
@@ -282,11 +283,12 @@ class TypedPlan final : public PlanObject {
   template <class Body>
   void compute(const Body& body) {
     std::atomic<bool> stop{false};
-    run_without_gil(stop, [&] {
+    const bool done = run_without_gil(stop, [&] {
       std::unique_lock lock(turn_, std::defer_lock);
       while (!lock.try_lock_for(std::chrono::milliseconds(50))) stop_if_asked();
       body();
     });
+    if (!done) throw std::logic_error("a run stopped without a reason");
   }
 
   Scheme scheme_;

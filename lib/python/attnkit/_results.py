@@ -27,7 +27,33 @@ def columns_of(table: str) -> Dict[str, List[Any]]:
     return {name: [_number(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0])}
 
 
-class Results(Mapping[str, Any]):
+class Arrays(Mapping[str, Any]):
+    """Arrays by name, as items and as attributes."""
+
+    _kind = "result"  # what messages call an array
+
+    def __init__(self, arrays: Dict[str, Any]) -> None:
+        self._arrays = arrays
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._arrays:
+            return self._arrays[name]
+        there = ", ".join(self._arrays) or "none"
+        raise AttributeError(f"there is no {self._kind} {name}; the {self._kind}s are {there}")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class Results(Arrays):
     """The results of a run: arrays by name, as items and as attributes, and the report of the tool.
 
     ``results.out`` and ``results["out"]`` are the same array. Names of groups have slashes:
@@ -50,7 +76,7 @@ class Results(Mapping[str, Any]):
     """What the tool notes on standard error."""
 
     def __init__(self, found: Dict[str, Any], has_table: bool) -> None:
-        self._arrays: Dict[str, Any] = found["results"]
+        super().__init__(found["results"])
         self._report = found["report"]
         self._table: Optional[str] = found["data"] if has_table else None
         self.attributes = found["attributes"]
@@ -59,24 +85,10 @@ class Results(Mapping[str, Any]):
         self.notes = found["notes"]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
         if name == "report":
             self.report = json.loads(self._report())
             return self.report
-        if name in self._arrays:
-            return self._arrays[name]
-        there = ", ".join(self._arrays) or "none"
-        raise AttributeError(f"there is no result {name}; the results are {there}")
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+        return super().__getattr__(name)
 
     def __dir__(self) -> List[str]:
         return sorted({*super().__dir__(), *self._arrays, "report"})

@@ -77,15 +77,20 @@ class Call:
         return {"wo": weight.T, **({} if bias is None else {"bo": bias})}
 
 
+def hides(mask: Any) -> Any:
+    """Where a mask that is added to scores hides a pair: from half of the least number of its type on.
+    Models write −inf or the least number there."""
+    return mask <= torch.finfo(mask.dtype).min / 2
+
+
 def split_mask(mask: Any) -> Tuple[Any, Any]:
     """(allowed, bias) of a tensor that is added to scores or, if boolean, says what may attend.
-    What is added counts as "may not" from half of the least number of its type on: models write
-    −inf or the least number there."""
+    What is added counts as "may not" as hides() says."""
     if mask is None:
         return None, None
     if not mask.is_floating_point():
         return mask.bool(), None
-    shut = mask <= torch.finfo(mask.dtype).min / 2
+    shut = hides(mask)
     if not shut.any():
         return None, mask if mask.any() else None
     if bool(((mask == 0) | shut).all()):

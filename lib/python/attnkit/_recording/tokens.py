@@ -22,7 +22,7 @@ class Sequences:
 
     def __init__(self) -> None:
         self._given: List[Any] = []  # integer arguments of the call of the model
-        # Those of the call so far, in the order in which embeddings read them.
+        # The sequences of the call so far, in the order in which embeddings read them.
         self._ids: List[Tuple[Any, Any]] = []
         self._before: Dict[int, Any] = {}  # by embedding: ids of this and earlier calls, joined
 

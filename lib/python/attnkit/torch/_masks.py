@@ -7,6 +7,8 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
+from .._recording.call import hides
+
 
 _HIDES = -9984.0  # -1e4 in bfloat16
 
@@ -14,14 +16,13 @@ _HIDES = -9984.0  # -1e4 in bfloat16
 def split(mask: Optional[Tensor], *, true_hides: bool = False) -> Tuple[Optional[Tensor], Optional[Tensor]]:
     """(mask, bias) of a mask that is boolean, or added to the scores.
 
-    In the result, true allows a pair. Of numbers that are added, those from half of the type's least
-    number on hide a pair: models write −inf or the least number for this.
+    In the result, true allows a pair. Numbers that are added hide a pair as `hides` says.
     """
     if mask is None:
         return None, None
     if not mask.is_floating_point():
         return (mask == 0 if true_hides else mask != 0), None
-    hidden = mask <= torch.finfo(mask.dtype).min / 2
+    hidden: Tensor = hides(mask)
     if not hidden.any():
         return None, mask
     bias = mask.masked_fill(hidden, 0)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import numpy
 
 from .._errors import error_of
+from .._results import Arrays
 from ._seen_file import write
 from ._seen_text import summary_of
 
@@ -17,7 +18,7 @@ _OF_HEAD = ("layer", "call", "batch", "head", "scheme")
 _OF_KEY = ("key", "token", "queries", "col_sum", "col_sum_per_query")
 
 
-class SeenCall(Mapping[str, Any]):
+class SeenCall(Arrays):
     """The statistics of one call of a layer's attention: arrays by name, as items and as attributes.
 
     SCHEME_col_sum (B, H, Lk) is the attention that each key receives, SCHEME_row_entropy (B, H, Lq) the
@@ -27,9 +28,11 @@ class SeenCall(Mapping[str, Any]):
     some heads were chosen, ``attributes["heads"]`` are their numbers.
     """
 
+    _kind = "array"
+
     def __init__(self, layer: str, call: int, arrays: Dict[str, Any], rows: List[Row],
                  attributes: Dict[str, Any], made: Dict[str, Any], tokens: Optional[Sequence[Any]]) -> None:
-        self._arrays = arrays
+        super().__init__(arrays)
         self.layer = layer
         """The name of the module in the model."""
         self.call = call
@@ -42,22 +45,6 @@ class SeenCall(Mapping[str, Any]):
         """What the statistics were made of, as the tools write it into attn_result: tool, from, with."""
         self.tokens = tokens
         """The names of the keys: a list for all sequences, or a list for each; None if they are unknown."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in self._arrays:
-            return self._arrays[name]
-        raise AttributeError(f"there is no array {name}; the arrays are {', '.join(self._arrays)}")
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def __repr__(self) -> str:
         arrays = ", ".join(f"{name} {array.shape}" for name, array in self._arrays.items())
