@@ -160,7 +160,7 @@ def values_of_all_paths(sizes, basis, values):
     return np.prod(values[:, None] ** whole, axis=0) if farthest(exponents, whole) < 1e-9 else np.nan * whole[0]
 
 
-def step_of_tool(weights, x, target, rate):
-    run_tool("step", "--optimizer", "si-sgd", "--rate", repr(rate), **named(weights),
+def step_of_tool(weights, x, target, rate, optimizer):
+    run_tool("step", "--optimizer", optimizer, "--rate", repr(rate), **named(weights),
              **named(gradient(weights, x, target), "grad_w"))
     return load("out.h5", *named(weights))
