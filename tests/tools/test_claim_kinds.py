@@ -42,7 +42,7 @@ class ClaimKinds(ClaimTest):
         table = self.run_tool("claim-check", "claims.toml", "--falsify", "--tsv").out.decode().splitlines()
         self.assertEqual(table[0].split("\t"), ["file", "id", "kind", "expected", "measured", "perturbed", "can_fail",
                                                "reason"])
-        self.assertEqual(table[1].split("\t")[1:7], ["equal", "computed", "= 3", "3", "0", "true"])
+        self.assertEqual(table[1].split("\t")[1:7], ["equal", "tool", "= 3", "3", "0", "true"])
         # Without --falsify nothing is perturbed.
         self.assertEqual(len(self.check("--keep=kept")), 5)
         self.assertEqual({f.name for f in (self.folder / "kept").iterdir()}, set(each))
@@ -73,6 +73,28 @@ class ClaimKinds(ClaimTest):
         # A claim that does not hold was not shown to be able to fail.
         self.claims(claim("false", expected=1, more='perturb = ["true", "exit 9"]\nstatus = [0, 9]'))
         self.assertIn("does not have its expected verdict", self.falsify(status=1)[1]["false"]["reason"])
+
+    def test_kinds_are_counted(self):
+        constants = claim("constants", more='kind = "printed"')
+        self.claims(claim("one"), claim("two", expected=1), claim("sum", more='kind = "statistics"'), constants)
+        results = self.check("--markdown=m.md", status=1)
+        self.assertEqual([c["kind"] for c in results.values()], ["tool", "tool", "statistics", "printed"])
+        counts = "By kind: 2 run a tool, 1 are statistics of printed tables, 1 compare printed constants\n"
+        self.assertTrue(self.text.endswith("4 claims: 3 as expected, 1 not, 0 could not run\n" + counts), self.text)
+        self.assertTrue((self.folder / "m.md").read_text().endswith(counts))
+        report = json.loads((self.folder / "r.json").read_text())["result"]
+        self.assertEqual(report["kinds"], {"tool": 2, "statistics": 1, "printed": 1})
+        table = self.run_tool("claim-check", "claims.toml", "--tsv", status=1).out.decode().splitlines()
+        at = table[0].split("\t").index("kind")
+        self.assertEqual([row.split("\t")[at] for row in table[1:]], ["tool", "tool", "statistics", "printed"])
+        # A selection counts its own; a statistic needs a perturbation, too.
+        self.check("--select=constants,sum")
+        self.assertIn("By kind: 0 run a tool, 1 are", self.text)
+        self.refused("claim-check", "claims.toml", "--select=constants,sum", "--require-perturb", status=3,
+                     says=["sum: perturb is missing"], output=None)
+        self.claims(claim("other", more='kind = "computed"'))
+        self.refused("claim-check", "claims.toml", status=3, says=["claims.toml:", "kind", "tool, statistics, printed"],
+                     output=None)
 
     def test_required_perturbations(self):
         self.claims(claim("a", more='perturb = ["true", "exit 1"]'), claim("b"), claim("c"),

@@ -184,12 +184,35 @@ class Examples(ToolTest):
         claims = claims_of_data()
         readings = sum("reading" in claim["tags"] for claim in claims)
         refuted = sum(claim.get("expect") == "refuted" for claim in claims) - readings
-        printed = sum(claim.get("kind") == "printed" for claim in claims)
+        kinds = [claim.get("kind", "tool") for claim in claims]
+        tool, statistics, printed = (kinds.count(kind) for kind in ("tool", "statistics", "printed"))
+        page = page.replace("\n", " ")
         for text in (f"{len(claims)} claims of the literature", f" {refuted} of them are printed",
-                     f" {readings} are readings", f"all {len(claims) - printed} computed ones",
-                     f"all {printed} that compare"):
+                     f" {readings} are readings", f" {tool} run a tool", f" {statistics} are statistics",
+                     f" {printed} compare", f"all {tool + statistics} computed ones", f"all {printed} that compare"):
             self.assertIn(text, page)
         self.assertIn(f"| {len(claims)} claims |", (SOURCE / "data/README.md").read_text())
+        self.assertIn(f"{len(claims)} claims of the literature, with errata", (SOURCE / "CHANGELOG.md").read_text())
+
+    def test_kinds_of_claims(self):
+        """Claims of the kind tool run one, others none. Their perturbation changes the tool's side: what follows the last
+        call of a tool stays."""
+        computing = "|".join(name for name in TOOLS if name != "tensor-gen")
+        run = re.compile(rf"(?<![\w/.-])(?:{computing})(?![\w-])")
+        for claim in claims_of_data():
+            with self.subTest(claim=claim["id"]):
+                command = claim["command"]
+                scripts = "".join((SOURCE / "data/claims" / (one or two + ".py")).read_text() for one, two in re.findall(
+                    r"\$CLAIMS/(\w+\.py)|from (evidence|path_step|relu_paths) import", command))
+                kind = claim.get("kind", "tool")
+                self.assertEqual(bool(run.search(command + scripts)), kind == "tool")
+                # A script in Python names the tool in quotes, and may call it from anywhere.
+                calls = [call.end() for call in run.finditer(command) if command[call.start() - 1] != '"']
+                if kind == "tool" and calls:
+                    rest = command[re.compile(r"(?<!\\)\n|$").search(command, calls[-1]).start():]
+                    perturbed = command.replace(*claim["perturb"])
+                    self.assertNotEqual(perturbed, command)
+                    self.assertTrue(perturbed.endswith(rest), claim["perturb"])
 
     def test_refuted_claims_are_listed(self):
         """As what a document says, with the number of its erratum; or apart from it, as a reading."""

@@ -47,7 +47,7 @@ Falsification falsification_of(const Claim& claim, const ClaimResult& result,
     found.reason = "does not have its expected verdict";
   } else if (!claim.unperturbed.empty()) {
     found.reason = claim.unperturbed;
-  } else if (!claim.printed && !perturbed) {
+  } else if (claim.kind != ClaimKind::printed && !perturbed) {
     found.reason = "names no perturb";
   } else if (!perturbed && !result.moved) {
     found.reason = "is a printed inequality, for which a moved expectation says nothing";
@@ -66,7 +66,7 @@ FalsificationCounts counts(std::span<const Claim> claims, std::span<const Falsif
   FalsificationCounts all;
   for (std::size_t n = 0; n < claims.size(); ++n) {
     const Index can_fail = found[n].can_fail ? 1 : 0;
-    if (claims[n].printed) {
+    if (claims[n].kind == ClaimKind::printed) {
       ++all.printed;
       all.printed_can_fail += can_fail;
     } else {

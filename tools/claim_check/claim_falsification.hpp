@@ -22,13 +22,14 @@ struct Falsification {
   std::optional<ClaimResult> perturbed = {};  ///< of the perturbed command, if there is one
 };
 
-/// A computed claim can fail if its perturbed command has the opposite verdict, and if a moved
-/// expectation (judge_moved), where defined, also turns it. A printed claim can fail if each of the
-/// two that exists does so. A claim that could not run or has not the expected verdict cannot fail.
+/// A computed claim, of any kind but printed, can fail if its perturbed command has the opposite
+/// verdict, and if a moved expectation (judge_moved), where defined, also turns it. A printed claim
+/// can fail if each of the two that exists does so. A claim that could not run or has not the
+/// expected verdict cannot fail.
 Falsification falsification_of(const Claim& claim, const ClaimResult& result,
                                std::optional<ClaimResult> perturbed);
 
-/// Numbers of claims.
+/// Numbers of claims. Computed are those of the kinds tool and statistics.
 struct FalsificationCounts {
   Index computed = 0;
   Index computed_can_fail = 0;

@@ -45,8 +45,10 @@ cli::Declaration claim_options() {
   d.about(
       "perturb = [\"a\", \"b\"] names a change under which the claim must fail (a refuted one: "
       "must hold): b takes the place of a wherever the command has it. --falsify runs these, and "
-      "moves the expectations of =, within and slope. unperturbed says why a claim has none; kind "
-      "= \"printed\" marks one that only compares printed constants.");
+      "moves the expectations of =, within and slope. unperturbed says why a claim has none. "
+      "kind is tool for a claim whose command runs a tool (the default), statistics for a "
+      "statistic or a sum of printed numbers, and printed for one that only compares printed "
+      "constants and needs no perturb; the report counts the claims of each kind.");
   d.about(
       "A claim holds, is refuted, or could not be run (error). The margin in the report is the "
       "distance of the measured number from the edge of its tolerance, negative if it lies "
@@ -70,8 +72,9 @@ cli::Declaration claim_options() {
   d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
   d.flag("falsify",
          "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
-  d.flag("require-perturb",
-         "Refuses files in which a computed claim has neither perturb nor unperturbed.");
+  d.flag(
+      "require-perturb",
+      "Refuses files in which a claim has neither perturb nor unperturbed, unless it is printed.");
   d.flag("list", "Lists the claims and their commands without running them.");
   d.flag("dry-run",
          "Prints the commands that would run, each with its $CLAIMS, and runs none of them. PATH "
@@ -93,14 +96,16 @@ cli::Declaration claim_options() {
   d.for_verbs({});
   declare_table_options(d, "claim", {.writes_bundle = false});
   d.column("file, id, source", "where the claim is stored, its name, and the document")
+      .column("kind", "tool, statistics or printed")
       .column("expected, measured, margin, headroom", "as in the report")
       .column("verdict", "holds, refuted or error")
       .column("as_expected", "whether the verdict is the expected one")
       .column("seconds", "the time that the command took");
   d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
+      .report_member("kinds", "tool, statistics and printed: the number of claims of each kind")
       .report_member(
           "list",
-          "an array of id, source, statement, tags, relation, tolerance, "
+          "an array of id, source, kind, statement, tags, relation, tolerance, "
           "relative_tolerance, why, expect, verdict (holds, refuted or error), as_expected, "
           "measured, expected, margin, headroom, seconds and cached of each claim; right, if it is "
           "refuted; error, if it could not run; not_kept, why --cache does not keep it")
@@ -108,9 +113,10 @@ cli::Declaration claim_options() {
                      "with --falsify: computed, computed_can_fail, excused, printed, "
                      "printed_can_fail, share (of computed claims that can fail), list (id, kind, "
                      "can_fail, reason, perturbed: the number measured then)");
-  d.column("kind, perturbed, can_fail, reason",
-           "with --falsify: computed or printed, the number measured when perturbed, whether the "
-           "claim can fail, and why not");
+  d.column(
+      "perturbed, can_fail, reason",
+      "with --falsify: the number measured when perturbed, whether the claim can fail, and why "
+      "not");
   d.column("before, after, moved, of_tolerance",
            "diff: the measured numbers, their difference, and its share of the tolerance")
       .column("headroom_before, headroom_after, verdict_before, verdict_after", "diff")

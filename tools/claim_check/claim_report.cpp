@@ -54,9 +54,16 @@ std::string summary(const ClaimResults& all) {
   std::string cache;
   if (known > 0) cache += fmt::format("; {} from the cache", known);
   if (unkept > 0) cache += fmt::format("; {} not kept in the cache (-v says why)", unkept);
+  const auto of_kind = [&](ClaimKind kind) {
+    return counts.of_kind.at(static_cast<std::size_t>(kind));
+  };
   return fmt::format("{}: {} as expected, {} not, {} could not run{}\n",
                      cli::counted(all.claims.size(), "claim"), counts.as_expected, counts.otherwise,
-                     counts.errors, cache);
+                     counts.errors, cache) +
+         fmt::format(
+             "By kind: {} run a tool, {} are statistics of printed tables, {} compare printed "
+             "constants\n",
+             of_kind(ClaimKind::tool), of_kind(ClaimKind::statistics), of_kind(ClaimKind::printed));
 }
 
 template <class Body>
@@ -183,7 +190,7 @@ std::string explanation(const Claim& claim, const ClaimResult& result) {
 
 bool is_near_its_bound(const Claim& claim, const ClaimResult& result, double least) {
   const auto room = headroom(claim, result);
-  return !claim.printed && room && *room >= 0 && *room < least;
+  return claim.kind != ClaimKind::printed && room && *room >= 0 && *room < least;
 }
 
 ClaimResults::Counts ClaimResults::counts() const {
@@ -191,6 +198,7 @@ ClaimResults::Counts ClaimResults::counts() const {
   for_each(*this, [&](const Claim& claim, const ClaimResult& result) {
     ++(!result.ran() ? counts.errors
                      : (tools::as_expected(claim, result) ? counts.as_expected : counts.otherwise));
+    ++counts.of_kind.at(static_cast<std::size_t>(claim.kind));
   });
   return counts;
 }
@@ -221,6 +229,7 @@ const Figures<ClaimRow>& claim_figures() {
       {"file", [](Of of) { return of.claim.file; }, false},
       {"id", id, true, id},
       {"source", source, true, source},
+      {"kind", [](Of of) { return name(of.claim.kind); }, false},
       {"expected", expected, true, expected},
       {"measured", [](Of of) { return cell(measured(of.result)); }, true,
        [](Of of) { return digits(measured(of.result)); }},
@@ -288,15 +297,17 @@ std::string claims_junit(const ClaimResults& all) {
 
 nlohmann::ordered_json claims_json(const ClaimResults& all) {
   const ClaimResults::Counts counts = all.counts();
-  Json json = {{"claims", all.claims.size()},
-               {"as_expected", counts.as_expected},
-               {"otherwise", counts.otherwise},
-               {"errors", counts.errors},
-               {"list", Json::array()}};
+  Json kinds;
+  for (std::size_t n = 0; n < counts.of_kind.size(); ++n) {
+    kinds[claim_kind_names()[n]] = counts.of_kind[n];
+  }
+  Json json = {{"claims", all.claims.size()},   {"as_expected", counts.as_expected},
+               {"otherwise", counts.otherwise}, {"errors", counts.errors},
+               {"kinds", std::move(kinds)},     {"list", Json::array()}};
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     Json entry;
     const ClaimRow row{claim, result};
-    add_members(claim_figures(), row, {"id", "source"}, entry);
+    add_members(claim_figures(), row, {"id", "source", "kind"}, entry);
     entry["statement"] = claim.statement;
     entry["tags"] = claim.tags;
     entry["relation"] = name(claim.criterion.relation);

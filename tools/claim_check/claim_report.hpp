@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@ struct ClaimResults {
     Index as_expected = 0;
     Index otherwise = 0;  ///< a verdict other than the expected one
     Index errors = 0;
+    std::array<Index, 3> of_kind{};  ///< claims of each ClaimKind
   };
   Counts counts() const;
 };

@@ -193,11 +193,12 @@ void read_run(const ClaimTable& table, Claim& claim) {
 }
 
 void read_perturbation(const ClaimTable& table, Claim& claim) {
-  claim.printed = table.choice("kind", {"computed", "printed"}).value_or(0) == 1;
+  claim.kind = static_cast<ClaimKind>(table.choice("kind", claim_kind_names()).value_or(0));
+  const bool printed = claim.kind == ClaimKind::printed;
   claim.unperturbed = table.text("unperturbed").value_or("");
-  if (!claim.unperturbed.empty() && (claim.printed || table.has("perturb"))) {
+  if (!claim.unperturbed.empty() && (printed || table.has("perturb"))) {
     table.refuse("unperturbed",
-                 claim.printed ? "has no meaning for a printed claim" : "contradicts perturb");
+                 printed ? "has no meaning for a printed claim" : "contradicts perturb");
   }
   if (!table.has("perturb")) return;
   const auto texts = table.list<std::string>("perturb", "two texts");
@@ -306,6 +307,13 @@ void require_unique_ids(const std::vector<Claim>& claims) {
 
 }  // namespace
 
+const std::vector<std::string>& claim_kind_names() {
+  static const std::vector<std::string> names = {"tool", "statistics", "printed"};
+  return names;
+}
+
+std::string name(ClaimKind kind) { return claim_kind_names()[static_cast<std::size_t>(kind)]; }
+
 std::string folder_of(const Claim& claim) {
   return std::filesystem::absolute(claim.file).lexically_normal().parent_path().string();
 }
@@ -320,9 +328,8 @@ std::vector<Claim> read_claims(const std::vector<std::string>& files) {
 void require_perturbations(std::span<const Claim> claims) {
   std::vector<const Claim*> lacking;
   for (const Claim& claim : claims) {
-    if (!claim.printed && !claim.perturbation && claim.unperturbed.empty()) {
-      lacking.push_back(&claim);
-    }
+    if (claim.kind == ClaimKind::printed || claim.perturbation) continue;
+    if (claim.unperturbed.empty()) lacking.push_back(&claim);
   }
   if (lacking.empty()) return;
   const Claim& first = *lacking.front();

@@ -22,6 +22,16 @@ struct Perturbation {
   std::string replacement;  ///< takes its place wherever it occurs
 };
 
+/// What a claim holds a document against.
+enum class ClaimKind {
+  tool,        ///< its command runs a tool, or another program, that computes the number
+  statistics,  ///< a statistic or a sum of printed numbers
+  printed      ///< printed constants only; nothing is computed
+};
+/// "tool", "statistics", "printed", in that order.
+const std::vector<std::string>& claim_kind_names();
+std::string name(ClaimKind kind);
+
 /// A numerical claim of a document, as written in a file of claims.
 struct Claim {
   std::string id;
@@ -43,9 +53,9 @@ struct Claim {
   Criterion criterion;
   std::string why;  ///< reason for the tolerance
 
-  bool printed = false;  ///< compares printed constants; nothing is computed
+  ClaimKind kind = ClaimKind::tool;
   std::optional<Perturbation> perturbation;
-  std::string unperturbed;  ///< why there is no perturbation, although the claim is computed
+  std::string unperturbed;  ///< why there is no perturbation, although the claim is not printed
 
   bool refuted = false;  ///< printed but wrong: it must fail
   std::string right;     ///< if refuted: the id of the corrected claim
@@ -63,8 +73,8 @@ std::string folder_of(const Claim& claim);
 /// or contradictory; repeated ids; and ids in `right` that do not exist.
 std::vector<Claim> read_claims(const std::vector<std::string>& files);
 
-/// Throws Error(input), naming file and line of the first computed claim with neither a
-/// perturbation nor a reason why there is none.
+/// Throws Error(input), naming file and line of the first claim of a kind other than printed with
+/// neither a perturbation nor a reason why there is none.
 void require_perturbations(std::span<const Claim> claims);
 
 }  // namespace attn::tools

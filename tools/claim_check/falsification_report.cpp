@@ -9,8 +9,6 @@
 namespace attn::tools {
 namespace {
 
-std::string kind_of(const Claim& claim) { return claim.printed ? "printed" : "computed"; }
-
 double share_of(const FalsificationCounts& numbers) {
   if (numbers.computed == 0) return 1;
   return static_cast<double>(numbers.computed_can_fail) / static_cast<double>(numbers.computed);
@@ -43,7 +41,7 @@ std::string falsification_text(const ClaimResults& all, std::span<const Falsific
 const Figures<FalsificationRow>& falsification_figures() {
   using Of = const FalsificationRow&;
   const auto id = [](Of of) { return of.claim.id; };
-  const auto kind = [](Of of) { return kind_of(of.claim); };
+  const auto kind = [](Of of) { return name(of.claim.kind); };
   const auto expected = [](Of of) { return expected_text(of.claim, of.result); };
   const auto moved = [](Of of) {
     return of.found.perturbed ? measured(*of.found.perturbed) : std::nullopt;
