@@ -1,7 +1,7 @@
 """How far attention is from inference (FD Fig. 4).
 
     lambda-solve --causal layer3.h5 | attn-plot relative-deviation -o deviation
-    lambda-solve --each '/*' --from projection --emit relative_deviation --only dump.h5 -o d.h5
+    lambda-solve --each '/*' --from projection --emit relative_deviation,lambda --only dump.h5 -o d.h5
     attn-plot relative-deviation --average heads d.h5 -o deviation
 
 Reads relative_deviation (..., Q) = |lambda - alpha z| / |lambda| of lambda-solve. If a bundle has

@@ -1,11 +1,13 @@
 """attn-plot and scripts/figures.mk: pictures of what the tools write."""
 
 import re
+import subprocess
 import unittest
 
+import h5py
 import numpy as np
 
-from attn import LONG, SOURCE, sample
+from attn import LONG, SOURCE, TIMEOUT, sample
 from figure import CLUSTERS, PASSAGE, FigureTest, matplotlib
 
 
@@ -38,6 +40,24 @@ class Figures(FigureTest):
         self.assertEqual(again.count("scripts/attn-plot"), 1)
         self.assertIn("scripts/attn-plot column-sums", again)
         self.assertEqual({path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}, before)
+
+    def test_deviations_of_a_model_by_layer_and_by_head(self):
+        with h5py.File(self.folder / "dump.h5", "w") as file:
+            draws = np.random.default_rng(1)
+            for name in ("encoder/layer0/self", "encoder/layer10/self", "decoder/layer0/cross"):
+                for operand in "qk":
+                    file[f"{name}/{operand}"] = draws.normal(size=(2, 9, 3))
+        script = SOURCE / "scripts/deviation-figures"
+        done = subprocess.run([script, "dump.h5", "made", "--alpha", "2"], cwd=self.folder, env=self.environment,
+                              capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        drawn = {path.name for path in (self.folder / "made").iterdir()}
+        names = ["layers-encoder-layer-self", "layers-decoder-layer-cross", "heads-encoder-layer0-self",
+                 "heads-encoder-layer10-self", "heads-decoder-layer0-cross"]
+        self.assertEqual(drawn, {"deviation.h5", *(f"{name}.{kind}" for name in names for kind in ("png", "pdf"))})
+        self.run_tool("lambda-solve", "--alpha=2", "--emit=relative_deviation,lambda", "--only", "dump.h5", "-o", "d.h5")
+        self.run_tool("tensor-compare", "made/deviation.h5", "d.h5")
+        self.assertEqual(subprocess.run([script, "dump.h5"], capture_output=True, check=False).returncode, 2)
 
     def test_column_sums_says_what_the_sums_are(self):
         self.run_tool("explain-away-stats", PASSAGE, "--only", "-o", "stats.h5")
