@@ -40,8 +40,7 @@ void require(bool holds, const std::string& otherwise) {
 void check_options(const Transformer& model, const OutputOptions& options) {
   const TransformerOptions& made = model.options();
   require(made.encoder_layers > 0, "only a model with an encoder has outputs");
-  require(made.decoder.causal && made.decoder.scheme.scheme == Scheme::unas &&
-              made.cross.scheme.scheme == Scheme::unas,
+  require(made.decoder.causal && made.decoder.is_by_query() && made.cross.is_by_query(),
           "outputs need a decoder whose attention is causal and unas, and cross-attention by unas");
   require(options.length >= 1 && options.length <= made.length,
           "the length of outputs is " + std::to_string(options.length) + ", not in 1 … " +
@@ -219,13 +218,16 @@ std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
       // The kept prefixes, and their successors; a vector may have twice its size.
       2 * row_bytes<Index>(options.beam, 2 * options.length + 8);
   // One plan of the encoder for each length of a source, two for each number of prefixes.
-  const AttentionLayer& encoder = model.encoder()->layers().front().self();
-  const AttentionLayer& decoder = model.decoder().layers().front().self();
-  std::int64_t plan = encoder.heads().plan_bytes<T>(source, source).results;
-  for (const Index keys : {made.source_length, options.length}) {
-    const Sequences all = {options.beam, keys};
-    plan = std::max(plan, decoder.heads().plan_bytes<T>(prefixes, all).results);
-  }
+  std::int64_t plan = 0;
+  const auto add_plan = [&](const AttentionLayer* layer, const Sequences& queries,
+                            const Sequences& keys) {
+    if (layer == nullptr) return;
+    plan = std::max(plan, layer->heads().plan_bytes<T>(queries, keys).results);
+  };
+  const TransformerLayer& decoder = model.decoder().layers().front();
+  add_plan(model.encoder()->layers().front().self(), source, source);
+  add_plan(decoder.self(), prefixes, {options.beam, options.length});
+  add_plan(decoder.cross(), prefixes, {options.beam, made.source_length});
   return threads * (read.kept + read.forward + past + extended.kept + extended.forward + choice +
                     extensions + most_plans * plan);
 }

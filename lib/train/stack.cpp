@@ -58,7 +58,10 @@ void Stack::add_sites(const Sequences& sequences, const TransformerLayer::Memory
 
 template <class T>
 void Stack::Past<T>::choose(const std::vector<Index>& from) {
-  for (TransformerLayer::Past<T>& layer : layers) layer.self.choose(from);
+  for (TransformerLayer::Past<T>& layer : layers) {
+    // Without self-attention there is no past.
+    if (!layer.self.lengths.empty()) layer.self.choose(from);
+  }
 }
 
 template <class T>

@@ -154,9 +154,10 @@ SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) co
   // The gradients of tokens' vectors; for each position its token, a target and its row.
   found.returned =
       of_source + of_input + (source.rows() + 3 * input.rows()) * static_cast<Index>(sizeof(Index));
-  const auto add_plan = [&](const AttentionLayer& layer, const Sequences& queries,
+  const auto add_plan = [&](const AttentionLayer* layer, const Sequences& queries,
                             const Sequences& keys) {
-    const PlanBytes plan = layer.heads().plan_bytes<T>(queries, keys);
+    if (layer == nullptr) return;
+    const PlanBytes plan = layer->heads().plan_bytes<T>(queries, keys);
     found.plan.results = std::max(found.plan.results, plan.results);
     found.plan.gradients = std::max(found.plan.gradients, plan.gradients);
     ++found.plans;
@@ -164,7 +165,7 @@ SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) co
   const TransformerLayer& layer = decoder_->layers().front();
   add_plan(layer.self(), input, input);
   if (!encoder_) return found;
-  add_plan(*layer.cross(), input, source);
+  add_plan(layer.cross(), input, source);
   add_plan(encoder_->layers().front().self(), source, source);
   return found;
 }

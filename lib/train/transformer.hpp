@@ -20,7 +20,7 @@ struct TransformerOptions {
   Index length = 0;
   LayerOptions layer;
   LayerAttention encoder;
-  LayerAttention decoder = {.scheme = {}, .causal = true, .first_share = 0.5, .in_paths = false};
+  LayerAttention decoder = {.scheme = {}, .causal = true};
   LayerAttention cross;
   Positions positions = Positions::learned;
   bool tied = false;  ///< the softmax shares the matrix of the embedding

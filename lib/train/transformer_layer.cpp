@@ -19,33 +19,53 @@ AttentionLayerOptions attention_options(const LayerOptions& layer,
 
 }  // namespace
 
+std::optional<TransformerLayer::Attention> TransformerLayer::attention_at(
+    Parameters& parameters, const std::string& prefix, const std::string& norm_name,
+    const LayerOptions& layer, const LayerAttention& attention, std::uint32_t norm_place,
+    std::uint32_t place) {
+  if (attention.left_out) return std::nullopt;
+  return Attention{AttentionLayer(parameters, prefix, attention_options(layer, attention), place),
+                   Residual(parameters, norm_name, layer.width, layer.order, norm_place)};
+}
+
 TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& prefix,
                                    const std::string& self_group, const LayerOptions& options,
                                    const LayerAttention& self,
                                    const std::optional<LayerAttention>& cross, std::uint32_t place)
-    : self_(parameters, prefix + self_group, attention_options(options, self), place + 3),
-      around_self_(parameters, prefix + "norm/self", options.width, options.order, place),
+    : self_(attention_at(parameters, prefix + self_group, prefix + "norm/self", options, self,
+                         place, place + 3)),
       inner_(parameters, prefix + "ffn/", options.width, options.inner, options.activation,
              options.deviation, options.out_deviation),
       around_inner_(parameters, prefix + "norm/ffn", options.width, options.order, place + 2) {
   if (!cross) return;
-  cross_.emplace(parameters, prefix + "cross/", attention_options(options, *cross), place + 4);
-  around_cross_.emplace(parameters, prefix + "norm/cross", options.width, options.order, place + 1);
+  cross_ = attention_at(parameters, prefix + "cross/", prefix + "norm/cross", options, *cross,
+                        place + 1, place + 4);
+}
+
+template <class T>
+MatrixView<const T> TransformerLayer::before_cross(MatrixView<const T> x,
+                                                   const Kept<T>& kept) const {
+  return self_ ? kept.after_self.view() : x;
+}
+
+template <class T>
+MatrixView<const T> TransformerLayer::before_inner(MatrixView<const T> x,
+                                                   const Kept<T>& kept) const {
+  return cross_ ? kept.after_cross.view() : before_cross(x, kept);
 }
 
 // `self` and `cross` map the input of attention to its result.
 template <class T, class Self, class Cross>
 OwnedMatrix<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
                                       const Self& self, const Cross& cross) const {
-  kept.after_self = around_self_.forward(slot, x, kept.around_self, self);
-  MatrixView<const T> last = std::as_const(kept.after_self).view();
+  if (self_) kept.after_self = self_->around.forward(slot, x, kept.around_self, self);
   if (cross_) {
-    kept.after_cross = around_cross_->forward(slot, last, kept.around_cross, cross);
-    last = std::as_const(kept.after_cross).view();
+    kept.after_cross =
+        cross_->around.forward(slot, before_cross(x, kept), kept.around_cross, cross);
   }
-  return around_inner_.forward(slot, last, kept.around_inner, [&](MatrixView<const T> in) {
-    return inner_.forward(slot, in, kept.inner);
-  });
+  return around_inner_.forward(
+      slot, before_inner(x, kept), kept.around_inner,
+      [&](MatrixView<const T> in) { return inner_.forward(slot, in, kept.inner); });
 }
 
 template <class T>
@@ -55,9 +75,10 @@ OwnedMatrix<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& s
   using Input = MatrixView<const T>;
   return pass(
       slot, x, kept,
-      [&](Input in) { return self_.forward(slot, sequences, in, sequences, in, kept.self); },
+      [&](Input in) { return self_->layer.forward(slot, sequences, in, sequences, in, kept.self); },
       [&](Input in) {
-        return cross_->forward(slot, sequences, in, memory.sequences, memory.rows, kept.cross);
+        return cross_->layer.forward(slot, sequences, in, memory.sequences, memory.rows,
+                                     kept.cross);
       });
 }
 
@@ -65,11 +86,13 @@ template <class T>
 void TransformerLayer::add_sites(const Sequences& sequences, MatrixView<const T> x,
                                  const Memory<T>& memory, const Kept<T>& kept,
                                  std::vector<AttentionSite<T>>& sites) const {
-  const MatrixView<const T> in = around_self_.input(x, kept.around_self);
-  sites.push_back({&self_, sequences, sequences, in, in, &kept.self});
+  if (self_) {
+    const MatrixView<const T> in = self_->around.input(x, kept.around_self);
+    sites.push_back({&self_->layer, sequences, sequences, in, in, &kept.self});
+  }
   if (!cross_) return;
-  sites.push_back({&*cross_, sequences, memory.sequences,
-                   around_cross_->input(kept.after_self.view(), kept.around_cross), memory.rows,
+  sites.push_back({&cross_->layer, sequences, memory.sequences,
+                   cross_->around.input(before_cross(x, kept), kept.around_cross), memory.rows,
                    &kept.cross});
 }
 
@@ -77,10 +100,10 @@ template <class T>
 TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>& slot, const Memory<T>& memory,
                                                     Index most_memory, Index most) const {
   Past<T> past;
-  past.self = self_.template no_keys<T>(1, most);
+  if (self_) past.self = self_->layer.template no_keys<T>(1, most);
   if (!cross_) return past;
-  past.cross = cross_->template no_keys<T>(1, most_memory);
-  cross_->add_keys(slot, memory.rows, past.cross);
+  past.cross = cross_->layer.template no_keys<T>(1, most_memory);
+  cross_->layer.add_keys(slot, memory.rows, past.cross);
   return past;
 }
 
@@ -92,11 +115,11 @@ OwnedMatrix<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T>
   return pass(
       slot, x, unused,
       [&](Input in) {
-        self_.add_keys(slot, in, past.self);
-        return self_.attend(slot, in, past.self);
+        self_->layer.add_keys(slot, in, past.self);
+        return self_->layer.attend(slot, in, past.self);
       },
       // For attention, the sequences are queries of one memory.
-      [&](Input in) { return cross_->attend(slot, in, past.cross); });
+      [&](Input in) { return cross_->layer.attend(slot, in, past.cross); });
 }
 
 template <class T>
@@ -105,22 +128,21 @@ OwnedMatrix<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& 
                                           const Kept<T>& kept, const OwnedMatrix<T>& dy,
                                           MatrixView<T> dmemory) const {
   using Input = MatrixView<const T>;
-  const Input after_self = kept.after_self.view();
-  OwnedMatrix<T> d =
-      around_inner_.backward(slot, cross_ ? kept.after_cross.view() : after_self, kept.around_inner,
-                             dy, [&](Input in, Input df, MatrixView<T> sum) {
-                               inner_.backward(slot, in, kept.inner, df, sum);
-                             });
+  OwnedMatrix<T> d = around_inner_.backward(slot, before_inner(x, kept), kept.around_inner, dy,
+                                            [&](Input in, Input df, MatrixView<T> sum) {
+                                              inner_.backward(slot, in, kept.inner, df, sum);
+                                            });
   if (cross_) {
-    d = around_cross_->backward(slot, after_self, kept.around_cross, d,
+    d = cross_->around.backward(slot, before_cross(x, kept), kept.around_cross, d,
                                 [&](Input in, Input df, MatrixView<T> sum) {
-                                  cross_->backward(slot, sequences, in, memory.sequences,
-                                                   memory.rows, kept.cross, df, sum, dmemory);
+                                  cross_->layer.backward(slot, sequences, in, memory.sequences,
+                                                         memory.rows, kept.cross, df, sum, dmemory);
                                 });
   }
-  return around_self_.backward(
+  if (!self_) return d;
+  return self_->around.backward(
       slot, x, kept.around_self, d, [&](Input in, Input df, MatrixView<T> sum) {
-        self_.backward(slot, sequences, in, sequences, in, kept.self, df, sum, sum);
+        self_->layer.backward(slot, sequences, in, sequences, in, kept.self, df, sum, sum);
       });
 }
 
@@ -128,12 +150,14 @@ template <class T>
 PassBytes TransformerLayer::bytes(const Sequences& sequences, const Sequences& memory) const {
   const Index rows = sequences.rows();
   const std::int64_t all = row_bytes<T>(rows, around_inner_.width());
-  PassBytes found = around_self_.bytes<T>(rows, self_.bytes<T>(sequences, sequences, true));
-  found.kept += all;
-  if (cross_) {
-    found = found.then(around_cross_->bytes<T>(rows, cross_->bytes<T>(sequences, memory, false)));
+  PassBytes found;
+  const auto add = [&](const Attention& attention, const Sequences& keys, bool same) {
+    found = found.then(
+        attention.around.bytes<T>(rows, attention.layer.bytes<T>(sequences, keys, same)));
     found.kept += all;
-  }
+  };
+  if (self_) add(*self_, sequences, true);
+  if (cross_) add(*cross_, memory, false);
   found = found.then(around_inner_.bytes<T>(rows, inner_.bytes<T>(rows)));
   // The gradient of a sub-layer's result, which exists while the gradient of its input is computed.
   found.backward += all;

@@ -27,10 +27,16 @@ struct LayerAttention {
   bool causal = false;
   double first_share = 0.5;
   bool in_paths = false;  ///< see AttentionLayerOptions
+  bool left_out = false;  ///< there is no such sub-layer, and no tensor of it
+
+  /// Whether the result of a query depends on no other query, so that outputs can be generated
+  /// token by token.
+  bool is_by_query() const { return left_out || scheme.scheme == Scheme::unas; }
 };
 
 /// One layer of an encoder or a decoder: self-attention, attention to another stack's result if
-/// there is one, and the feed-forward layer, each in a Residual.
+/// there is one, and the feed-forward layer, each in a Residual. An attention that is left out
+/// passes its input on as it is.
 class TransformerLayer {
  public:
   /// Names begin with `prefix`, followed by `self_group` for self-attention, and cross/, ffn/ and
@@ -90,20 +96,37 @@ class TransformerLayer {
   template <class T>
   OwnedMatrix<T> extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const;
 
-  const AttentionLayer& self() const { return self_; }
-  const std::optional<AttentionLayer>& cross() const { return cross_; }
+  /// Null if there is no such attention.
+  const AttentionLayer* self() const { return self_ ? &self_->layer : nullptr; }
+  const AttentionLayer* cross() const { return cross_ ? &cross_->layer : nullptr; }
 
  private:
+  // An attention in its Residual.
+  struct Attention {
+    AttentionLayer layer;
+    Residual around;
+  };
+  static std::optional<Attention> attention_at(Parameters& parameters, const std::string& prefix,
+                                               const std::string& norm_name,
+                                               const LayerOptions& layer,
+                                               const LayerAttention& attention,
+                                               std::uint32_t norm_place, std::uint32_t place);
+
   template <class T, class Self, class Cross>
   OwnedMatrix<T> pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept, const Self& self,
                       const Cross& cross) const;
 
-  AttentionLayer self_;
-  Residual around_self_;
-  std::optional<AttentionLayer> cross_;
-  std::optional<Residual> around_cross_;
+  // What the last sub-layer reads, in a forward pass from x.
+  template <class T>
+  MatrixView<const T> before_inner(MatrixView<const T> x, const Kept<T>& kept) const;
+  template <class T>
+  MatrixView<const T> before_cross(MatrixView<const T> x, const Kept<T>& kept) const;
+
+  // In the order of their tensors.
+  std::optional<Attention> self_;
   FeedForward inner_;
   Residual around_inner_;
+  std::optional<Attention> cross_;
 };
 
 }  // namespace attn::train

@@ -45,7 +45,7 @@ std::vector<SlotBatch> random_batch(Index sequences, Index length, Index vocabul
 std::vector<PathLayer> path_layers(const Transformer& model) {
   std::vector<PathLayer> layers;
   for (const TransformerLayer& layer : model.decoder().layers()) {
-    const AttentionLayer& self = layer.self();
+    const AttentionLayer& self = *layer.self();
     layers.push_back({self.group(), self.wq(), self.wk(), self.options().heads});
   }
   return layers;

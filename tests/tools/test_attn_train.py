@@ -111,6 +111,19 @@ class Runs(TrainTest):
         self.assertEqual((recipe["run.steps"], recipe["optimizer.epsilon"], recipe["optimizer.start-of"]),
                          (None, 1e-8, []))
 
+    def test_attention_is_left_out(self):
+        """The same model without attention: a baseline, in which a token predicts the next one alone."""
+        self.train("--log", "run.jsonl", *self.settings(decoder__self__scheme="none", run__keep_inputs="true"))
+        self.assertEqual(self.log("run.jsonl")[-1]["attention"], [])
+        names = set(self.read("run.h5"))
+        self.assertIn("layer1/ffn/w1", names)
+        self.assertFalse([name for name in names if name.startswith("layer") and "/ffn/" not in name and "/norm/ffn" not in name])
+        self.refused("attn-train", "r.toml", *self.settings(decoder__self__scheme="none", optimizer__paths="decoder.self"),
+                     status=2, says=["optimizer.paths names decoder.self", "lacks"])
+        self.train(*self.settings(objective__kind="masked", encoder__self__scheme="none"), output="masked.h5")
+        self.refused("explain-away-stats", "masked.h5", "--from", "projection", "--each", "/layer*", output=None,
+                     status=3, says=["masked.h5"])
+
     def test_steps_in_paths(self):
         self.train("--log", "run.jsonl",
                    *self.settings(optimizer__rule="sgd", optimizer__paths="decoder.self",
@@ -170,6 +183,18 @@ class Pairs(TrainTest):
         self.refused("attn-train", "r.toml", *leaks, status=2, says=["decoder.cross.scheme"], hint="--allow-leak")
         self.train("--allow-leak", "--log", "run.jsonl", *leaks)
         self.assertNotIn("bleu", self.log("run.jsonl")[-1]["test"])  # no output can be generated
+
+    def test_attentions_are_left_out(self):
+        self.train("--log", "run.jsonl", *self.settings(encoder__self__scheme="none", decoder__self__scheme="none",
+                                                        objective__beam=2))
+        last = self.log("run.jsonl")[-1]
+        self.assertEqual([one["group"] for one in last["attention"]], ["decoder/layer0/cross", "decoder/layer1/cross"])
+        self.assertIn("bleu", last["test"])
+        # Without any attention, the output is the same for every source.
+        self.train("--force", "--log", "run.jsonl", *self.settings(encoder__self__scheme="none", run__keep_inputs="true",
+                                                                   decoder__self__scheme="none", decoder__cross__scheme="none"))
+        last = self.log("run.jsonl")[-1]
+        self.assertEqual((last["attention"], last["test"]["word_accuracy"]), ([], 0))
 
     def test_long_pairs_are_cut(self):
         self.assertEqual(self.train("--json", "--set", "run.steps=1").json()["result"]["cut_pairs"], 0)

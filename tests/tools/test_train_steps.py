@@ -86,8 +86,9 @@ class Model:
         x = x + positions[:len(tokens)].to(x.dtype)
         for n in range(2):
             layer = f"{prefix}layer{n}/"
-            x = self.around(layer + "norm/self", x,
-                            lambda y: self.attention(layer + group, y, y, scheme, causal))
+            if scheme != "none":
+                x = self.around(layer + "norm/self", x,
+                                lambda y: self.attention(layer + group, y, y, scheme, causal))
             if memory is not None:
                 x = self.around(layer + "norm/cross", x, lambda y: self.attention(
                     layer + "cross/", y, memory, "unas", False))
@@ -186,7 +187,8 @@ class TrainSteps(unittest.TestCase):
         ("masked", "dnas", "sgd", "post", "gelu"), ("masked", "hnas", "adam", "post", "gelu"),
         ("masked", "sinkhorn", "adam", "post", "relu"), ("pairs", "unas", "adam", "post", "relu"),
         ("pairs", "dnas", "sgd", "pre", "gelu"), ("pairs", "hnas", "sgd", "post", "relu"),
-        ("pairs", "sinkhorn", "lamb", "post", "relu"),
+        ("pairs", "sinkhorn", "lamb", "post", "relu"), ("lm", "none", "adam", "post", "gelu"),
+        ("masked", "none", "sgd", "pre", "relu"), ("pairs", "none", "adam", "post", "relu"),
     ]
 
     def test_the_program_runs(self):

@@ -2,7 +2,8 @@
 // the loss before every step and the parameters at the end, so that another program can do the
 // same. Usage:
 //
-//     train-steps lm|masked|pairs unas|dnas|hnas|sinkhorn sgd|adam|lamb post|pre relu|gelu f32|f64
+//     train-steps lm|masked|pairs unas|dnas|hnas|sinkhorn|none sgd|adam|lamb post|pre relu|gelu
+//     f32|f64
 //
 // Words: the objective, the scheme (of the encoder in pairs), the rule, the order of norms, the
 // activation, the type. Batches are padded, in three slots.
@@ -46,7 +47,8 @@ struct Run {
     const Scheme scheme = chosen<Scheme>({{"unas", Scheme::unas},
                                           {"dnas", Scheme::dnas},
                                           {"hnas", Scheme::hnas},
-                                          {"sinkhorn", Scheme::sinkhorn}},
+                                          {"sinkhorn", Scheme::sinkhorn},
+                                          {"none", Scheme::unas}},
                                          words[2]);
     optimizer.rule =
         chosen<Rule>({{"sgd", Rule::sgd}, {"adam", Rule::adam}, {"lamb", Rule::lamb}}, words[3]);
@@ -66,6 +68,7 @@ struct Run {
     model.vocabulary = vocabulary;
     model.length = longest;
     LayerAttention attention = {{scheme, true, 3}, false, 0.3, false};
+    attention.left_out = words[2] == std::string("none");
     if (objective == "pairs") {
       model.encoder_layers = 2;
       model.source_vocabulary = source_vocabulary;

@@ -91,6 +91,17 @@ TEST_CASE("memory of a pass of a Transformer") {
   }
 }
 
+TEST_CASE("memory of a pass of a Transformer without some of its attentions") {
+  for (const int left_out : {1, 2, 4, 7}) {
+    CAPTURE(left_out);
+    TransformerOptions options = wide(small_pair(Scheme::unas), false);
+    options.encoder.left_out = (left_out & 1) != 0;
+    options.decoder.left_out = (left_out & 2) != 0;
+    options.cross.left_out = (left_out & 4) != 0;
+    check_transformer<float>(options);
+  }
+}
+
 TEST_CASE("memory of a pass of a multi-view model") {
   for (const bool attends : {false, true}) {
     CAPTURE(attends);

@@ -56,6 +56,34 @@ TEST_CASE("gradients of an encoder and a decoder") {
   }
 }
 
+TEST_CASE("gradients of models whose attentions are left out") {
+  for (const bool variant : {false, true}) {
+    for (const int left_out : {1, 2, 4, 7}) {
+      TransformerOptions options = small_pair(Scheme::dnas);
+      options.encoder.left_out = (left_out & 1) != 0;
+      options.decoder.left_out = (left_out & 2) != 0;
+      options.cross.left_out = (left_out & 4) != 0;
+      if (variant) options.layer.order = NormOrder::pre;
+      CAPTURE(left_out);
+      CAPTURE(variant);
+      const auto slots = token_slots(options, {4, 6, 1, 3}, variant);
+      CHECK(largest_gradient_error(Transformer(options), slots, variant ? 0.3 : 0) <=
+            difference_error);
+    }
+    TransformerOptions alone = small_stack(Scheme::unas, true);
+    alone.decoder.left_out = true;
+    if (variant) alone.layer.order = NormOrder::pre;
+    const Transformer model(alone);
+    CHECK(largest_gradient_error(model, token_slots(alone, {5, 1, 7}, variant), 0) <=
+          difference_error);
+    // Such a layer has the feed-forward layer and its norm, and nothing else.
+    for (const Parameter& one : model.parameters().all()) {
+      const bool of_layer = one.name.starts_with("layer");
+      CHECK((!of_layer || contains(one.name, "/ffn/") || contains(one.name, "/norm/ffn")));
+    }
+  }
+}
+
 TEST_CASE("gradients of a stack that tells the order of segments") {
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
     for (const bool variant : {false, true}) {

@@ -228,6 +228,27 @@ TEST_CASE_TEMPLATE("column sums of every attention are those of plain loops", T,
   CHECK(explained_away > 0);
 }
 
+TEST_CASE("attentions that are left out have no column sums") {
+  TransformerOptions options = small_pair(Scheme::unas);
+  options.encoder.left_out = true;
+  options.decoder.left_out = true;
+  const Transformer model(options);
+  const std::vector<double> weights = sharp_weights<double>(model, 1);
+  const auto slots = token_slots(options, {5, 1, 7}, false);
+  const auto found = layer_column_sums(model, weights.data(), slots, 1);
+  CHECK(groups_of(found) ==
+        std::vector<std::string>{"decoder/layer0/cross", "decoder/layer1/cross"});
+  for (const SlotBatch& batch : slots) {
+    const SlotSites<double> shown(model, weights, batch);
+    REQUIRE(shown.sites.size() == 2);
+    // Without self-attention, cross-attention of the first layer reads the embedding.
+    const MatrixView<const double> embedded = shown.passed.decoder.inputs.front().view();
+    CHECK(shown.sites.front().x.data == embedded.data);
+  }
+  options.cross.left_out = true;
+  CHECK(layer_column_sums(Transformer(options), weights.data(), slots, 1).empty());
+}
+
 TEST_CASE("keys that no query may attend to do not count") {
   const TransformerOptions options = small_pair(Scheme::unas);
   const Transformer model(options);

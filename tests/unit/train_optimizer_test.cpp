@@ -91,7 +91,7 @@ std::vector<double> losses_of(Rule rule, bool in_paths, double rate, double deca
   model.parameters().initialise(5, weights.data());
   std::vector<PathLayer> layers;
   for (const TransformerLayer& layer : model.decoder().layers()) {
-    layers.push_back({"layer", layer.self().wq(), layer.self().wk(), options.layer.heads});
+    layers.push_back({"layer", layer.self()->wq(), layer.self()->wk(), options.layer.heads});
   }
   OptimizerOptions of;
   of.rule = rule;

@@ -170,6 +170,28 @@ TEST_CASE_TEMPLATE("a beam that holds everything finds the best of all outputs",
   CHECK(differs);
 }
 
+TEST_CASE("outputs of models whose attentions are left out") {
+  for (const int left_out : {1, 2, 4, 7}) {
+    CAPTURE(left_out);
+    TransformerOptions made = output_model(Scheme::dnas, false);
+    made.encoder.left_out = (left_out & 1) != 0;
+    made.decoder.left_out = (left_out & 2) != 0;
+    made.cross.left_out = (left_out & 4) != 0;
+    made.vocabulary = 4;
+    const OutputProblem<double> problem(made);
+    const Outputs sources = some_sources(9, 9, 7);
+    const Outputs greedy = problem.outputs(sources, {.start = 0, .end = 3, .length = 4});
+    const OutputOptions all = {.start = 0, .end = 3, .length = 4, .beam = 256};
+    const Outputs found = problem.outputs(sources, all);
+    for (std::size_t n = 0; n < sources.size(); ++n) {
+      CHECK(greedy[n] == problem.greedy(sources[n], all));
+      OutputProblem<double>::Best best;
+      problem.try_all(sources[n], all, {}, 0, best);
+      CHECK(found[n] == best.tokens);
+    }
+  }
+}
+
 TEST_CASE("a beam keeps the largest sums") {
   // The search, step by step, with sums by whole passes.
   const OutputProblem<double> problem(output_model(Scheme::unas, false));

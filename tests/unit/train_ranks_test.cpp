@@ -177,8 +177,8 @@ TEST_CASE_TEMPLATE("every optimiser on ranks, in paths too", T, float, double) {
   const auto slots = token_slots(options, some_lengths(13), false);
   std::vector<PathLayer> layers;
   for (const TransformerLayer& layer : model.decoder().layers()) {
-    layers.push_back({layer.self().group(), layer.self().wq(), layer.self().wk(),
-                      layer.self().heads().options().heads});
+    layers.push_back({layer.self()->group(), layer.self()->wq(), layer.self()->wk(),
+                      layer.self()->heads().options().heads});
   }
   for (const Rule rule : {Rule::sgd, Rule::adam, Rule::lamb}) {
     CAPTURE(static_cast<int>(rule));

@@ -34,12 +34,14 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
   train::LayerAttention attention;
   attention.scheme.scheme = chosen<Scheme>(recipe, place + ".scheme",
                                            {{"unas", Scheme::unas},
+                                            {"none", Scheme::unas},
                                             {"dnas", Scheme::dnas},
                                             {"hnas", Scheme::hnas},
                                             {"sinkhorn", Scheme::sinkhorn}});
   attention.scheme.iterations = recipe.integer(place + ".iterations");
   attention.scheme.share_by_head = recipe.text(place + ".hybrid-by") == "head";
   attention.first_share = recipe.number(place + ".hybrid");
+  attention.left_out = recipe.text(place + ".scheme") == "none";
   attention.causal = causal;
   const std::vector<std::string> paths = recipe.words("optimizer.paths");
   attention.in_paths = std::count(paths.begin(), paths.end(), place) > 0;
@@ -51,7 +53,7 @@ namespace {
 // In a decoder, schemes other than unas also normalise over later tokens.
 void require_no_leak(const Recipe& recipe, const std::string& place) {
   const std::string scheme = recipe.text(place + ".scheme");
-  if (scheme == "unas") return;
+  if (scheme == "unas" || scheme == "none") return;
   throw recipe.refusal(
       place + ".scheme",
       "is " + scheme + ", which lets later tokens change the weights of earlier ones",

@@ -207,18 +207,18 @@ void add_mechanisms(Keys& keys) {
 }
 
 Keys attention(const std::string& table, const std::string& where) {
-  return {
-      choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "normalisation of " + where),
-      integer(table + ".iterations", 1, 1, "iterations of sinkhorn"),
-      {.name = table + ".hybrid",
-       .kind = Kind::number,
-       .help = "u of hnas at the start",
-       .fallback = 0.5,
-       .low = 0,
-       .high = 1,
-       .low_open = true,
-       .high_open = true},
-      choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
+  const std::string help = "normalisation of " + where + "; none: the sub-layer is left out";
+  return {choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn", "none"}, help),
+          integer(table + ".iterations", 1, 1, "iterations of sinkhorn"),
+          {.name = table + ".hybrid",
+           .kind = Kind::number,
+           .help = "u of hnas at the start",
+           .fallback = 0.5,
+           .low = 0,
+           .high = 1,
+           .low_open = true,
+           .high_open = true},
+          choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
 }
 
 void add_attentions(Keys& keys) {
@@ -228,10 +228,11 @@ void add_attentions(Keys& keys) {
           transformer);
   add_for(keys, {"pairs"}, attention("decoder.cross", "the decoder's attention to the encoder"),
           transformer);
-  Keys views = attention("views",
-                         "the attention of the first view to each other view; none: no attention, "
-                         "the boxes of all views side by side");
-  views.front().words.insert(views.front().words.end(), {"em", "none"});
+  Keys views = attention("views", "");
+  views.front().help =
+      "normalisation of the attention of the first view to each other view; none: no attention, "
+      "the boxes of all views side by side";
+  views.front().words = {"unas", "dnas", "hnas", "sinkhorn", "em", "none"};
   views[1].help = "iterations of sinkhorn and em";
   views.push_back(flag("views.estimate-variance",
                        "em estimates the variance of each box of the first view, which else is 1"));

@@ -23,7 +23,7 @@ AttentionGroup group_of(const train::AttentionLayer& layer, const std::string& p
 void add_stack(const train::Stack& stack, const std::string& place,
                std::vector<AttentionGroup>& groups) {
   for (const train::TransformerLayer& layer : stack.layers()) {
-    groups.push_back(group_of(layer.self(), place + ".self"));
+    if (layer.self()) groups.push_back(group_of(*layer.self(), place + ".self"));
     if (layer.cross()) groups.push_back(group_of(*layer.cross(), place + ".cross"));
   }
 }
@@ -113,8 +113,7 @@ std::int64_t TransformerTask<T>::figure_bytes(const BatchSizes& sizes, bool with
 template <class T>
 bool TransformerTask<T>::can_generate() const {
   const train::TransformerOptions& options = this->model().options();
-  return options.decoder.scheme.scheme == Scheme::unas &&
-         options.cross.scheme.scheme == Scheme::unas;
+  return options.decoder.is_by_query() && options.cross.is_by_query();
 }
 
 template <class T>
