@@ -8,14 +8,15 @@
 namespace attn::train {
 namespace {
 
+constexpr double beta_at_start = -2;
+
 Index boxes_of(const Sequences& boxes, Index scene) {
   return boxes.lengths == nullptr ? boxes.length : boxes.lengths[scene];
 }
 
-// α = softmax of the scores w·(a_i ∘ b) over n boxes a_i one after the other.
+// The scores w·(a_i ∘ b) of n boxes a_i one after the other.
 template <class T>
-void pooling_weights(const T* w, const T* a, const T* b, Index inner, Index n, T* weights) {
-  if (n == 0) return;
+std::vector<double> scores_of(const T* w, const T* a, const T* b, Index inner, Index n) {
   std::vector<double> scores(static_cast<std::size_t>(n));
   for (Index i = 0; i < n; ++i) {
     double& score = scores[static_cast<std::size_t>(i)];
@@ -24,12 +25,15 @@ void pooling_weights(const T* w, const T* a, const T* b, Index inner, Index n, T
                static_cast<double>(b[c]);
     }
   }
+  return scores;
+}
+
+// Replaces scores by their softmax.
+void normalise(std::vector<double>& scores) {
   const double largest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (double& score : scores) sum += score = std::exp(score - largest);
-  for (Index i = 0; i < n; ++i) {
-    weights[i] = static_cast<T>(scores[static_cast<std::size_t>(i)] / sum);
-  }
+  for (double& score : scores) score /= sum;
 }
 
 template <class T>
@@ -49,12 +53,30 @@ void add_scaled(T* to, T factor, const T* from, Index n) {
 
 QuestionPooling::QuestionPooling(Parameters& parameters, const std::string& prefix,
                                  const Options& options)
-    : of_boxes_(parameters, prefix + "wy", "", options.width, options.inner, options.box_deviation),
+    : pooling_(options.pooling),
+      of_boxes_(parameters, prefix + "wy", "", options.width, options.inner, options.box_deviation),
       of_questions_(parameters, prefix + "wq", "", options.width, options.inner,
                     options.box_deviation),
       score_(parameters.add_matrix(prefix + "w", 1, options.inner, options.score_deviation)),
       gate_(parameters, prefix + "wz", "", options.width, options.width,
-            options.question_deviation) {}
+            options.question_deviation) {
+  if (pooling_ == Pooling::sum) beta_ = parameters.add_vector(prefix + "beta", 1, beta_at_start);
+}
+
+template <class T>
+void QuestionPooling::write_weights(const Slot<T>& slot, const T* boxes, const T* question, Index n,
+                                    T* weights) const {
+  if (n == 0) return;
+  std::vector<double> found =
+      scores_of(slot.weights + score_.offset, boxes, question, score_.cols, n);
+  if (pooling_ == Pooling::softmax) {
+    normalise(found);
+  } else {
+    const auto beta = static_cast<double>(slot.weights[beta_]);
+    for (double& one : found) one = 1 / (1 + std::exp(-(one + beta)));
+  }
+  std::transform(found.begin(), found.end(), weights, [](double x) { return static_cast<T>(x); });
+}
 
 template <class T>
 OwnedMatrix<T> QuestionPooling::forward(const Slot<T>& slot, const Sequences& boxes,
@@ -66,13 +88,12 @@ OwnedMatrix<T> QuestionPooling::forward(const Slot<T>& slot, const Sequences& bo
   kept.weights = OwnedMatrix<T>::zeros(y.rows, 1);
   kept.pooled = OwnedMatrix<T>::zeros(q.rows, y.cols);
   OwnedMatrix<T> z(q.rows, y.cols);
-  const T* const w = slot.weights + score_.offset;
   for (Index scene = 0; scene < q.rows; ++scene) {
     const Index first = scene * boxes.length;
     const Index own = boxes_of(boxes, scene);
     T* const weights = kept.weights.data() + first;
-    pooling_weights<T>(w, kept.boxes.view().row(first), kept.questions.view().row(scene),
-                       score_.cols, own, weights);
+    write_weights<T>(slot, kept.boxes.view().row(first), kept.questions.view().row(scene), own,
+                     weights);
     T* const pooled = kept.pooled.view().row(scene);
     for (Index i = 0; i < own; ++i) add_scaled(pooled, weights[i], y.row(first + i), y.cols);
     const T* const gate = kept.gate.view().row(scene);
@@ -93,6 +114,7 @@ void QuestionPooling::backward(const Slot<T>& slot, const Sequences& boxes, Matr
   const T* const w = slot.weights + score_.offset;
   T* const dw = slot.gradients + score_.offset;
   std::fill_n(dw, inner, T{0});
+  double dbeta = 0;
   for (Index scene = 0; scene < q.rows; ++scene) {
     const T* const dz_row = dz.row(scene);
     T* const dp = dpooled.view().row(scene);
@@ -107,8 +129,12 @@ void QuestionPooling::backward(const Slot<T>& slot, const Sequences& boxes, Matr
       const Index row = scene * boxes.length + i;
       const T weight = kept.weights.data()[row];
       add_scaled<T>(dy.row(row), weight, dp, y.cols);
-      const double slope = dot_product<T>(dp, y.row(row), y.cols) - mean;
-      const T dscore = static_cast<T>(static_cast<double>(weight) * slope);
+      const auto alpha = static_cast<double>(weight);
+      const double slope = dot_product<T>(dp, y.row(row), y.cols);
+      // ∂L/∂a_i.
+      const T dscore = static_cast<T>(pooling_ == Pooling::softmax ? alpha * (slope - mean)
+                                                                   : alpha * (1 - alpha) * slope);
+      dbeta += static_cast<double>(dscore);
       const T* const a = kept.boxes.view().row(row);
       T* const da = dboxes.view().row(row);
       for (Index c = 0; c < inner; ++c) {
@@ -118,6 +144,7 @@ void QuestionPooling::backward(const Slot<T>& slot, const Sequences& boxes, Matr
       }
     }
   }
+  if (pooling_ == Pooling::sum) slot.gradients[beta_] = static_cast<T>(dbeta);
   of_boxes_.backward(slot, y, std::as_const(dboxes).view(), dy);
   of_questions_.backward(slot, q, std::as_const(dquestions).view(), dq);
   gate_.backward(slot, q, std::as_const(dgate).view(), dq);

@@ -7,12 +7,19 @@
 
 namespace attn::train {
 
-/// One vector for each question, pooled from the boxes y_i of its scene: weights
-/// α = softmax_i(w·(W_y y_i ∘ W_q q)) over the scene's own boxes, p = Σ_i α_i y_i, z = p ∘ W q. q
-/// is the question's vector, ∘ the product element by element. There are no biases.
+/// The weights of boxes with the scores a_i, over the scene's own boxes.
+enum class Pooling {
+  softmax,  ///< α = softmax_i(a_i): a mean, which cannot count
+  sum,  ///< α_i = σ(a_i + β), σ(x) = 1/(1 + exp(−x)): a sum, in which boxes do not compete
+};
+
+/// One vector for each question, pooled from the boxes y_i of its scene: scores
+/// a_i = w·(W_y y_i ∘ W_q q), weights α_i by Pooling, p = Σ_i α_i y_i, z = p ∘ W q. q is the
+/// question's vector, ∘ the product element by element. The only bias is the number β of gates.
 class QuestionPooling {
  public:
   struct Options {
+    Pooling pooling = Pooling::softmax;
     Index width = 0;                ///< of y, q and z
     Index inner = 0;                ///< rows of W_y and W_q
     double box_deviation = 0;       ///< of W_y and W_q at the start
@@ -20,7 +27,8 @@ class QuestionPooling {
     double question_deviation = 0;  ///< of W
   };
 
-  /// Adds PREFIXwy, wq, w and wz, where the last is W.
+  /// Adds PREFIXwy, wq, w and wz, where the last is W; for a sum also beta, which starts at −2:
+  /// most boxes are not what a question is about, and gates that are half open would add them all.
   QuestionPooling(Parameters& parameters, const std::string& prefix, const Options& options);
 
   template <class T>
@@ -48,10 +56,16 @@ class QuestionPooling {
   PassBytes bytes(const Sequences& boxes) const;
 
  private:
+  template <class T>
+  void write_weights(const Slot<T>& slot, const T* boxes, const T* question, Index n,
+                     T* weights) const;
+
+  Pooling pooling_;
   Linear of_boxes_;
   Linear of_questions_;
   MatrixPlace score_;  // w, (1, inner)
   Linear gate_;
+  Index beta_ = 0;  // its place; only of a sum
 };
 
 }  // namespace attn::train

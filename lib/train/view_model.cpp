@@ -30,7 +30,8 @@ std::optional<MultiViewAttention> attention_of(Parameters& parameters,
 }
 
 QuestionPooling::Options pooling_options(const ViewModelOptions& options) {
-  return {.width = options.width,
+  return {.pooling = options.pooling,
+          .width = options.width,
           .inner = options.inner,
           .box_deviation = deviation_of(options, options.inner, options.width),
           .score_deviation = deviation_of(options, 1, options.inner),

@@ -21,8 +21,9 @@ struct ViewModelOptions {
   /// one view.
   std::optional<AttentionScheme> scheme = AttentionScheme{};
   double first_share = 0.5;  ///< u of hnas at the start, in (0, 1)
-  Index inner = 128;         ///< of the pooling and of the classifier
-  Index vocabulary = 0;      ///< tokens of questions
+  Pooling pooling = Pooling::softmax;
+  Index inner = 128;     ///< of the pooling and of the classifier
+  Index vocabulary = 0;  ///< tokens of questions
   Index answers = 0;
   double smoothing = 0;
   /// The deviation of all matrices at the start; none: √(2/(rows + columns)) (Glorot and Bengio,

@@ -257,6 +257,16 @@ keep-inputs = true
                     self.assertEqual(bundle.attributes_of["views"]["train_scheme"], scheme)
                     self.assertEqual(bundle["views/view1/col_sum"].min(), last["attention"][0]["least_column_sum"])
 
+    def test_pooling(self):
+        self.train(output="mean.h5")
+        self.train("--set", "views.pooling=softmax", output="same.h5")
+        self.train("--set", "views.pooling=sum", output="sum.h5")
+        mean, same, summed = (self.read(f"{name}.h5") for name in ("mean", "same", "sum"))
+        self.assert_same_bits(same, mean, [name for name in mean if name not in ("vocabulary", "answers")])
+        self.assertEqual(set(summed) - set(mean), {"views/pooling/beta"})
+        beta = summed["views/pooling/beta"]
+        self.assertTrue(0 < abs(beta[0] + 2) < 0.1, beta)
+
     def test_detectors(self):
         self.scenes("valid.h5", "--seed", 1, "--map-seed", 5)
         self.refused("attn-train", "r.toml", status=3, says=["valid.h5 has other detectors or objects than train.h5"],

@@ -43,12 +43,14 @@ std::string name_of(const std::optional<AttentionScheme>& scheme) {
   return "scheme " + std::to_string(static_cast<int>(scheme->scheme));
 }
 
-ViewModelOptions small_views(const std::optional<AttentionScheme>& scheme, Index heads) {
+ViewModelOptions small_views(const std::optional<AttentionScheme>& scheme, Index heads,
+                             Pooling pooling = Pooling::softmax) {
   ViewModelOptions options;
   options.width = 8;
   options.heads = heads;
   options.scheme = scheme;
   options.first_share = 0.3;
+  options.pooling = pooling;
   options.inner = 5;
   options.vocabulary = 7;
   options.answers = 4;
@@ -203,8 +205,7 @@ class PlainModel {
     for (Index i = 0; i < y.rows; ++i) {
       for (Index c = 0; c < a.cols; ++c) scores(0, i) += of("pooling/w")(0, c) * a(i, c) * b(0, c);
     }
-    const Plain pooled =
-        reference::output(reference::attend(scores, Scheme::unas, 0, 1).weights, y);
+    const Plain pooled = reference::output(box_weights(scores), y);
     Plain z = times_transposed(q, of("pooling/wz"));
     for (Index c = 0; c < z.cols; ++c) z(0, c) *= pooled(0, c);
     Plain h = times_transposed(z, of("answer/w1"));
@@ -231,6 +232,16 @@ class PlainModel {
 
  private:
   const Plain& of(const std::string& name) const { return weights_.at("views/" + name); }
+
+  // Of the boxes of a scene with these scores.
+  Plain box_weights(const Plain& scores) const {
+    if (options_.pooling == Pooling::softmax) {
+      return reference::attend(scores, Scheme::unas, 0, 1).weights;
+    }
+    Plain gates = scores;
+    for (long double& x : gates.values) x = 1 / (1 + std::exp(-x - of("pooling/beta")(0, 0)));
+    return gates;
+  }
 
   Plain boxes(const ViewBatch& batch, Index scene, Index v) const {
     return own_boxes(batch.views[static_cast<std::size_t>(v)], scene, options_.width);
@@ -307,7 +318,8 @@ TEST_CASE("gradients of the multi-view model") {
         CAPTURE(name_of(scheme));
         CAPTURE(heads);
         CAPTURE(whole);
-        ViewModelOptions options = small_views(scheme, heads);
+        ViewModelOptions options =
+            small_views(scheme, heads, heads == 2 ? Pooling::sum : Pooling::softmax);
         if (whole) {
           options.views = 2;
           options.smoothing = 0.1;
@@ -326,7 +338,8 @@ TEST_CASE_TEMPLATE("the multi-view model is its formulas", T, float, double) {
     for (const Index heads : {1, 2, 4}) {
       CAPTURE(name_of(scheme));
       CAPTURE(heads);
-      const ViewModelOptions options = small_views(scheme, heads);
+      const ViewModelOptions options =
+          small_views(scheme, heads, heads == 1 ? Pooling::softmax : Pooling::sum);
       const ViewModel model(options);
       const auto size = static_cast<std::size_t>(model.parameters().size());
       std::vector<T> weights(size);
@@ -374,7 +387,8 @@ TEST_CASE_TEMPLATE("the multi-view model is its formulas", T, float, double) {
 TEST_CASE("the features of padded boxes are not looked at") {
   for (const auto& scheme : view_schemes()) {
     CAPTURE(name_of(scheme));
-    const ViewModelOptions options = small_views(scheme, 2);
+    // Padding adds nothing to a sum either.
+    const ViewModelOptions options = small_views(scheme, 2, Pooling::sum);
     const ViewModel model(options);
     const auto size = static_cast<std::size_t>(model.parameters().size());
     std::vector<double> weights(size);
@@ -446,6 +460,35 @@ TEST_CASE_TEMPLATE("no bit of a step over scenes depends on threads or ranks", T
     CHECK(found.prediction.by_kind[0].count + found.prediction.by_kind[1].count == 19);
   }
   check_ranks_of<T>(model, slots);
+}
+
+TEST_CASE("a sum of equal boxes counts them, and a mean does not") {
+  for (const Pooling pooling : {Pooling::softmax, Pooling::sum}) {
+    Parameters parameters;
+    const QuestionPooling layer(parameters, "",
+                                {.pooling = pooling,
+                                 .width = 3,
+                                 .inner = 2,
+                                 .box_deviation = 1,
+                                 .score_deviation = 1,
+                                 .question_deviation = 1});
+    std::vector<double> weights(static_cast<std::size_t>(parameters.size()));
+    parameters.initialise(1, weights.data());
+    Slot<double> slot;
+    slot.weights = weights.data();
+    const std::vector<double> y(4 * 3 * 3, 0.5);
+    const std::vector<double> q(4 * 3, 1.0);
+    const std::vector<Index> own = {0, 1, 2, 3};
+    QuestionPooling::Kept<double> kept;
+    const auto z =
+        layer.forward<double>(slot, {4, 3, own.data()}, {y.data(), 12, 3}, {q.data(), 4, 3}, kept);
+    for (Index scene = 0; scene < 4; ++scene) {
+      const double factor = pooling == Pooling::sum ? static_cast<double>(scene) : scene > 0;
+      for (Index c = 0; c < 3; ++c) {
+        CHECK(z.view()(scene, c) == doctest::Approx(factor * z.view()(1, c)).epsilon(1e-14));
+      }
+    }
+  }
 }
 
 TEST_CASE("views and heads that do not fit are refused") {

@@ -206,6 +206,8 @@ train::ViewModelOptions view_options(const Recipe& recipe) {
     options.scheme = view_scheme(recipe);
     options.first_share = recipe.number("views.hybrid");
   }
+  options.pooling =
+      recipe.text("views.pooling") == "sum" ? train::Pooling::sum : train::Pooling::softmax;
   options.inner = recipe.integer("model.inner");
   options.smoothing = recipe.number("objective.smoothing");
   if (recipe.text("model.start") == "normal") options.deviation = recipe.number("model.deviation");

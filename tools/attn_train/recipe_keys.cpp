@@ -236,6 +236,9 @@ void add_attentions(Keys& keys) {
   views[1].help = "iterations of sinkhorn and em";
   views.push_back(flag("views.estimate-variance",
                        "em estimates the variance of each box of the first view, which else is 1"));
+  views.push_back(choice("views.pooling", {"softmax", "sum"},
+                         "how a question weighs the boxes of its scene. softmax: a mean. sum: each "
+                         "box has a gate in (0, 1) of its own, so that boxes can be counted"));
   add_for(keys, {"questions"}, views);
 }
 
