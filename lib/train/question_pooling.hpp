@@ -9,7 +9,7 @@ namespace attn::train {
 
 /// The weights of boxes with the scores a_i, over the scene's own boxes.
 enum class Pooling {
-  softmax,  ///< α = softmax_i(a_i): a mean, which cannot count
+  softmax,  ///< α = softmax_i(a_i): a mean, which does not tell how many boxes there are
   sum,  ///< α_i = σ(a_i + β), σ(x) = 1/(1 + exp(−x)): a sum, in which boxes do not compete
 };
 

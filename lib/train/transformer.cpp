@@ -54,6 +54,14 @@ Targets order_targets(const SlotBatch& batch) {
 Transformer::Transformer(const TransformerOptions& options) : options_(options) {
   if (options.encoder_layers > 0) encoder_.emplace(parameters_, encoder_options(options));
   decoder_.emplace(parameters_, decoder_options(options));
+  if (options.classes > 0) {
+    if (options.order || options.tied) {
+      throw Error(Failure::usage, "a model that tells classes tells no order and no tokens");
+    }
+    softmax_.emplace(parameters_, "class/", std::nullopt, options.classes, options.layer.width,
+                     options.layer.deviation, options.smoothing);
+    return;
+  }
   const std::optional<MatrixPlace> tied =
       options.tied ? std::optional(decoder_->embedding().table()) : std::nullopt;
   softmax_.emplace(parameters_, "", tied, options.vocabulary, options.layer.width,
@@ -87,11 +95,43 @@ std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch& batc
   return sites;
 }
 
+// Calls body(sequence, row) for each position that is not padding.
+template <class Body>
+void for_each_position(const Sequences& sequences, const Body& body) {
+  for (Index n = 0; n < sequences.count; ++n) {
+    for (Index i = 0; i < sequences.own_length(n); ++i) body(n, n * sequences.length + i);
+  }
+}
+
+// The losses at the means of sequences: see predicted.
+template <class T>
+Prediction Transformer::class_predicted(const Slot<T>& slot, MatrixView<const T> last,
+                                        const SlotBatch& batch, double factor,
+                                        MatrixView<T> dlast) const {
+  const Sequences sequences = batch.input.view();
+  const auto share = [&](Index n) { return T{1} / static_cast<T>(sequences.own_length(n)); };
+  OwnedMatrix<T> means = OwnedMatrix<T>::zeros(sequences.count, last.cols);
+  for_each_position(sequences, [&](Index n, Index row) {
+    for (Index c = 0; c < last.cols; ++c) means.view()(n, c) += share(n) * last(row, c);
+  });
+  const MatrixView<const T> read = std::as_const(means).view();
+  if (dlast.data == nullptr) {
+    return softmax_->forward(slot, read, batch.targets, factor, MatrixView<T>());
+  }
+  OwnedMatrix<T> dmeans = OwnedMatrix<T>::zeros(means.rows(), means.cols());
+  const Prediction found = softmax_->forward(slot, read, batch.targets, factor, dmeans.view());
+  for_each_position(sequences, [&](Index n, Index row) {
+    for (Index c = 0; c < last.cols; ++c) dlast(row, c) += share(n) * dmeans.view()(n, c);
+  });
+  return found;
+}
+
 // The losses at the last layer's result. If `dlast` has data, adds their gradients to it.
 template <class T>
 Prediction Transformer::predicted(const Slot<T>& slot, MatrixView<const T> last,
                                   const SlotBatch& batch, const LossFactors& factors,
                                   MatrixView<T> dlast) const {
+  if (options_.classes > 0) return class_predicted(slot, last, batch, factors.targets, dlast);
   Prediction found = softmax_->forward(slot, last, batch.targets, factors.targets, dlast);
   if (!order_) return found;
   const Prediction order = order_->forward(slot, last, order_targets(batch), factors.order, dlast);
@@ -146,7 +186,12 @@ SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) co
   const std::int64_t of_input = row_bytes<T>(input.rows(), width);
   PassBytes passed = decoder_->bytes<T>(input, source);
   if (encoder_) passed = passed.then(encoder_->bytes<T>(source, {}));
-  const PassBytes last = softmax_->bytes<T>(input.rows());
+  PassBytes last = softmax_->bytes<T>(options_.classes > 0 ? input.count : input.rows());
+  if (options_.classes > 0) {
+    const std::int64_t means = row_bytes<T>(input.count, width);
+    last.forward += means;
+    last.backward += 2 * means;
+  }
   SlotBytes found;
   found.predict = passed.kept + std::max(passed.forward, last.forward);
   found.differentiate =

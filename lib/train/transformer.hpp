@@ -26,6 +26,7 @@ struct TransformerOptions {
   bool tied = false;  ///< the softmax shares the matrix of the embedding
   double smoothing = 0;
   bool order = false;  ///< tells whether two segments are swapped: see Transformer
+  Index classes = 0;   ///< above 0: tells the class of a sequence instead of tokens
 };
 
 /// The tokens of some sequences, padded to one length with padding_token.
@@ -44,7 +45,7 @@ struct TokenRows {
 struct SlotBatch {
   TokenRows source;  ///< empty for a single stack
   TokenRows input;
-  Targets targets;  ///< rows of `input`
+  Targets targets;  ///< rows of `input`; classes of its sequences for a model that tells classes
   /// By sequence of `input`: 1 if its two segments are swapped, 0 if they are in order. Empty: no
   /// order is predicted. Only for a model that tells the order.
   std::vector<Index> swapped;
@@ -63,13 +64,19 @@ struct LossFactors {
 /// order/softmax_bias (2): class 1 means that the two segments of the sequence are swapped (EA's
 /// two-way task beside the masked tokens). Its loss is the mean cross-entropy of the targets plus
 /// the mean cross-entropy of the order.
+///
+/// A model that tells classes has, in place of the softmax over tokens, one over classes, with the
+/// tensors class/softmax (classes, width) and class/softmax_bias (classes). It is linear in the
+/// mean of the last layer's result over the positions of a sequence, padding left out; without
+/// positions the mean is 0.
 class Transformer {
  public:
   using Batch = SlotBatch;
   using Sums = Prediction;
 
   /// Throws Error(usage) for heads that do not divide the width, and for `order` unless there is a
-  /// single stack that is not causal: under causality, the first position sees only itself.
+  /// single stack that is not causal: under causality, the first position sees only itself. Classes
+  /// go with neither `order` nor `tied`.
   explicit Transformer(const TransformerOptions& options);
 
   const TransformerOptions& options() const { return options_; }
@@ -125,6 +132,9 @@ class Transformer {
                            T* gradients) const;
 
  private:
+  template <class T>
+  Prediction class_predicted(const Slot<T>& slot, MatrixView<const T> last, const SlotBatch& batch,
+                             double factor, MatrixView<T> dlast) const;
   template <class T>
   Prediction predicted(const Slot<T>& slot, MatrixView<const T> last, const SlotBatch& batch,
                        const LossFactors& factors, MatrixView<T> dlast) const;

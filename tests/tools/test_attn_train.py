@@ -215,6 +215,36 @@ class Pairs(TrainTest):
                      says=["bad.tsv:2", "first column is empty"])
 
 
+class Classes(TrainTest):
+    """A Transformer that tells the class of a text from the mean of its last layer."""
+
+    def setUp(self):
+        super().setUp()
+        words = sorted({word for word in PROSE.read_text().lower().split() if word.isalpha()})
+        (self.folder / "classes.tsv").write_text("".join(f"{'many' if len(word) > 5 else 'few'}\t{word}\n" for word in words))
+        recipe = RECIPE.replace(f'text = "{PROSE}"', 'train = "classes.tsv"\nvalid = "classes.tsv"')
+        (self.folder / "r.toml").write_text(recipe.replace('"causal"', '"classes"').replace(
+            "[model]", '[model]\nkind = "transformer"'))
+
+    def test_classes_are_learned(self):
+        for scheme in ("dnas", "none"):
+            self.train("--force", "--log", "run.jsonl",
+                       *self.settings(encoder__self__scheme=scheme, run__steps=150, schedule__rate=0.01, run__evaluate_every=150,
+                                       run__keep_inputs="true"))
+            last = self.log("run.jsonl")[-1]
+            self.assertEqual(set(last["valid"]), {"loss", "accuracy"})
+            self.assertGreater(last["valid"]["accuracy"], 0.9)
+            self.assertEqual([one["group"] for one in last["attention"]], [] if scheme == "none" else ["layer0", "layer1"])
+            bundle = self.read("run.h5")
+            self.assertEqual((list(bundle["classes"]), bundle["class/softmax"].shape), (["few", "many"], (2, 12)))
+
+    def test_paths_and_keys(self):
+        self.train(*self.settings(optimizer__paths="encoder.self", optimizer__rule="sgd", optimizer__start="ones"))
+        self.refused("attn-train", "r.toml", "--set", "decoder.self.scheme=dnas", status=2,
+                     says=["decoder.self.scheme does not go with objective.kind"])
+        self.refused("attn-train", "r.toml", "--set", "model.tied=true", status=2, says=["model.tied"])
+
+
 class Questions(TrainTest):
 
     RECIPE = """

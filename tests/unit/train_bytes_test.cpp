@@ -102,6 +102,19 @@ TEST_CASE("memory of a pass of a Transformer without some of its attentions") {
   }
 }
 
+TEST_CASE("memory of a pass of a Transformer that tells classes") {
+  TransformerOptions options = wide(small_stack(Scheme::unas, false), false);
+  options.classes = 3;
+  const Transformer model(options);
+  for (const Index count : {1, 17}) {
+    SlotBatch batch =
+        token_slots(options, std::vector<Index>(static_cast<std::size_t>(count), 33), true).back();
+    batch.targets = {{0}, {2}};
+    check_passes<float>(model, batch, LossFactors{1, 0},
+                        model.bytes<float>({}, batch.input.sequences));
+  }
+}
+
 TEST_CASE("memory of a pass of a multi-view model") {
   for (const bool attends : {false, true}) {
     CAPTURE(attends);

@@ -56,6 +56,87 @@ TEST_CASE("gradients of an encoder and a decoder") {
   }
 }
 
+// One class of three for each sequence.
+void set_class_targets(std::vector<SlotBatch>& slots) {
+  Index number = 0;
+  for (SlotBatch& slot : slots) {
+    slot.targets = {};
+    for (Index n = 0; n < slot.input.sequences.count; ++n) {
+      slot.targets.rows.push_back(n);
+      slot.targets.tokens.push_back(number++ % 3);
+    }
+  }
+}
+
+TEST_CASE("gradients of a stack that tells classes") {
+  for (const Scheme scheme : {Scheme::unas, Scheme::hnas}) {
+    for (const bool variant : {false, true}) {
+      TransformerOptions options = small_stack(scheme, false);
+      options.classes = 3;
+      if (variant) {
+        options.layer.order = NormOrder::pre;
+        options.smoothing = 0.1;
+        options.decoder.left_out = scheme == Scheme::unas;
+      }
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(variant);
+      std::vector<SlotBatch> slots = token_slots(options, {5, 1, 7, 3, 4, 6, 2, 5, 7, 3}, variant);
+      set_class_targets(slots);
+      const Transformer model(options);
+      CHECK(largest_gradient_error(model, slots, variant ? 0.2 : 0) <= difference_error);
+      for (const Parameter& one : model.parameters().all()) {
+        CHECK(one.name.ends_with("softmax") == (one.name == "class/softmax"));
+      }
+    }
+  }
+  for (const bool order : {false, true}) {
+    TransformerOptions options = small_stack(Scheme::unas, false);
+    options.classes = 3;
+    (order ? options.order : options.tied) = true;
+    CHECK(thrown_error([&] { const Transformer model(options); }).failure() == Failure::usage);
+  }
+}
+
+TEST_CASE("the class of a sequence is that of the mean over its own positions") {
+  TransformerOptions options = small_stack(Scheme::dnas, false);
+  options.classes = 3;
+  const Transformer model(options);
+  std::vector<double> weights(static_cast<std::size_t>(model.parameters().size()));
+  model.parameters().initialise(3, weights.data());
+  std::vector<SlotBatch> alone = token_slots(options, {6, 2, 5}, false);
+  set_class_targets(alone);
+  AttentionPlans<double> plans;
+  Slot<double> slot;
+  slot.weights = weights.data();
+  slot.plans = &plans;
+  double want = 0;
+  for (const SlotBatch& one : alone) {
+    Transformer::Passed<double> passed;
+    model.forward(slot, one, passed);
+    std::vector<double> mean(6);
+    for (Index i = 0; i < passed.last.rows; ++i) {
+      for (Index c = 0; c < 6; ++c) {
+        mean[static_cast<std::size_t>(c)] +=
+            passed.last(i, c) / static_cast<double>(passed.last.rows);
+      }
+    }
+    const auto logits =
+        model.softmax().logits(weights.data(), MatrixView<const double>(mean.data(), 1, 6));
+    double sum = 0;
+    for (Index v = 0; v < 3; ++v) sum += std::exp(logits.data()[v]);
+    want += std::log(sum) - logits.data()[one.targets.tokens.front()];
+  }
+  SlotBatch together = merged(alone, 7);
+  // A sequence without tokens has the mean 0, so that its class is that of the bias.
+  together.input.sequences.count = 4;
+  together.input.lengths.push_back(0);
+  together.input.tokens.resize(4 * 7, padding_token);
+  together.targets = {{0, 1, 2, 3}, {0, 1, 2, 1}};
+  BatchPass<Transformer, double> pass(model, 1);
+  CHECK(pass.predict(weights.data(), {together}).loss ==
+        doctest::Approx(want + std::log(3.0)).epsilon(1e-13));
+}
+
 TEST_CASE("gradients of models whose attentions are left out") {
   for (const bool variant : {false, true}) {
     for (const int left_out : {1, 2, 4, 7}) {

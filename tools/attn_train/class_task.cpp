@@ -7,22 +7,21 @@
 #include <fmt/format.h>
 
 #include "attn_train/example_task.hpp"
+#include "attn_train/model_options.hpp"
+#include "attn_train/transformer_task.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
 namespace {
 
-template <class T>
-class ClassTask : public ExampleTask<T> {
+// Base is the task of a model, with a constructor (recipe, model, threads).
+template <class T, class Base>
+class ClassTask : public ExampleTask<T, Base> {
  public:
+  template <class Model>
   ClassTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
-            std::vector<std::string> classes, int threads)
-      : ExampleTask<T>(recipe,
-                       make_mechanism_model(recipe, {.source_vocabulary = 0,
-                                                     .vocabulary = vocabulary.size(),
-                                                     .joint = false,
-                                                     .classes = std::ssize(classes)}),
-                       threads),
+            std::vector<std::string> classes, Model&& model, int threads)
+      : ExampleTask<T, Base>(recipe, std::forward<Model>(model), threads),
         vocabulary_(std::move(vocabulary)),
         classes_(std::move(classes)) {
     for (const Split split : all_splits) {
@@ -76,9 +75,23 @@ std::unique_ptr<Task<T>> make_class_task(const Recipe& recipe, const SplitTexts&
   }
   train::Vocabulary vocabulary =
       learn_vocabulary(recipe, all, texts.name(Split::train), {std::string(train::unknown_symbol)});
-  return std::make_unique<ClassTask<T>>(recipe, texts, std::move(vocabulary),
-                                        std::vector<std::string>(classes.begin(), classes.end()),
-                                        threads);
+  std::vector<std::string> names(classes.begin(), classes.end());
+  const auto make = [&]<class Base>(auto&& model) -> std::unique_ptr<Task<T>> {
+    return std::make_unique<ClassTask<T, Base>>(recipe, texts, std::move(vocabulary),
+                                                std::move(names),
+                                                std::forward<decltype(model)>(model), threads);
+  };
+  if (recipe.text("model.kind") == "transformer") {
+    train::TransformerOptions options = transformer_options(recipe, false);
+    options.vocabulary = vocabulary.size();
+    options.classes = std::ssize(names);
+    return make.template operator()<TransformerTask<T>>(options);
+  }
+  return make.template operator()<MechanismModelTask<T>>(
+      make_mechanism_model(recipe, {.source_vocabulary = 0,
+                                    .vocabulary = vocabulary.size(),
+                                    .joint = false,
+                                    .classes = std::ssize(names)}));
 }
 
 template std::unique_ptr<Task<float>> make_class_task(const Recipe&, const SplitTexts&, int);

@@ -9,14 +9,15 @@
 namespace attn::tools {
 
 /// The common part of objectives whose examples are sequences of many lengths with one question
-/// each. Their metrics are loss and accuracy. A derived class adds its splits.
-template <class T>
-class ExampleTask : public MechanismModelTask<T> {
+/// each. Their metrics are loss and accuracy. A derived class adds its splits. Base is the task of
+/// a model.
+template <class T, class Base = MechanismModelTask<T>>
+class ExampleTask : public Base {
  public:
   Index cut_pairs() const override { return cut_; }
 
  protected:
-  using MechanismModelTask<T>::MechanismModelTask;
+  using Base::Base;
 
   nlohmann::ordered_json metrics(const train::Prediction& found) const override {
     return common_metrics(found);

@@ -80,7 +80,7 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
     options.encoder = layer_attention(recipe, "encoder.self", false);
     options.cross = layer_attention(recipe, "decoder.cross", false);
   }
-  const bool causal = kind != "masked";
+  const bool causal = kind == "causal" || kind == "pairs";
   const std::string self = causal ? "decoder.self" : "encoder.self";
   options.decoder = layer_attention(recipe, self, causal);
   if (causal && !allow_leak) require_no_leak(recipe, self);

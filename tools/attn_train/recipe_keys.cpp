@@ -72,6 +72,7 @@ void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more,
 
 const std::vector<std::string> any = {};
 const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
+const std::vector<std::string> of_transformers = {"causal", "masked", "pairs", "classes"};
 const std::vector<std::string> of_texts = {"causal",  "masked", "pairs", "classes",
                                            "matches", "cloze",  "spans"};
 const std::vector<std::string> of_columns = {"pairs", "matches"};
@@ -133,8 +134,9 @@ void add_model(Keys& keys) {
   keys.push_back(
       {.name = "model.kind",
        .kind = Kind::choice,
-       .help = "the model, which depends on the objective: a Transformer (causal, masked, pairs), "
-               "attention between several views (questions), or a model built on the mechanism of "
+       .help = "the model, which depends on the objective: a Transformer (causal, masked, pairs, "
+               "classes), attention between several views (questions), or a model built on the "
+               "mechanism of "
                "the tool with this name: intra-attention (causal), alignment-attention and "
                "hard-attention (pairs), structured-attention (classes), decomposable-attention "
                "(matches), attention-over-attention (cloze), coattention (spans)",
@@ -146,7 +148,7 @@ void add_model(Keys& keys) {
   RecipeKey encoder =
       integer("model.encoder-layers", 1, nullptr, "layers of the encoder", most_layers);
   encoder.default_words = "as model.layers";
-  add_for(keys, of_tokens,
+  add_for(keys, of_transformers,
           {integer("model.layers", 1, 1, "layers; for pairs, of the decoder", most_layers)},
           transformer);
   add_for(keys, {"pairs"}, {encoder}, transformer);
@@ -161,11 +163,12 @@ void add_model(Keys& keys) {
           with_inner);
   add_for(keys, any, {choice("model.cell", {"lstm", "gru"}, "the cell of recurrent networks")},
           with_cells);
-  add_for(keys, of_tokens,
+  add_for(keys, of_transformers,
           {choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"),
            choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"),
-           choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"),
-           flag("model.tied", "the softmax has the matrix of the embedding")},
+           choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer")},
+          transformer);
+  add_for(keys, of_tokens, {flag("model.tied", "the softmax has the matrix of the embedding")},
           transformer);
   keys.push_back(choice(
       "model.start", {"xavier", "normal"},
@@ -222,8 +225,8 @@ Keys attention(const std::string& table, const std::string& where) {
 }
 
 void add_attentions(Keys& keys) {
-  add_for(keys, {"masked", "pairs"}, attention("encoder.self", "self-attention in the encoder"),
-          transformer);
+  add_for(keys, {"masked", "pairs", "classes"},
+          attention("encoder.self", "self-attention in the encoder"), transformer);
   add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"),
           transformer);
   add_for(keys, {"pairs"}, attention("decoder.cross", "the decoder's attention to the encoder"),
@@ -238,7 +241,7 @@ void add_attentions(Keys& keys) {
                        "em estimates the variance of each box of the first view, which else is 1"));
   views.push_back(choice("views.pooling", {"softmax", "sum"},
                          "how a question weighs the boxes of its scene. softmax: a mean. sum: each "
-                         "box has a gate in (0, 1) of its own, so that boxes can be counted"));
+                         "box has a gate in (0, 1) of its own"));
   add_for(keys, {"questions"}, views);
 }
 
@@ -276,7 +279,7 @@ void add_optimizer(Keys& keys) {
   keys.push_back(number("optimizer.clip", 0, no_limit, 0,
                         "the largest norm of all gradients together; 0: no limit"));
   add_for(
-      keys, of_tokens,
+      keys, of_transformers,
       {{.name = "optimizer.paths",
         .kind = Kind::choices,
         .help = "attentions whose W_Q and W_K step in the space of basis paths (SI-SGD, SI-Adam)",
@@ -398,7 +401,7 @@ const std::vector<std::string>& models_of(const std::string& objective) {
       {"masked", {"transformer"}},
       {"pairs", {"transformer", "alignment-attention", "hard-attention"}},
       {"questions", {"multi-view"}},
-      {"classes", {"structured-attention"}},
+      {"classes", {"structured-attention", "transformer"}},
       {"matches", {"decomposable-attention"}},
       {"cloze", {"attention-over-attention"}},
       {"spans", {"coattention"}}};

@@ -34,14 +34,14 @@ template <class T>
 TransformerTask<T>::TransformerTask(const Recipe& recipe, const train::TransformerOptions& options,
                                     int threads)
     : TokenTask<T, train::Transformer>(recipe, std::make_unique<train::Transformer>(options),
-                                       threads),
-      masked_(recipe.text("objective.kind") == "masked") {}
+                                       threads) {}
 
 template <class T>
 std::vector<AttentionGroup> TransformerTask<T>::attentions() const {
   std::vector<AttentionGroup> groups;
   if (this->model().encoder()) add_stack(*this->model().encoder(), "encoder", groups);
-  add_stack(this->model().decoder(), masked_ ? "encoder" : "decoder", groups);
+  const bool causal = this->model().options().decoder.causal;
+  add_stack(this->model().decoder(), causal ? "decoder" : "encoder", groups);
   return groups;
 }
 

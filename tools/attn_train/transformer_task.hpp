@@ -27,9 +27,6 @@ class TransformerTask : public TokenTask<T, train::Transformer> {
                                            const std::vector<std::vector<Index>>& sources,
                                            const train::OutputOptions& options) const;
   std::int64_t generation_bytes(Index source_length, const train::OutputOptions& options) const;
-
- private:
-  bool masked_;
 };
 
 }  // namespace attn::tools
