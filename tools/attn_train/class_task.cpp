@@ -33,6 +33,8 @@ class ClassTask : public ExampleTask<T, Base> {
     return this->sizes_of({vocabulary_.size()}, std::ssize(classes_));
   }
 
+  std::vector<std::string> classes() const override { return classes_; }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
     bundle.write_strings("classes", classes_, {"class"});
@@ -74,7 +76,7 @@ std::unique_ptr<Task<T>> make_class_task(const Recipe& recipe, const SplitTexts&
     classes.insert(label);
   }
   train::Vocabulary vocabulary =
-      learn_vocabulary(recipe, all, texts.name(Split::train), {std::string(train::unknown_symbol)});
+      learn_vocabulary(recipe, texts, "vocabulary", all, {std::string(train::unknown_symbol)});
   std::vector<std::string> names(classes.begin(), classes.end());
   const auto make = [&]<class Base>(auto&& model) -> std::unique_ptr<Task<T>> {
     return std::make_unique<ClassTask<T, Base>>(recipe, texts, std::move(vocabulary),

@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "attn_train/example_task.hpp"
+#include "attn_train/special_tokens.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const std::string blank_symbol = "[BLANK]";
 
 // Answers without a model: the most frequent candidate word of the document, the last of equally
 // frequent ones; and the last candidate.
@@ -137,7 +136,7 @@ std::unique_ptr<Task<T>> make_cloze_task(const Recipe& recipe, const SplitTexts&
         "data.tokens", "is " + recipe.text("data.tokens") + ", but cloze questions ask for words");
   }
   train::Vocabulary vocabulary =
-      learn_vocabulary(recipe, texts.of(Split::train), texts.name(Split::train),
+      learn_vocabulary(recipe, texts, "vocabulary", texts.of(Split::train),
                        {std::string(train::unknown_symbol), blank_symbol});
   return std::make_unique<ClozeTask<T>>(recipe, texts, std::move(vocabulary), threads);
 }

@@ -6,6 +6,7 @@
 
 #include "attn_train/mechanism_model_task.hpp"
 #include "attn_train/model_options.hpp"
+#include "attn_train/special_tokens.hpp"
 #include "attn_train/transformer_task.hpp"
 #include "train/metrics.hpp"
 
@@ -13,10 +14,6 @@ namespace attn::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const std::string mask_symbol = "[MASK]";
-const std::string first_symbol = "[CLS]";
-const std::string separator_symbol = "[SEP]";
 
 // Base is the task of a model, with a constructor (recipe, model, threads).
 template <class Base>
@@ -95,9 +92,8 @@ template <class T>
 std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTexts& texts,
                                             bool allow_leak, int threads) {
   if (recipe.text("model.kind") != "transformer") {
-    train::Vocabulary vocabulary =
-        learn_vocabulary(recipe, texts.of(Split::train), texts.name(Split::train),
-                         {std::string(train::unknown_symbol)});
+    train::Vocabulary vocabulary = learn_vocabulary(
+        recipe, texts, "vocabulary", texts.of(Split::train), {std::string(train::unknown_symbol)});
     auto model = make_mechanism_model(recipe, {.vocabulary = vocabulary.size()});
     return std::make_unique<LanguageTask<MechanismModelTask<T>>>(
         recipe, texts, std::move(vocabulary), std::move(model), threads);
@@ -112,8 +108,8 @@ std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTex
   std::vector<std::string> specials = {std::string(train::unknown_symbol)};
   if (recipe.text("objective.kind") == "masked") specials.push_back(mask_symbol);
   if (options.order) specials.insert(specials.end(), {first_symbol, separator_symbol});
-  train::Vocabulary vocabulary = learn_vocabulary(recipe, texts.of(Split::train),
-                                                  texts.name(Split::train), std::move(specials));
+  train::Vocabulary vocabulary =
+      learn_vocabulary(recipe, texts, "vocabulary", texts.of(Split::train), std::move(specials));
   options.vocabulary = vocabulary.size();
   return std::make_unique<LanguageTask<TransformerTask<T>>>(recipe, texts, std::move(vocabulary),
                                                             options, threads);

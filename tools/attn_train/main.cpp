@@ -1,5 +1,6 @@
 // attn-train: trains small models with every scheme, and in the space of basis paths.
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "attn_train/earlier_run.hpp"
 #include "attn_train/tasks.hpp"
 #include "attn_train/training.hpp"
 #include "cli/memory_hint.hpp"
@@ -47,6 +49,11 @@ cli::Declaration declare() {
   d.texts("set", "KEY=VALUE",
           "Replaces a value of the recipe, such as encoder.self.scheme=dnas; may be repeated.");
   d.text(
+      "from", "CHECKPOINT",
+      "Begins with the weights of another run, which may have another objective, scheme or head. "
+      "Tensors with the same name and shape are taken, and so is the vocabulary. The optimiser "
+      "starts anew. A run that continues does not need the file again.");
+  d.text(
       "log", "FILE",
       "Writes metrics as JSON lines. A run that continues cuts the file back to its checkpoint.");
   declare_requeue_status(d, "writes a checkpoint and ends");
@@ -74,7 +81,10 @@ cli::Declaration declare() {
   d.report_member("vocabularies, splits",
                   "the numbers of symbols, of pairs in the source and the target; by split, items "
                   "(sequences, pairs or questions) and, of a running text, tokens");
-  d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
+  d.report_member("from",
+                  "of --from: digest of the file, the number of tensors taken, and by name those "
+                  "that are new and those not taken")
+      .report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
       .report_member("cut_pairs", "pairs that were cut, as they are longer than the recipe allows")
       .report_member("working_bytes", "the most working memory, as planned")
       .report_member("step", "steps done")
@@ -96,11 +106,40 @@ cli::Declaration declare() {
 // The identity of a run: names of files do not matter, their contents do.
 RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
                         const std::string& data) {
-  RunIdentity identity{recipe.values(), data, arguments.version};
+  RunIdentity identity{recipe.values(), data, arguments.version, arguments.given("from"), {}};
+  if (identity.begins_from && std::filesystem::exists(arguments.text("from"))) {
+    identity.from = print_of_file(arguments.text("from"));
+  }
   for (const RecipeKey& key : recipe_keys()) {
     if (key.kind == RecipeKey::Kind::file) identity.recipe.erase(key.name);
   }
   return identity;
+}
+
+// The run that gives a new run its weights and its vocabulary. A run that goes on is its own, so
+// that it does not need the other file again.
+std::optional<EarlierRun> earlier_run(const cli::Arguments& arguments, cli::Report& report,
+                                      const RunFile& file) {
+  if (!arguments.given("from")) return std::nullopt;
+  const std::string name = file.steps_done() ? file.path() : arguments.text("from");
+  io::InputBundle::Options options = input_options(arguments, report);
+  options.input = name;
+  return EarlierRun(io::InputBundle(options), name);
+}
+
+// "begins with 25 tensors of lm.h5; new: class/softmax, class/softmax_bias; not taken: 9 tensors"
+std::string from_words(const Json& from, const std::string& file) {
+  constexpr std::size_t most_names = 6;
+  std::string text =
+      fmt::format("begins with {} of {}", cli::counted(from["taken"].get<Index>(), "tensor"), file);
+  for (const auto& [key, words] : {std::pair("new", "new"), std::pair("not_taken", "not taken")}) {
+    const auto names = from[key].get<std::vector<std::string>>();
+    if (names.empty()) continue;
+    text += fmt::format("; {}: {}", words,
+                        names.size() > most_names ? cli::counted(std::ssize(names), "tensor")
+                                                  : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  return text;
 }
 
 template <class T>
@@ -140,11 +179,21 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
     if (Ranks::current() != nullptr) StopRequests::work_begins();
   }
   SplitTexts texts = read_split_texts(recipe, arguments.memory);
+  const RunIdentity identity = identity_of(arguments, recipe, texts.print);
+  RunFile file(arguments, report, identity);
+  const std::optional<EarlierRun> from = earlier_run(arguments, report, file);
+  texts.from = from ? &*from : nullptr;
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);
   texts.texts = {};
-  RunFile file(arguments, report, identity_of(arguments, recipe, texts.print));
-  Training<T> training(arguments, report, recipe, *task, file);
+  if (from && !file.steps_done()) {
+    Json shared = {{"digest", identity.from.value()}};
+    shared.update(from->shared_with(*task));
+    file.set_from(shared);
+    report.note(from_words(shared, from->file()));
+  }
+  Training<T> training(arguments, report, recipe, *task, file, texts.from);
   Json& result = report.result();
+  if (from) result["from"] = file.from();
   const DataSizes sizes = task->data_sizes();
   result["vocabularies"] = sizes.vocabularies;
   result["splits"] = data_json(sizes);
@@ -204,6 +253,7 @@ void require_own_names(const cli::Arguments& arguments, const Recipe& recipe, cl
     }
     names.emplace_back(option, file);
   };
+  if (arguments.given("from")) names.emplace_back("--from", arguments.text("from"));
   add_output("--output", *arguments.output);
   if (arguments.given("log")) add_output("--log", arguments.text("log"));
   if (arguments.json && !arguments.json->empty()) add_output("--json", *arguments.json);

@@ -26,15 +26,15 @@ void PairVocabulary::write(io::OutputBundle& bundle) const {
 
 PairVocabulary learn_pair_vocabulary(const Recipe& recipe, const SplitTexts& texts) {
   auto [source, target] = columns_of(pairs_in(texts, Split::train));
-  const std::string& file = texts.name(Split::train);
   const std::vector<std::string> specials = {std::string(train::unknown_symbol), start_symbol,
                                              end_symbol};
   if (recipe.flag("data.joint")) {
-    const train::Vocabulary joint = learn_vocabulary(recipe, source + target, file, specials);
+    const train::Vocabulary joint =
+        learn_vocabulary(recipe, texts, "target_vocabulary", source + target, specials);
     return {joint, joint};
   }
-  return {learn_vocabulary(recipe, source, file, {specials.front()}),
-          learn_vocabulary(recipe, target, file, specials)};
+  return {learn_vocabulary(recipe, texts, "source_vocabulary", source, {specials.front()}),
+          learn_vocabulary(recipe, texts, "target_vocabulary", target, specials)};
 }
 
 }  // namespace attn::tools

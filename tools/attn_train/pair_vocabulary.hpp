@@ -1,12 +1,10 @@
 #pragma once
 
 #include "attn_train/run_data.hpp"
+#include "attn_train/special_tokens.hpp"
 #include "io/output.hpp"
 
 namespace attn::tools {
-
-inline const std::string start_symbol = "<s>";
-inline const std::string end_symbol = "</s>";
 
 /// The symbols of both columns of pairs; with data.joint they are the same.
 struct PairVocabulary {

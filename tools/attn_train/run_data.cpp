@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
+#include "attn_train/earlier_run.hpp"
 #include "common/costs/block_plan.hpp"
 #include "common/frame/text_input.hpp"
 #include "tensor/utf8.hpp"
@@ -167,8 +168,15 @@ TextPairs pairs_in(const SplitTexts& texts, Split split) {
   return pairs;
 }
 
-train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
-                                   const std::string& file, std::vector<std::string> specials) {
+bool has_line_ends(const Recipe& recipe) {
+  return !is_in_lines(recipe) && recipe.text("data.tokens") != "characters" &&
+         recipe.flag("data.line-ends");
+}
+
+train::Vocabulary learn_vocabulary(const Recipe& recipe, const SplitTexts& texts,
+                                   const std::string& name, const std::string& text,
+                                   std::vector<std::string> specials) {
+  if (texts.from != nullptr) return texts.from->vocabulary(recipe, name, specials);
   const std::string tokens = recipe.text("data.tokens");
   train::VocabularyOptions options;
   options.kind = tokens == "words"        ? train::TokenKind::words
@@ -176,8 +184,7 @@ train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text
                                           : train::TokenKind::characters;
   options.size = recipe.integer("data.vocabulary");
   options.specials = std::move(specials);
-  options.line_ends = !is_in_lines(recipe) && options.kind != train::TokenKind::characters &&
-                      recipe.flag("data.line-ends");
+  options.line_ends = has_line_ends(recipe);
   options.exact = options.size > 0;
   if (options.kind == train::TokenKind::byte_pairs && options.size == 0) {
     throw recipe.refusal("data.vocabulary", "is 0, but byte pairs need a number");
@@ -185,7 +192,7 @@ train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text
   try {
     return train::Vocabulary::learn(text, options);
   } catch (const Error& error) {
-    throw error.at(file);
+    throw error.at(texts.name(Split::train));
   }
 }
 

@@ -11,6 +11,8 @@
 
 namespace attn::tools {
 
+class EarlierRun;
+
 enum class Split { train, valid, test };
 inline constexpr std::array<Split, 3> all_splits = {Split::train, Split::valid, Split::test};
 
@@ -23,6 +25,7 @@ struct SplitTexts {
   std::array<std::string, 3> names;  ///< of the files, for messages
   /// The length and the CRC-32 of each text: "1003854-a3b1c2d4 …". Equal data have equal prints.
   std::string print;
+  const EarlierRun* from = nullptr;  ///< the run that has learned the vocabularies; null: none
 
   const std::string& of(Split split) const { return texts[static_cast<std::size_t>(split)]; }
   const std::string& name(Split split) const { return names[static_cast<std::size_t>(split)]; }
@@ -44,10 +47,15 @@ std::vector<std::vector<std::string>> columns_in(const SplitTexts& texts, Split 
 using TextPairs = std::vector<std::pair<std::string, std::string>>;
 TextPairs pairs_in(const SplitTexts& texts, Split split);
 
+/// Whether the end of a line is a token.
+bool has_line_ends(const Recipe& recipe);
+
 /// The vocabulary by data.tokens, data.vocabulary and, except for pairs, data.line-ends, with some
-/// special tokens in front. `text` is the training data, `file` its name for messages.
-train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
-                                   const std::string& file, std::vector<std::string> specials);
+/// special tokens in front: learned from `text`, training data of `texts`, or that of the earlier
+/// run under this name.
+train::Vocabulary learn_vocabulary(const Recipe& recipe, const SplitTexts& texts,
+                                   const std::string& name, const std::string& text,
+                                   std::vector<std::string> specials);
 
 /// The tokens of a text. Throws Error(input) that names the file.
 std::vector<Index> encoded(const train::Vocabulary& vocabulary, const std::string& text,

@@ -124,6 +124,15 @@ void RunFile::look_at_existing(const cli::Arguments& arguments, cli::Report& rep
     refuse("is a run of another recipe: " + difference(stored, identity_.recipe));
   }
   if (bundle.text_attribute("train_data") != identity_.data) refuse("was trained on other data");
+  const auto from = bundle.text_attribute("train_from");
+  if (from.has_value() != identity_.begins_from) {
+    refuse(from ? "began from the weights of another run, which --from names"
+                : "did not begin from the weights of another run");
+  }
+  if (from) from_ = Json::parse(*from, nullptr, false);
+  if (from && identity_.from && from_.value("digest", "") != *identity_.from) {
+    refuse("began from the weights of another checkpoint");
+  }
   const std::string version = bundle.text_attribute("train_version").value_or("");
   if (version != identity_.version) {
     refuse(fmt::format("is a run of version {}, this is {}", version, identity_.version));
@@ -136,7 +145,7 @@ void RunFile::look_at_existing(const cli::Arguments& arguments, cli::Report& rep
 template <class T>
 RunProgress RunFile::load(const Task<T>& task, T* weights,
                           train::WeightOptimizer<T>& optimizer) const {
-  read_tensors(task, *existing_, weights);
+  read_tensors<T>(task, *existing_, weights, [](const train::Parameter&) { return true; });
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
     const ArraySource dataset = existing_->dataset(one.name);
     if (dataset.shape() != Shape{one.count}) {
@@ -198,6 +207,7 @@ void RunFile::save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimiz
   bundle.attribute("train_recipe", identity_.recipe.dump());
   bundle.attribute("train_data", identity_.data);
   bundle.attribute("train_version", identity_.version);
+  if (!from_.is_null()) bundle.attribute("train_from", from_.dump());
   bundle.attribute("train_step", std::int64_t{progress.step});
   bundle.attribute("train_checksum", checksum_of(task.parameters(), weights, optimizer, sums));
   bundle.attribute("history", history_);

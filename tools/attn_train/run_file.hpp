@@ -19,6 +19,9 @@ struct RunIdentity {
   nlohmann::ordered_json recipe;  ///< by key, without the names of files
   std::string data;               ///< SplitTexts::print
   std::string version;
+  bool begins_from = false;  ///< the run begins from the weights of another one
+  /// The print of its checkpoint; absent if that is gone, when any one will do.
+  std::optional<std::string> from;
 };
 
 /// The state of a run between two steps, besides its weights and the state of its optimiser.
@@ -44,6 +47,11 @@ class RunFile {
   /// The steps that an existing run of this identity has done.
   std::optional<Index> steps_done() const { return steps_done_; }
 
+  /// The weights that the run began from: "digest", the print of the checkpoint, and what
+  /// EarlierRun::shared_with says. Null if it began from none, or is new and nothing was said.
+  const nlohmann::ordered_json& from() const { return from_; }
+  void set_from(nlohmann::ordered_json from) { from_ = std::move(from); }
+
   /// Reads the state of that run. Throws Error(input) for a damaged file.
   template <class T>
   RunProgress load(const Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer) const;
@@ -63,6 +71,7 @@ class RunFile {
   std::optional<io::SoleWriter> only_;  // of the process that writes
   RunIdentity identity_;
   std::string history_;
+  nlohmann::ordered_json from_;
   std::optional<io::InputBundle> existing_;
   std::optional<Index> steps_done_;
   bool replaces_ = false;

@@ -17,8 +17,14 @@ namespace attn::tools {
 template <class T>
 void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle);
 
-/// Reads the result of write_tensors. Throws Error(input).
+/// Reads the result of write_tensors, of the tensors that are `chosen`. Throws Error(input).
 template <class T>
-void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights);
+void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights,
+                  const std::function<bool(const train::Parameter&)>& chosen);
+
+/// Whether a bundle has this tensor of the task's model: floating-point numbers under its name, in
+/// its shape.
+template <class T>
+bool has_tensor(const Task<T>& task, const train::Parameter& one, const io::InputBundle& bundle);
 
 }  // namespace attn::tools

@@ -79,7 +79,7 @@ std::unique_ptr<Task<T>> make_span_task(const Recipe& recipe, const SplitTexts& 
     all += columns[0] + "\n" + columns[1] + "\n";
   }
   train::Vocabulary vocabulary =
-      learn_vocabulary(recipe, all, texts.name(Split::train), {std::string(train::unknown_symbol)});
+      learn_vocabulary(recipe, texts, "vocabulary", all, {std::string(train::unknown_symbol)});
   return std::make_unique<SpanTask<T>>(recipe, texts, std::move(vocabulary), threads);
 }
 

@@ -59,6 +59,9 @@ class Task {
   /// The number of pairs of all splits that were cut because they exceed the recipe's lengths.
   virtual Index cut_pairs() const { return 0; }
 
+  /// The names of the classes that the last softmax tells; empty for other tasks.
+  virtual std::vector<std::string> classes() const { return {}; }
+
   /// The gradients of the mean loss of a batch, valid until the next call.
   virtual StepFound<T> differentiate(const T* weights, const StepNumber& number) = 0;
 

@@ -64,12 +64,13 @@ struct Training<T>::Interval {
 
 template <class T>
 Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
-                      Task<T>& task, RunFile& file)
+                      Task<T>& task, RunFile& file, const EarlierRun* from)
     : arguments_(arguments),
       report_(report),
       recipe_(recipe),
       task_(task),
       file_(file),
+      from_(from),
       steps_(steps_of(recipe, task.batches())),
       options_(optimizer_options(recipe)),
       schedule_(schedule_of(recipe)),
@@ -123,6 +124,7 @@ template <class T>
 void Training<T>::start() {
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   task_.parameters().initialise(seed, weights_.data());
+  if (from_ != nullptr) from_->read(task_, weights_.data());
   const std::vector<train::PathLayer> layers = layers_at("optimizer.start-of");
   for (const char* const key : {"optimizer.start", "optimizer.rescale"}) {
     if (!layers.empty() || !recipe_.given(key)) continue;
@@ -188,6 +190,7 @@ Json Training<T>::header() const {
   line["schema"] = "attnkit-log/1";
   line["version"] = arguments_.version;
   line["recipe"] = recipe_.values();
+  if (!file_.from().is_null()) line["from"] = file_.from();
   line["parameters"] = task_.parameters().size();
   line["steps"] = steps_;
   line["steps_per_epoch"] = task_.batches();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attn_train/earlier_run.hpp"
 #include "attn_train/run_file.hpp"
 #include "attn_train/run_log.hpp"
 #include "attn_train/task.hpp"
@@ -15,10 +16,11 @@ namespace attn::tools {
 template <class T>
 class Training {
  public:
-  /// All arguments must outlive the object. Throws Error for options that do not fit together, and
+  /// A new run begins from the weights of `from`, unless it is null. All arguments must outlive the
+  /// object. Throws Error for options that do not fit together, and
   /// Error(memory) if the run needs more than --memory.
   Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
-           Task<T>& task, RunFile& file);
+           Task<T>& task, RunFile& file, const EarlierRun* from);
 
   Index steps() const { return steps_; }                         ///< of the whole run
   std::int64_t working_bytes() const { return working_bytes_; }  ///< the most, as planned
@@ -53,6 +55,7 @@ class Training {
   const Recipe& recipe_;
   Task<T>& task_;
   RunFile& file_;
+  const EarlierRun* from_;
   Index steps_;
   train::OptimizerOptions options_;
   train::Schedule schedule_;

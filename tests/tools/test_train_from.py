@@ -1,0 +1,132 @@
+"""attn-train --from: runs that begin with the weights of another one."""
+
+import os
+import unittest
+
+from training import PROSE, RECIPE, TrainTest
+
+# One step that changes no bit of a weight.
+STILL = {"optimizer__rule": "sgd", "schedule__rate": 1e-30, "run__steps": 1}
+
+
+class From(TrainTest):
+
+    def setUp(self):
+        super().setUp()
+        self.train(*self.settings(objective__kind="masked"), output="masked.h5")
+        words = sorted({word for word in PROSE.read_text().lower().split() if word.isalpha()})[:60]
+        for name, labels in (("sizes", ("few", "many")), ("vowels", ("a vowel", "none"))):
+            lines = [f"{labels[len(word) > 5]}\t{word}\n" for word in words]
+            (self.folder / f"{name}.tsv").write_text("".join(lines))
+            files = f'train = "{name}.tsv"\nvalid = "{name}.tsv"'
+            recipe = RECIPE.replace(f'text = "{PROSE}"', files).replace('"causal"', '"classes"')
+            (self.folder / f"{name}.toml").write_text(recipe.replace("[model]", '[model]\nkind = "transformer"'))
+
+    def tune(self, *words, recipe="sizes.toml", begin="masked.h5", output="run.h5", **more):
+        return self.run_tool("attn-train", recipe, "-o", output, "--from", begin, *words, **more)
+
+    def assert_taken(self, run, earlier, fresh, report):
+        """What is taken has the earlier run's bits, and what is new those of a run without --from."""
+        names = [name for name in run if run[name].dtype.kind == "f" and not name.startswith("state/")
+                 and not name.endswith("/hybrid")]
+        taken = [name for name in names if name not in report["new"]]
+        self.assertEqual(report["taken"], len(taken))
+        self.assert_same_bits(run, earlier, taken)
+        for name in report["new"]:
+            self.assert_near(name, run[name], fresh[name], 1e-25)  # a bias of 0 has made its step
+
+    def test_a_head_is_put_on_a_masked_model(self):
+        done = self.tune("--log", "run.jsonl", "--json", *self.settings(**STILL))
+        report = done.json()["result"]["from"]
+        self.assertEqual(report["new"], ["class/softmax", "class/softmax_bias"])
+        self.assertEqual(report["not_taken"], ["softmax", "softmax_bias"])
+        header = self.log("run.jsonl")[0]
+        self.assertEqual(header["from"], report)
+        run, masked = self.read("run.h5"), self.read("masked.h5")
+        self.run_tool("attn-train", "sizes.toml", "-o", "fresh.h5", *self.settings(**STILL))
+        self.assert_taken(run, masked, self.read("fresh.h5"), report)
+        self.assertEqual(list(run["vocabulary"]), list(masked["vocabulary"]))
+        said = self.tune("--force", "--dry-run").err
+        self.assertIn("begins with 26 tensors of masked.h5; new: class/softmax, class/softmax_bias; "
+                      "not taken: softmax, softmax_bias", said)
+
+    def test_another_scheme(self):
+        settings = self.settings(objective__kind="masked", encoder__self__scheme="hnas", **STILL)
+        done = self.tune("--json", *settings, recipe="r.toml")
+        report = done.json()["result"]["from"]
+        self.assertEqual((report["new"], report["not_taken"]), (["layer0/rho", "layer1/rho"], []))
+        self.train(*settings, output="fresh.h5")
+        self.assert_taken(self.read("run.h5"), self.read("masked.h5"), self.read("fresh.h5"), report)
+
+    def test_another_text_and_objective(self):
+        (self.folder / "other.txt").write_text("ab ba € abba\n" * 200)
+        self.tune(*self.settings(data__text="other.txt", run__steps=3), recipe="r.toml")
+        found, masked = self.read("run.h5"), self.read("masked.h5")
+        self.assertEqual(list(found["vocabulary"]), list(masked["vocabulary"]))  # € is unknown
+        # The learned loss of a text goes on where it was.
+        self.train("--log", "first.jsonl", *self.settings(run__steps=60, schedule__rate=0.01), output="first.h5")
+        self.tune("--force", "--log", "second.jsonl", *self.settings(**STILL), recipe="r.toml", begin="first.h5")
+        self.assertAlmostEqual(self.log("second.jsonl")[-1]["valid"]["loss"], self.log("first.jsonl")[-1]["valid"]["loss"],
+                               delta=1e-6)
+
+    def test_byte_pairs_and_words(self):
+        for tokens, line_ends in (("byte-pairs", "true"), ("words", "false")):
+            with self.subTest(tokens=tokens):
+                settings = self.settings(data__tokens=tokens, data__line_ends=line_ends, run__steps=1)
+                self.train("--force", *settings, "--set", "data.vocabulary=150", output="bp.h5")
+                self.tune("--force", *settings, recipe="r.toml", begin="bp.h5")
+                one, other = self.read("bp.h5"), self.read("run.h5")
+                self.assertEqual(list(one["vocabulary"]), list(other["vocabulary"]))
+                if tokens == "byte-pairs":
+                    self.assert_same_bits(one, other, ["vocabulary_merges"])
+
+    def test_other_classes_need_another_head(self):
+        self.tune(output="sizes.h5")
+        same = self.tune("--json", begin="sizes.h5").json()["result"]["from"]
+        self.assertEqual((same["new"], same["not_taken"]), ([], []))
+        other = self.tune("--json", recipe="vowels.toml", begin="sizes.h5", output="v.h5").json()["result"]["from"]
+        self.assertEqual(other["new"], ["class/softmax", "class/softmax_bias"])
+        self.assertEqual(other["not_taken"], other["new"])
+
+    def test_a_run_goes_on_without_the_checkpoint(self):
+        command = ["--log", "run.jsonl"]
+        self.tune(*command)
+        whole, log = self.bytes_of("run.h5"), self.log("run.jsonl")
+        os.replace(self.folder / "run.previous.h5", self.folder / "run.h5")
+        self.tune(*command)  # the checkpoint is there
+        self.assertEqual((self.bytes_of("run.h5"), self.log("run.jsonl")), (whole, log))
+        os.replace(self.folder / "run.previous.h5", self.folder / "run.h5")
+        os.rename(self.folder / "masked.h5", self.folder / "moved.h5")
+        self.assertIn("goes on from step 8", self.tune(*command).err)
+        self.assertEqual((self.bytes_of("run.h5"), self.log("run.jsonl")), (whole, log))
+        # Another checkpoint, none, and one where there was none.
+        self.train(*self.settings(objective__kind="masked", run__steps=1), output="masked.h5")
+        self.refused("attn-train", "sizes.toml", "--from", "masked.h5", status=5, output="run.h5",
+                     says=["began from the weights of another checkpoint"])
+        self.refused("attn-train", "sizes.toml", status=5, output="run.h5", says=["began from the weights of another run"])
+        self.run_tool("attn-train", "sizes.toml", "-o", "fresh.h5")
+        self.refused("attn-train", "sizes.toml", "--from", "moved.h5", status=5, output="fresh.h5",
+                     says=["did not begin from the weights of another run"])
+
+    def test_refused(self):
+        def refused(says, *words, recipe="r.toml", begin="masked.h5", status=3):
+            self.refused("attn-train", recipe, "--from", begin, *words, status=status, says=says, output="new.h5")
+        refused(["none.h5"], begin="none.h5")
+        self.write("no.h5", q=[1.0])
+        refused(["no.h5 is no checkpoint of attn-train"], begin="no.h5")
+        refused(["masked.h5 has no matrix with a name and a shape of this model"], "--set", "model.width=14")
+        refused(["data.tokens is words, but masked.h5 has characters"], "--set", "data.tokens=words", status=2)
+        refused(["data.vocabulary is 9", "masked.h5"], "--set", "data.vocabulary=9", status=2)
+        self.train(output="causal.h5")
+        refused(["the vocabulary of causal.h5 lacks the special token [MASK]"], "--set", "objective.kind=masked",
+                begin="causal.h5")
+        files = self.settings(data__train="sizes.tsv", data__valid="sizes.tsv", objective__kind="pairs")
+        (self.folder / "pairs.toml").write_text("")
+        refused(["masked.h5 has no source_vocabulary"], *files, recipe="pairs.toml")
+        self.refused("attn-train", "r.toml", "--from", "masked.h5", "--force", output="masked.h5", status=2,
+                     says=["--output and --from both name masked.h5"])
+        self.assertNotIn("new.h5", os.listdir(self.folder))
+
+
+if __name__ == "__main__":
+    unittest.main()

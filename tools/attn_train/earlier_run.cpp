@@ -1,0 +1,182 @@
+#include "attn_train/earlier_run.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/crc.hpp>
+
+#include "attn_train/pair_vocabulary.hpp"
+#include "attn_train/run_tensors.hpp"
+#include "attn_train/special_tokens.hpp"
+#include "system/system_reason.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using train::Parameter;
+
+// Datasets of a checkpoint that are no tensors of its model.
+bool is_tensor(const std::string& group, const std::string& name, const ArraySource& dataset) {
+  static const std::set<std::string> figures = {"x",          "y",      "query_length",
+                                                "key_length", "hybrid", "col_sum"};
+  return group != "state" && figures.count(name) == 0 && !name.ends_with("_merges") &&
+         is_floating(dataset.dtype());
+}
+
+std::vector<std::string> tensors_of(const io::InputBundle& bundle) {
+  std::vector<std::string> groups = bundle.all_groups();
+  groups.insert(groups.begin(), "");
+  std::vector<std::string> all;
+  for (const std::string& group : groups) {
+    const io::InputBundle inside = bundle.group(group);
+    for (const std::string& name : inside.names()) {
+      if (!is_tensor(group, name, inside.dataset(name))) continue;
+      all.push_back(group.empty() ? name : group + "/" + name);
+    }
+  }
+  return all;
+}
+
+// The first symbols of a vocabulary that are special tokens. A text has no such characters or byte
+// pairs, and a word of the same bytes is the special token.
+Index count_specials(const std::vector<std::string>& symbols) {
+  const auto end = std::find_if(symbols.begin(), symbols.end(), [](const std::string& symbol) {
+    return std::count(special_tokens().begin(), special_tokens().end(), symbol) == 0;
+  });
+  return end - symbols.begin();
+}
+
+train::TokenKind kind_of(const std::string& tokens) {
+  return tokens == "words"        ? train::TokenKind::words
+         : tokens == "byte-pairs" ? train::TokenKind::byte_pairs
+                                  : train::TokenKind::characters;
+}
+
+}  // namespace
+
+std::string print_of_file(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  boost::crc_32_type sum;
+  std::uintmax_t size = 0;
+  std::vector<char> block(std::size_t{1} << 20);
+  while (stream) {
+    stream.read(block.data(), static_cast<std::streamsize>(block.size()));
+    sum.process_bytes(block.data(), static_cast<std::size_t>(stream.gcount()));
+    size += static_cast<std::uintmax_t>(stream.gcount());
+  }
+  if (!stream.eof()) throw Error(Failure::input, file + ": " + system_reason(errno));
+  return fmt::format("{}-{:08x}", size, sum.checksum());
+}
+
+EarlierRun::EarlierRun(io::InputBundle bundle, std::string file)
+    : bundle_(std::move(bundle)), file_(std::move(file)) {
+  const auto recipe = bundle_.text_attribute("train_recipe");
+  if (recipe) recipe_ = Json::parse(*recipe, nullptr, false);
+  if (!recipe_.is_object()) {
+    throw Error(Failure::input, file_ + " is no checkpoint of attn-train");
+  }
+}
+
+train::Vocabulary EarlierRun::vocabulary(const Recipe& recipe, const std::string& name,
+                                         const std::vector<std::string>& specials) const {
+  const std::string tokens = recipe.text("data.tokens");
+  const Json before = recipe_.value("data.tokens", Json());
+  if (before != tokens) {
+    throw recipe.refusal("data.tokens",
+                         fmt::format("is {}, but {} has {}", tokens, file_,
+                                     before.is_string() ? before.get<std::string>() : "no text"));
+  }
+  if (!bundle_.is_dataset(name)) {
+    throw Error(Failure::input,
+                fmt::format("{} has no {}, the tokens of this objective", file_, name));
+  }
+  train::VocabularyParts parts;
+  parts.kind = kind_of(tokens);
+  parts.symbols = bundle_.dataset(name).read_strings();
+  parts.specials = count_specials(parts.symbols);
+  const auto has = [&](const std::string& special) {
+    const auto end = parts.symbols.begin() + parts.specials;
+    return std::find(parts.symbols.begin(), end, special) != end;
+  };
+  for (const std::string& special : specials) {
+    if (has(special)) continue;
+    throw Error(Failure::input,
+                fmt::format("the {} of {} lacks the special token {}", name, file_, special));
+  }
+  const Index size = recipe.integer("data.vocabulary");
+  if (size > 0 && size != std::ssize(parts.symbols)) {
+    throw recipe.refusal("data.vocabulary", fmt::format("is {}, but the {} of {} has {} symbols",
+                                                        size, name, file_, parts.symbols.size()));
+  }
+  parts.line_ends = has_line_ends(recipe);
+  if (parts.line_ends && !has(std::string(train::line_end_symbol))) {
+    throw recipe.refusal("data.line-ends", fmt::format("is true, but the {} of {} has no {}", name,
+                                                       file_, train::line_end_symbol));
+  }
+  if (bundle_.is_dataset(name + "_merges")) {
+    const ArraySource dataset = bundle_.dataset(name + "_merges");
+    std::vector<double> pairs(static_cast<std::size_t>(dataset.shape().front() * 2));
+    dataset.read({0, 0}, {dataset.shape().front(), 2}, pairs.data());
+    for (std::size_t n = 0; n < pairs.size(); n += 2) {
+      parts.merges.push_back({static_cast<Index>(pairs[n]), static_cast<Index>(pairs[n + 1])});
+    }
+  }
+  try {
+    return train::Vocabulary(std::move(parts));
+  } catch (const Error& error) {
+    throw error.at(file_ + ":/" + name);
+  }
+}
+
+template <class T>
+bool EarlierRun::is_taken(const Task<T>& task, const Parameter& one) const {
+  if (!has_tensor(task, one, bundle_)) return false;
+  const bool over_classes = !task.classes().empty() &&
+                            (one.name.ends_with("/softmax") || one.name.ends_with("/softmax_bias"));
+  return !over_classes || (bundle_.is_dataset("classes") &&
+                           bundle_.dataset("classes").read_strings() == task.classes());
+}
+
+template <class T>
+Json EarlierRun::shared_with(const Task<T>& task) const {
+  std::set<std::string> taken;
+  bool has_matrix = false;
+  Json added = Json::array();
+  for (const Parameter& one : task.parameters().all()) {
+    if (is_taken(task, one)) {
+      taken.insert(one.name);
+      has_matrix = has_matrix || one.shape.size() > 1;
+    } else {
+      added.push_back(one.name);
+    }
+  }
+  // A vector alone, such as a bias of the same size, says nothing.
+  if (!has_matrix) {
+    throw Error(Failure::input, file_ + " has no matrix with a name and a shape of this model");
+  }
+  Json left = Json::array();
+  for (const std::string& name : tensors_of(bundle_)) {
+    if (taken.count(name) == 0) left.push_back(name);
+  }
+  return {{"taken", taken.size()}, {"new", added}, {"not_taken", left}};
+}
+
+template <class T>
+void EarlierRun::read(const Task<T>& task, T* weights) const {
+  read_tensors(task, bundle_, weights, [&](const Parameter& one) { return is_taken(task, one); });
+}
+
+#define ATTN_EARLIER_RUN(T)                                    \
+  template Json EarlierRun::shared_with(const Task<T>&) const; \
+  template void EarlierRun::read(const Task<T>&, T*) const;
+ATTN_EARLIER_RUN(float)
+ATTN_EARLIER_RUN(double)
+#undef ATTN_EARLIER_RUN
+
+}  // namespace attn::tools
