@@ -15,6 +15,7 @@ $(if $(word 2,$(OUT)),$(error OUT has spaces, which make cannot have in names: $
 PLOT  := scripts/plot
 DATA  := $(OUT)/data
 INPUT := data/passage.h5
+TRAINED := data/trained.h5
 .DELETE_ON_ERROR:
 export PATH := $(abspath $(BIN)):$(PATH)
 
@@ -39,7 +40,7 @@ $(OUT)/%.pdf $(OUT)/%.png: $(SHARED)
 
 # --- EA Fig. 1: column sums under unas and dnas
 
-$(DATA)/column-sums.h5: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
+$(DATA)/column-sums.h5: $(TRAINED) $(BIN)/explain-away-stats | $(DATA)
 	explain-away-stats $< -q --only --force -o $@
 
 $(OUT)/column-sums.pdf $(OUT)/column-sums.png: $(PLOT)/column_sums.py $(DATA)/column-sums.h5

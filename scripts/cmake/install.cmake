@@ -75,7 +75,8 @@ foreach(page IN LISTS pages)
   get_filename_component(folder ${page} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/data/passage.h5 ${PROJECT_SOURCE_DIR}/scripts/sweep.mk
+install(FILES ${PROJECT_SOURCE_DIR}/data/passage.h5
+              ${PROJECT_SOURCE_DIR}/data/trained.h5 ${PROJECT_SOURCE_DIR}/scripts/sweep.mk
         DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit
         USE_SOURCE_PERMISSIONS PATTERN *.md EXCLUDE)

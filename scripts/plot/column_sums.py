@@ -6,7 +6,8 @@
 Reads the datasets SCHEME_col_sum (..., Lk) of explain-away-stats, or col_sum of attn-compute, from
 one or several bundles, including their groups, and draws a line for each bundle and scheme; keys of
 all heads are pooled. Padding (key_length, key_start) is left out, and so are keys without an allowed
-query: by queries_of_key, or those whose column sum under dnas is 0.
+query: by queries_of_key, or those whose column sum under dnas is 0. With queries_of_key, keys that fewer
+than a tenth of the head's queries may attend to are left out too, as at the end of a causal sequence.
 """
 
 from collections import namedtuple
@@ -19,8 +20,8 @@ from plotting import legend_of, look, looks_of, new_figure, ordered, save
 from words import file_labels, head_name, plain, short
 
 # sums: {scheme: column sums of all keys}; lengths: the numbers of keys per head; masked: the number of
-# masked keys; sink: the largest logit of a sink, or -inf.
-Read = namedtuple("Read", "sums lengths masked sink")
+# masked keys, and few: that of keys with few queries; sink: the largest logit of a sink, or -inf.
+Read = namedtuple("Read", "sums lengths masked few sink")
 
 MANY = True
 ENDING = "_col_sum"
@@ -63,13 +64,12 @@ def schemes_of(bundle, head):
         yield group, scheme, values, padding
 
 
-def closed_keys(bundle, group, schemes, head):
-    """True where no query may attend to a key, (..., Lk); None if nothing tells."""
+def queries_of_keys(bundle, group, schemes, head):
+    """How many queries may attend to a key, (..., Lk), or whether some may; None if nothing tells."""
     name = f"{group}/queries_of_key".lstrip("/")
     if name in bundle:
-        counts = bundle.whole(name, 1) if head is None else bundle.part(name, 1, head)
-        return counts == 0
-    return schemes["dnas"][0] == 0 if "dnas" in schemes else None
+        return bundle.whole(name, 1) if head is None else bundle.part(name, 1, head)
+    return (schemes["dnas"][0] > 0).astype(int) if "dnas" in schemes else None
 
 
 def largest_sink(bundle, group):
@@ -78,19 +78,22 @@ def largest_sink(bundle, group):
 
 
 def read(bundle, head):
-    sums, lengths, masked, groups = {}, set(), 0, {}
+    sums, lengths, masked, few, groups = {}, set(), 0, 0, {}
     for group, scheme, values, padding in schemes_of(bundle, head):
         groups.setdefault(group, {})[scheme] = values, padding
         lengths |= set((~padding).sum(axis=-1).flat)
-    for schemes in groups.values():
-        nobody = closed_keys(bundle, group, schemes, head)
+    for group, schemes in groups.items():
+        counts = queries_of_keys(bundle, group, schemes, head)
         for scheme, (values, padding) in schemes.items():
-            kept = ~padding
-            if nobody is not None and nobody.shape == values.shape:
-                kept &= ~nobody
+            kept = seen = ~padding
+            if counts is not None and counts.shape == values.shape:
+                seen = kept & (counts > 0)
+                kept = seen & (counts >= counts.max(axis=-1, keepdims=True, initial=0) // 10)
             sums.setdefault(scheme, []).append(values[kept])
-        masked += np.count_nonzero(~padding & ~kept)  # the same for all schemes
-    return Read({scheme: np.concatenate(sums[scheme]) for scheme in ordered(sums)}, lengths, masked,
+        # The same for all schemes.
+        masked += np.count_nonzero(~padding & ~seen)
+        few += np.count_nonzero(seen & ~kept)
+    return Read({scheme: np.concatenate(sums[scheme]) for scheme in ordered(sums)}, lengths, masked, few,
                 max(largest_sink(bundle, group) for group in groups))
 
 
@@ -162,7 +165,8 @@ def draw(arguments):
     lines = {}  # (place of the bundle, scheme): sums
     for place, one in enumerate(read_in):
         lines |= {(place, scheme): values for scheme, values in one.sums.items()}
-    masked = sum(one.masked for one in read_in)
+    left_out = [f"{sum(getattr(one, name) for one in read_in)} {words}" for name, words in
+                (("masked", "masked"), ("few", "with few queries")) if any(getattr(one, name) for one in read_in)]
     schemes = ordered(dict.fromkeys(scheme for _, scheme in lines))
     if len(bundles) == 1:
         looks = {(0, scheme): style for scheme, style in looks_of(schemes).items()}
@@ -198,5 +202,5 @@ def draw(arguments):
                       f"bound {bound[1]}"))
     mark(axis, marks, edges[[0, -1]], logarithm)
     axis.set_xlabel(f"{'ln' if arguments.natural else 'log₁₀'} of the column sum c (attention that a key gets from all queries)")
-    axis.set_ylabel("keys per bin (number" + (f", without {masked} masked)" if masked else ")"))
+    axis.set_ylabel("keys per bin (number" + (f", without {' and '.join(left_out)})" if left_out else ")"))
     save(figure, arguments, bundles, legend_of(axis, 2))

@@ -230,6 +230,12 @@ class Figures(FigureTest):
         for scheme in ("unas", "dnas"):
             sums = np.delete(self.read("stats.h5")[f"{scheme}_col_sum"], [2, 3, 4])
             self.assertIn(f"{scheme}: least {sums.min():.2g}, 0% below 1e-8", words)
+        # At the end of a causal sequence of 40, keys 37 to 39 have fewer than four queries.
+        self.write("causal.h5", q=generator.normal(size=(40, 3)), k=generator.normal(size=(40, 3)))
+        self.run_tool("explain-away-stats", "causal.h5", "--causal", "-o", "tails.h5")
+        words = self.words("column-sums", "tails.h5")
+        self.assertIn("without 3 with few queries)", words)
+        self.assertIn(f"unas: least {self.read('tails.h5')['unas_col_sum'][:37].min():.2g}, 0% below 1e-8", words)
         # Softmax alone, and of a padded batch without its lengths: queries_of_key tells.
         self.run_tool("explain-away-stats", "in.h5", "--scheme=unas", "-o", "unas.h5")
         words = self.words("column-sums", "unas.h5")

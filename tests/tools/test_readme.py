@@ -1,7 +1,7 @@
 """The pages of the project: their examples run, and what they cite exists.
 
 Every block that is marked ```sh is run by `bash -euo pipefail`, each in a folder of its own that holds
-nothing but passage.h5, with the tools on the PATH and ATTNKIT naming the project's root; and then a
+nothing but passage.h5 and trained.h5, with the tools on the PATH and ATTNKIT naming the project's root; and then a
 second time in the same folder. Short runs do so with every third block. They draw the figures of one block only: of
 others, attn-plot reads the command line. Blocks that are not to be run bear another language, such as ```text.
 """
@@ -131,7 +131,8 @@ class Examples(ToolTest):
         where = f"{name_of(page)}:{line}"
         folder = self.folder / where.replace("/", "_").replace(":", "-")  # make dislikes colons
         folder.mkdir()
-        shutil.copy(SOURCE / "data/passage.h5", folder)
+        for name in ("passage.h5", "trained.h5"):
+            shutil.copy(SOURCE / "data" / name, folder)
         first = self.environment if drawn else self.without_drawing
         for turn, environment in (("first", first), ("second", self.without_drawing))[:1 + twice]:
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder,
@@ -159,9 +160,8 @@ class Examples(ToolTest):
             self.assertIn(textwrap.indent(block, "  "), examples)
 
     def test_reports_are_as_shown(self):
-        done = self.run_tool("explain-away-stats", SOURCE / "data/passage.h5")
-        printed = done.out.decode().splitlines()
-        for page, count in ((README, 4), (SOURCE / "tools/guide/report.md", 13)):
+        for page, example, count in ((README, "trained.h5:/layer2", 5), (SOURCE / "tools/guide/report.md", "passage.h5", 13)):
+            printed = self.run_tool("explain-away-stats", f"{SOURCE}/data/{example}").out.decode().splitlines()
             text = "".join(block for _, language, block in blocks(page.read_text())
                            if language == "text")
             shown = re.findall(r"^ {11}unas -.*|^head  .*|^\d  .*|^all  .*\d$|^[ud]nas: (?!share).*|^ -?\d.*#.*",
