@@ -74,11 +74,13 @@ struct Repetition {
 ///
 ///   s_ij = softcap(scale · energy(q_i, k_j)) + relative_ij + bias_ij + log preference_ij
 ///
-/// or −inf if mask, bias, a preference of 0, causality or the window forbids the pair.
+/// or −inf if mask, bias, a preference of 0, causality or the window forbids the pair. Under
+/// transport, preferences are no part of the scores: a forbidden pair then has no weight, and the
+/// query takes no preference of that key; a preference of 0 takes away the latter only.
 struct AttentionOptions {
   Scheme scheme = Scheme::unas;
 
-  /// One of energy_names(). Empty: scaled-dot, or dot under the scheme fenchel.
+  /// One of energy_names(). Empty: scaled-dot, or dot under fenchel and transport.
   std::string energy = {};
   double scale = 1;                    ///< multiplies the energy, or ready-made scores; finite
   std::optional<double> softcap = {};  ///< X > 0: X·tanh(energy/X)
@@ -87,7 +89,8 @@ struct AttentionOptions {
   RelativePositions relative = RelativePositions::none;
 
   double hybrid = 0.5;     ///< for hnas: u in [0, 1], unless the operand hybrid is present
-  double alpha = 1;        ///< for fenchel: multiplies the scale; finite
+  double alpha = 1;        ///< for fenchel and transport: multiplies the scale; finite
+  double gamma = 1;        ///< for transport: divides the scale and the costs; finite, > 0
   Stopping stopping = {};  ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
 
   std::optional<Repetition> repetition = {};  ///< for unas and dnas
@@ -135,7 +138,8 @@ struct AttentionOperands {
   Array<T> bv;  ///< (…, H, dv)
 
   Array<T> bias;        ///< broadcasts to (…, Lq, Lk): added; finite or −inf, which forbids
-  Array<T> preference;  ///< broadcasts to (…, Lq, Lk), >= 0: u of fenchel
+  Array<T> preference;  ///< broadcasts to (…, Lq, Lk), >= 0: u of fenchel and transport
+  Array<T> cost;        ///< (…, Lk, Lk), >= 0: M of transport, from column to row; +inf forbids
   Array<T> rel_bias;    ///< (buckets, H): T5's table; bidirectional unless causal
 
   /// The operands of the energy besides q and k, which broadcast over heads: for bilinear w (…, d,
@@ -159,7 +163,7 @@ struct AttentionOperands {
 
   /// A scalar, (H), (B, H), …: a logit that joins each row's sum and has no value; finite, or −inf
   /// for none. The logit is neither scaled nor capped, counts in row potentials and entropies, and
-  /// has no column potential. Not for sinkhorn.
+  /// has no column potential. Not for sinkhorn and transport.
   Array<double> sink;
 
   /// Broadcasts to (…, Lq, dv): out is multiplied by 1/(1 + exp(−gate)). Finite or −inf.
@@ -221,6 +225,10 @@ struct AttentionGradients {
   TensorView<T> q, k, v;
   TensorView<T> x, y, wq, wk, wv, bq, bk, bv;  ///< x includes y's part if y is absent
   TensorView<T> bias, rel_bias;
+  /// Of u itself, whose scale does not matter to the weights: Σ_j u_ij du_ij = 0 under transport,
+  /// and under fenchel without a sink. 0 for a query whose preferences are all 0.
+  TensorView<T> preference;
+  TensorView<T> cost;    ///< under transport; 0 where the cost is +inf
   TensorView<T> hybrid;  ///< one number if the operand hybrid is absent; only under hnas
   TensorView<T> sink, gate;
   std::map<std::string, TensorView<T>> energy;

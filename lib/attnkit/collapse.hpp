@@ -51,12 +51,12 @@ Peak gap_peak(double a);
 
 /// How points attend to each other.
 struct SelfAttentionOptions {
-  Scheme scheme = Scheme::unas;
-  double hybrid = 0.5;         ///< for hnas: u in [0, 1]
-  Stopping stopping = {};      ///< for sinkhorn; measures the error of column sums
-  std::string energy = "dot";  ///< dot, scaled-dot or gaussian
-  double scale = 1;            ///< multiplies the energy; finite
-  bool residual = false;       ///< adds each point to its output
+  Scheme scheme = Scheme::unas;  ///< not transport
+  double hybrid = 0.5;           ///< for hnas: u in [0, 1]
+  Stopping stopping = {};        ///< for sinkhorn; measures the error of column sums
+  std::string energy = "dot";    ///< dot, scaled-dot or gaussian
+  double scale = 1;              ///< multiplies the energy; finite
+  bool residual = false;         ///< adds each point to its output
 };
 
 /// The outcome of a step of one problem.

@@ -28,7 +28,9 @@ void CentredValues<T>::centre(int threads) {
   out_ = Buffer<T>(out.rows * out.cols);
   forward_.v = centred(forward_.v, centre.mean(), centred_v_);
   forward_.out = centred(out, centre.mean(), out_);
-  if (is_small(*forward_.scores) || !centre.hides(distances)) return;
+  // Those of transport do not start from the output.
+  const bool from_output = forward_.options.scheme != Scheme::transport;
+  if (!from_output || is_small(*forward_.scores) || !centre.hides(distances)) return;
   Output<T> output(forward_.v, {out_.data(), out.rows, out.cols});
   Potentials potentials = forward_.attention->potentials;
   show_weights<T>(*forward_.scores, potentials, forward_.options.hybrid, {&output}, threads);

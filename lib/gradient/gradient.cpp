@@ -67,7 +67,8 @@ double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& pr
   const auto largest = [](MatrixView<const T> of) {
     return static_cast<double>(kernel::largest_magnitude(of));
   };
-  const bool folds = is_softmax(forward.options.scheme) && !is_small(*forward.scores) &&
+  const bool folds = forward.folds && is_softmax(forward.options.scheme) &&
+                     !is_small(*forward.scores) &&
                      folds_rows(forward.options, forward.scores->near_zero(),
                                 largest(forward.grad_out), largest(forward.v));
   if (!folds) {

@@ -21,15 +21,18 @@ struct Forward {
   MatrixView<const T> grad_out;               ///< dO (Lq, dv), finite
   WeightDropout dropout = {};                 ///< with which `out` was made
   const MatrixSource<T>* products = nullptr;  ///< G (Lq, Lk) itself; null: ⟨dO_i, v_j⟩
+  bool folds = true;  ///< softmax: exp(−f_i) may be multiplied into dO_i, for rows of these scores
 };
 
 /// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.
 template <class T>
 struct GradientTargets {
-  MatrixView<T> v;                          ///< dV = πᵀ dO (Lk, dv), contiguous
-  PooledVector<GradientSink<T>*> scores;    ///< receive dS: the biases
-  PooledVector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
-  bool hybrid = false;                      ///< whether to return du of a mixture
+  MatrixView<T> v;                             ///< dV = πᵀ dO (Lk, dv), contiguous
+  PooledVector<GradientSink<T>*> scores;       ///< receive dS: the biases
+  PooledVector<GradientSink<T>*> energies;     ///< receive dE, dS times the slope of the soft cap
+  PooledVector<GradientSink<T>*> preferences;  ///< receive ∂L/∂u_ij, of the preferences
+  MatrixView<T> cost;                          ///< ∂L/∂M (Lk, Lk) of the scheme transport
+  bool hybrid = false;                         ///< whether to return du of a mixture
 };
 
 /// One set of weights, P_ij = exp((s_ij − g_j) − f_i), and its part of the scores' gradient:

@@ -174,7 +174,7 @@ void GradientPanels<T>::use(const Layout& layout, const TileRange& tile, Index l
   }
   for (GradientSink<T>* sink : targets_.scores) sink->add(tile, gradient, lane);
   if (targets_.energies.empty()) return;
-  take_soft_cap(tile, layout.view(work.weights[0], tile), gradient);
+  take_soft_cap<T>(forward_.scores->terms(), tile, layout.view(work.weights[0], tile), gradient);
   for (GradientSink<T>* sink : targets_.energies) sink->add(tile, gradient, lane);
 }
 
@@ -205,18 +205,20 @@ void GradientPanels<T>::add_to_values(std::size_t n, const Layout& layout, Matri
                                             targets_.v.row_range(tile.col0, tile.cols));
 }
 
-// Turns the gradient of the scores into the gradient of the energies, which are computed again in
-// `scratch`.
 template <class T>
-void GradientPanels<T>::take_soft_cap(const TileRange& tile, MatrixView<T> scratch,
-                                      MatrixView<T> gradient) const {
-  const auto& scores = forward_.scores->terms();
-  if (!scores.softcap) return;
-  scores.energy->fill(tile, scratch);
+void take_soft_cap(const typename Scores<T>::Terms& terms, const TileRange& tile,
+                   MatrixView<T> scratch, MatrixView<T> gradient) {
+  if (!terms.softcap) return;
+  terms.energy->fill(tile, scratch);
   for (Index i = 0; i < tile.rows; ++i) {
-    kernel::soft_cap_slope(gradient.row(i), scratch.row(i), tile.cols, *scores.softcap);
+    kernel::soft_cap_slope(gradient.row(i), scratch.row(i), tile.cols, *terms.softcap);
   }
 }
+
+template void take_soft_cap<float>(const Scores<float>::Terms&, const TileRange&, MatrixView<float>,
+                                   MatrixView<float>);
+template void take_soft_cap<double>(const Scores<double>::Terms&, const TileRange&,
+                                    MatrixView<double>, MatrixView<double>);
 
 template class GradientPanels<float>;
 template class GradientPanels<double>;

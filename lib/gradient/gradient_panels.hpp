@@ -59,7 +59,6 @@ class GradientPanels {
   bool is_mixed_into_first(std::size_t n) const;
   void add_to_values(std::size_t n, const Layout& layout, MatrixView<T> weights,
                      const TileRange& tile, Scratch& work) const;
-  void take_soft_cap(const TileRange& tile, MatrixView<T> scratch, MatrixView<T> gradient) const;
 
   const Forward<T>& forward_;
   const GradientTargets<T>& targets_;
@@ -71,5 +70,11 @@ class GradientPanels {
   bool open_ = false;
   std::optional<HybridSum<T>> difference_;
 };
+
+/// Turns the gradient of the scores of a tile into that of the energies, which are computed again
+/// in `scratch` if there is a soft cap.
+template <class T>
+void take_soft_cap(const typename Scores<T>::Terms& terms, const TileRange& tile,
+                   MatrixView<T> scratch, MatrixView<T> gradient);
 
 }  // namespace attn

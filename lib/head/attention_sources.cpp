@@ -276,6 +276,17 @@ void AttentionSources::take_preference(const ArraySource& source, bool by_key) {
   preference->zero_forbids = true;
 }
 
+void AttentionSources::take_transport_cost(const ArraySource& source) {
+  require_floating(source);
+  const Shape& shape = source.shape();
+  if (shape.size() < 2 || shape[shape.size() - 2] != keys || shape.back() != keys) {
+    refuse_shape(source,
+                 to_string({keys, keys}) + " after leading axes, a number for each pair of keys");
+  }
+  cost.emplace(matrix_operand(source, leading, keys, keys, "keys, keys"));
+  cost->of_cost = true;
+}
+
 void AttentionSources::take_relative_bias(const ArraySource& source) {
   require_floating(source);
   const Shape& shape = source.shape();
@@ -331,7 +342,7 @@ std::vector<const Operand*> AttentionSources::operands() const {
     add(made.weights);
     add(made.bias);
   }
-  for (const auto* operand : {&scores, &mask, &bias, &preference}) add(*operand);
+  for (const auto* operand : {&scores, &mask, &bias, &preference, &cost}) add(*operand);
   for (const auto& operand : energy_operands) add(operand);
   add(rel_bias);
   add(sink);
@@ -403,6 +414,8 @@ std::int64_t AttentionSources::matrix_bytes(std::size_t element_size, std::int64
   held(scores, element_size, matrix_rows);
   held(bias, element_size, matrix_rows);
   held(preference, element_size, matrix_rows);
+  held(cost, element_size, std::nullopt);
+  if (cost) bytes += TransportKernel::bytes(keys);
   held(mask, 1, matrix_rows);
   held(gate, element_size, std::nullopt);
   return bytes;

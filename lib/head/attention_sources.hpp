@@ -56,6 +56,7 @@ struct AttentionSources {
   Index v_head_dim = 0;  ///< dv; 0 without v
   std::optional<Vectors> q, k, v;
   std::optional<Operand> scores, mask, bias, preference;
+  std::optional<Operand> cost;                          ///< (Lk, Lk), of the scheme transport
   std::vector<std::optional<Operand>> energy_operands;  ///< one per operand of energy()
   std::optional<Operand> rel_bias;                      ///< (buckets, heads)
   std::optional<Operand> sink;                          ///< a number per problem
@@ -92,6 +93,8 @@ struct AttentionSources {
   void take_bias(const ArraySource& source);
   /// `by_key`: (…, Lk), the same for all queries.
   void take_preference(const ArraySource& source, bool by_key);
+  /// (…, Lk, Lk): the costs of transport from the key of the column to the key of the row.
+  void take_transport_cost(const ArraySource& source);
   void take_relative_bias(const ArraySource& source);
   /// Requires values.
   void take_gate(const ArraySource& source, HeadLayout layout);

@@ -70,6 +70,11 @@ std::vector<GradientOperand<T>> gradient_operands(const AttentionSources& source
   }
   list.add("bias", sources.bias,
            [](Targets& to, View v, const Own& own) { to.bias = by_pair(v, own); });
+  list.add("preference", sources.preference,
+           [](Targets& to, View v, const Own& own) { to.preference = by_pair(v, own); });
+  list.add("cost", sources.cost, [](Targets& to, View v, const Own& own) {
+    to.cost = by_pair(v, {own.col0, own.cols, own.col0, own.cols});
+  });
   list.add("rel_bias", sources.rel_bias,
            [](Targets& to, View v, const Own&) { to.relative_bias = v; });
   const std::size_t count = sources.energy_operands.size();

@@ -43,7 +43,8 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.relative = head.relative;
   terms.softcap = recipe.softcap;
   terms.same_if_rescaled = recipe.same_if_rescaled;
-  terms.preference = head.preference;
+  (recipe.gamma ? terms.sources : terms.preference) = head.preference;
+  terms.transport = head.transport;
   terms.first_query = head.first_query;
   scores_.emplace(terms);
 }
@@ -55,6 +56,7 @@ std::int64_t HeadScores<T>::bytes(const ScoreRecipe& recipe, bool vectors,
   if (recipe.relative != RelativePositions::none) {
     bytes += relative_bias_bytes(sizes.queries, sizes.keys, sizeof(T));
   }
+  if (recipe.gamma) bytes += TransportKernel::bytes(sizes.keys);
   return bytes;
 }
 

@@ -26,6 +26,9 @@ struct ScoreRecipe {
   RelativePositions relative = RelativePositions::none;
   Index heads = 1;                ///< length of the last leading axis, for the slopes of alibi
   bool same_if_rescaled = false;  ///< see AttentionOptions::Tuning
+  /// γ of the scheme transport, by which `scale` is divided; preferences are then no part of the
+  /// scores.
+  std::optional<double> gamma;
 };
 
 /// The inputs of one head, in memory that outlives it. Views without data and null pointers stand
@@ -44,6 +47,7 @@ struct HeadArrays {
   const MatrixSource<T>* preference = nullptr;
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
+  const TransportKernel* transport = nullptr;
   Index first_query = 0;  ///< the number of the first query, for messages
 
   BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
@@ -103,13 +107,15 @@ struct HeadProjectionTargets {
   MatrixView<T> bq, bk, bv;
 };
 
-/// Where the gradients of one head go; contiguous, except the gradient of bias. A gradient whose
-/// view has no data is not computed.
+/// Where the gradients of one head go; contiguous, except those of matrices by pairs. A gradient
+/// whose view has no data is not computed.
 template <class T>
 struct HeadGradientTargets {
   MatrixView<T> q, k, v;
   std::vector<MatrixView<T>> energy;  ///< one per operand of the energy
   MatrixView<T> bias;                 ///< (Lq or 1, Lk or 1)
+  MatrixView<T> preference;           ///< (Lq or 1, Lk or 1), like bias with any row stride
+  MatrixView<T> cost;                 ///< (Lk, Lk), with any row stride
   MatrixView<T> relative_bias;        ///< (buckets, heads): 0 except in the head's column
   T* hybrid = nullptr;
   T* sink = nullptr;

@@ -61,6 +61,12 @@ void differentiate_once(const HeadForward<T>& head, const HeadGradientTargets<T>
   if (energy) sinks.energies.push_back(energy.get());
   const auto biases = bias_sinks(*head.recipe, *head.arrays, targets.bias, targets.relative_bias);
   for (const auto& bias : biases) sinks.scores.push_back(bias.get());
+  std::unique_ptr<GradientSink<T>> preference;
+  if (targets.preference.data != nullptr) {
+    preference = make_bias_gradient<T>(head.arrays->queries, head.arrays->keys, targets.preference);
+    sinks.preferences.push_back(preference.get());
+  }
+  sinks.cost = targets.cost;
   sinks.hybrid = targets.hybrid != nullptr;
   const NumberGradients numbers = differentiate(forward, sinks, threads);
   if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(numbers.hybrid);
@@ -121,7 +127,8 @@ std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOpt
   }
   if (!needs_scores) return bytes;
   const Index lanes = gradient_lanes(sizes.keys, threads);
-  bytes += bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +
+  // Of a bias and of preferences, whose gradient takes scores of its own.
+  bytes += 2 * bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +
            t5_gradient_bytes(sizes.queries, sizes.keys, lanes);
   if (!vectors) return bytes;
   if (projects) {

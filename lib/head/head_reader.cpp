@@ -142,6 +142,17 @@ void HeadReader<T>::want(const std::optional<Operand>& operand, Matrices<U>& mat
   }
 }
 
+// By keys along both axes.
+template <class T>
+void HeadReader<T>::want_cost() {
+  cost_.start();
+  if (!sources_.cost) return;
+  for (const Part& part : parts_) {
+    const TileRange& own = part.own.range;
+    cost_.want({sources_.cost->block(part.problem), own.col0, own.cols, own.col0, own.cols});
+  }
+}
+
 template <class T>
 void HeadReader<T>::want_all() {
   for (Set& set : sets_) set.blocks.start();
@@ -156,10 +167,11 @@ void HeadReader<T>::want_all() {
   want(sources_.bias, bias_);
   want(sources_.mask, mask_);
   want(sources_.preference, preference_);
+  want_cost();
   want(sources_.gate, gate_, sources_.v_head_dim);
   for (Set& set : sets_) set.blocks.settle();
   for (Vector* vector : {&grad_out_, &q_, &k_, &v_}) vector->products.settle();
-  for (auto* matrices : {&scores_, &bias_, &preference_, &gate_}) matrices->settle();
+  for (auto* matrices : {&scores_, &bias_, &preference_, &cost_, &gate_}) matrices->settle();
   mask_.settle();
 }
 
@@ -330,6 +342,7 @@ void HeadReader<T>::read(std::span<const HeadPart> batch) {
   finish(sources_.bias, bias_);
   finish(sources_.mask, mask_);
   finish(sources_.preference, preference_);
+  finish(sources_.cost, cost_, false);
   finish(sources_.gate, gate_, false);
 }
 
@@ -385,6 +398,14 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
   if (head.relative_) arrays.relative = &*head.relative_;
   if (sources_.with_plain) head.plain_.emplace(sources_.plain, arrays, threads);
   arrays.preference = matrix(sources_.preference, preference_);
+  if (sources_.cost) {
+    naming([&] { return sources_.cost->dataset.address(); },
+           [&] {
+             head.transport_.emplace(*matrix(sources_.cost, cost_), arrays.keys,
+                                     *sources_.preferring.gamma);
+           });
+    arrays.transport = &*head.transport_;
+  }
   if (sources_.with_preference) head.preferring_.emplace(sources_.preferring, arrays, threads);
 }
 

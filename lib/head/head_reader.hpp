@@ -35,7 +35,8 @@ class Head {
   Index problem = 0;
   OwnPart part;
 
-  /// The scores for `scheme`. Scores of a scheme with a preference include the preference, and α.
+  /// The scores for `scheme`. Scores of a scheme with a preference include the preference (but
+  /// under transport) and α.
   const Scores<T>& scores(Scheme scheme) const {
     return (description_of(scheme).has_preference() ? preferring_ : plain_)->scores();
   }
@@ -69,6 +70,7 @@ class Head {
   MatrixView<const T> grad_out_;
   ProjectedFrom<T> made_of_q_, made_of_k_, made_of_v_, made_of_grad_out_;
   double least_bias_ = 0;
+  std::optional<TransportKernel> transport_;
   std::optional<RelativeBias<T>> relative_;
   std::optional<HeadScores<T>> plain_, preferring_;
 };
@@ -182,6 +184,7 @@ class HeadReader {
   template <class U>
   void want(const std::optional<Operand>& operand, Matrices<U>& matrices,
             std::optional<Index> cols = std::nullopt);
+  void want_cost();
   template <class U>
   void place(const std::optional<Operand>& operand, Matrices<U>& matrices);
   template <class U>
@@ -198,7 +201,7 @@ class HeadReader {
   Vector q_, k_, v_, grad_out_;
   std::vector<Use> energy_;
   Use table_;  // of relative positions
-  Matrices<T> scores_, bias_, preference_, gate_;
+  Matrices<T> scores_, bias_, preference_, cost_, gate_;
   Matrices<std::uint8_t> mask_;
   NumberCheck<T> numbers_;
 };

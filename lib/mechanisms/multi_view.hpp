@@ -41,7 +41,7 @@ struct MultiView {
   };
 
   struct Options {
-    Scheme scheme = Scheme::unas;  ///< not fenchel
+    Scheme scheme = Scheme::unas;  ///< neither fenchel nor transport
     double scale = 1;
     std::optional<double> hybrid;  ///< only for hnas
     Stopping stopping;             ///< only for sinkhorn

@@ -19,7 +19,7 @@ struct SchemeOptions {
   /// u of hnas, in [0, 1].
   double hybrid = 0.5;
 
-  /// A logit that joins the row sums, see pass/sink.hpp; not for sinkhorn.
+  /// A logit that joins the row sums, see pass/sink.hpp; not for sinkhorn and transport.
   double sink = no_sink;
 
   /// For sinkhorn, whose error is the error of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums

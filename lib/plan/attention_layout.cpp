@@ -88,6 +88,7 @@ AttentionLayout::AttentionLayout(const AttentionShapes& planned, const Attention
   take_bounds();
   if (q) take_energy(options);
   take_terms();
+  if (description_of(scheme.scheme).is_transport()) plain.gamma = options.gamma;
   preferring = plain;
   if (v) {
     const Shape out = join(leading, {queries, v_head_dim});
@@ -106,8 +107,9 @@ AttentionLayout::AttentionLayout(const AttentionShapes& planned, const Attention
 }
 
 void AttentionLayout::take_options(const AttentionOptions& options) {
-  plain.scale =
-      options.scale * (description_of(options.scheme).has_preference() ? options.alpha : 1);
+  const SchemeDescription& description = description_of(options.scheme);
+  plain.scale = options.scale * (description.has_preference() ? options.alpha : 1) /
+                (description.is_transport() ? options.gamma : 1);
   causal = options.causal;
   plain.causal = options.causal != Causal::none;
   plain.window = options.window;
@@ -181,6 +183,7 @@ void AttentionLayout::take_terms() {
   if (arrays.mask) take_mask(ArraySource(arrays.mask));
   if (arrays.bias) take_bias(ArraySource(arrays.bias));
   if (arrays.preference) take_preference(ArraySource(arrays.preference), false);
+  if (arrays.cost) take_transport_cost(ArraySource(arrays.cost));
   if (arrays.gate) {
     if (!v) throw Error(Failure::input, "gate needs values: there is no out to gate");
     take_gate(ArraySource(arrays.gate), HeadLayout::heads_first);

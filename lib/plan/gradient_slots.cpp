@@ -23,6 +23,8 @@ void for_each_gradient(const AttentionGradients<T>& gradients, const Take& take)
                                                               {"bk", gradients.bk},
                                                               {"bv", gradients.bv},
                                                               {"bias", gradients.bias},
+                                                              {"preference", gradients.preference},
+                                                              {"cost", gradients.cost},
                                                               {"rel_bias", gradients.rel_bias},
                                                               {"hybrid", gradients.hybrid},
                                                               {"sink", gradients.sink},

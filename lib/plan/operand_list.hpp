@@ -22,6 +22,7 @@ void for_operand_pairs(A& a, B& b, const Body& body) {
   body("bv", a.bv, b.bv);
   body("bias", a.bias, b.bias);
   body("preference", a.preference, b.preference);
+  body("cost", a.cost, b.cost);
   body("rel_bias", a.rel_bias, b.rel_bias);
   body("mask", a.mask, b.mask);
   for_bound_pairs(a, b, body);

@@ -53,14 +53,20 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "there are no such relative positions");
   require(std::isfinite(options.scale), "the scale is not finite");
   require(std::isfinite(options.alpha), "alpha is not finite");
-  require(scheme.has_preference() || options.alpha == 1, "alpha requires the scheme fenchel");
+  require(scheme.has_preference() || options.alpha == 1,
+          "alpha requires the scheme fenchel or transport");
   require(scheme.has_preference() || !shapes.preference,
-          "the operand preference requires the scheme fenchel");
+          "the operand preference requires the scheme fenchel or transport");
+  require(scheme.is_transport() || !shapes.cost, "the operand cost requires the scheme transport");
+  require(!scheme.is_transport() || shapes.cost, "the scheme transport needs the operand cost");
+  require(options.gamma > 0 && std::isfinite(options.gamma), "gamma is not a finite number > 0");
+  require(scheme.is_transport() || options.gamma == 1, "gamma requires the scheme transport");
   require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid is not in [0, 1]");
   require(scheme.is_mixture() || options.hybrid == AttentionOptions().hybrid,
           "the option hybrid requires the scheme hnas");
   require(scheme.is_mixture() || !shapes.hybrid, "the operand hybrid requires the scheme hnas");
-  require(!scheme.is_iterated() || !shapes.sink, "the scheme sinkhorn has no operand sink");
+  require(scheme.has_sink() || !shapes.sink,
+          "the scheme " + std::string(scheme.name()) + " has no operand sink");
   require(t5 || !shapes.rel_bias, "the operand rel_bias requires T5's positions");
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
   require(!options.softcap || (*options.softcap > 0 && std::isfinite(*options.softcap)),

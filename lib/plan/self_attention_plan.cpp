@@ -45,6 +45,9 @@ SelfAttention taken(const SelfAttentionOptions& options) {
   };
   goes_with(options.scheme == Scheme::hnas || options.hybrid == SelfAttentionOptions().hybrid,
             "hybrid", "hnas");
+  if (options.scheme == Scheme::transport) {
+    throw Error(Failure::usage, "the scheme transport needs costs, which points do not give");
+  }
   const bool sinkhorn = options.scheme == Scheme::sinkhorn;
   goes_with(sinkhorn || !stopping.iterations, "a number of iterations", "sinkhorn");
   goes_with(sinkhorn || !stopping.tolerance, "a tolerance", "sinkhorn");

@@ -5,6 +5,7 @@
 
 #include "gradient/centred_values.hpp"
 #include "scheme/scheme_description.hpp"
+#include "scheme/transport_gradient.hpp"
 
 namespace attn {
 
@@ -25,6 +26,24 @@ NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoi
     found.hybrid += (std::exp(sink - dnas.f[i]) - std::exp(sink - unas.f[i])) * row;
   }
   return found;
+}
+
+// The preferences u of fenchel: weights are exp(t_ij − f_i) u_ij with scores t that leave them out,
+// so ∂L/∂u_ij = exp(t_ij − f_i)(G_ij − δ_i), also where u_ij = 0. This is dS of the weights exp(t −
+// f).
+template <class T>
+void differentiate_preferences(const Forward<T>& forward, const TileProduct<T>& products,
+                               const PooledVector<WeightAdjoint<T>>& adjoints,
+                               const GradientTargets<T>& targets, int threads) {
+  typename Scores<T>::Terms terms = forward.scores->terms();
+  terms.preference = nullptr;
+  const Scores<T> plain(terms);
+  Forward<T> without = forward;
+  without.scores = &plain;
+  without.folds = false;
+  GradientTargets<T> sinks;
+  sinks.scores = targets.preferences;
+  differentiate_weights(without, products, adjoints, sinks, threads);
 }
 
 }  // namespace
@@ -49,7 +68,14 @@ NumberGradients differentiate(const Forward<T>& given, const GradientTargets<T>&
   const TileProduct<T> products(forward.grad_out, forward.v, T{1}, forward.dropout);
   GradientTargets<T> wanted = targets;
   wanted.hybrid = targets.hybrid && scheme.is_mixture();
+  if (scheme.is_transport()) {
+    differentiate_transport(forward, products, wanted, threads);
+    return {};
+  }
   PooledVector<WeightAdjoint<T>> adjoints = scheme.differentiate(forward, products, threads);
+  if (!wanted.preferences.empty()) {
+    differentiate_preferences(forward, products, adjoints, wanted, threads);
+  }
   NumberGradients found;
   if (given.options.sink != no_sink) found = of_sink(given.options.sink, adjoints);
   const double over_keys =

@@ -25,6 +25,12 @@ struct NumberGradients {
 ///             γ^T_j = −κ_j, then φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, γ^t_j = −Σ_i P^t_ij φ^t_i. The
 ///             potentials of all half-steps are computed again: T·(Lq + Lk) numbers.
 ///
+///   transport  see scheme/transport_rows.hpp
+///
+/// The gradient of a preference u_ij of fenchel is exp(s_ij − log u_ij − f_i) (G_ij − δ_i), which
+/// also holds where u_ij = 0; it takes another pass. Queries whose preferences are all 0 have
+/// gradients of 0.
+///
 /// unas and dnas take one pass of five products. hnas adds a pass of two products, sinkhorn 4T
 /// passes of one, and small problems one or two passes of two, for δ. Queries and keys without an
 /// allowed pair have gradient 0. A sink takes part in the sums f only. dS then has the same

@@ -51,9 +51,17 @@ class SchemeDescription {
   /// Whether the scheme iterates: it has the options of Stopping, and may not converge.
   virtual bool is_iterated() const { return false; }
 
-  /// Whether the scheme's scores also have a log-preference and a factor α. Its default energy is
-  /// then dot, as FD 17 uses inner products.
+  /// Whether there are preferences of keys and a factor α of the scores. The default energy is then
+  /// dot, as FD 17 uses inner products.
   virtual bool has_preference() const { return false; }
+
+  /// Whether preferences are moved at a cost: there are an operand `cost` and a number γ, which
+  /// Scores::Terms::transport has, and the preferences are no part of the scores. The weights then
+  /// do not follow from potentials, and have no adjoints.
+  virtual bool is_transport() const { return false; }
+
+  /// Whether a sink may join the sums of rows.
+  bool has_sink() const { return !is_iterated() && !is_transport(); }
   std::string_view usual_energy() const { return has_preference() ? "dot" : "scaled-dot"; }
 
   /// Finds the potentials and shows every weight to `observers`, as `attend` says. `found` has the
@@ -106,6 +114,10 @@ class SchemeDescription {
 
   /// The passes of `differentiate`, without the gradient's own.
   virtual SchemePasses gradient_passes(const SchemeOptions&) const { return {}; }
+
+  /// Floating-point operations of products among keys for each pair of a query and a key, besides
+  /// the passes; for the results, or for gradients alone.
+  virtual double flops_among_keys(Index /*keys*/, bool /*gradients*/) const { return 0; }
 };
 
 /// All schemes, in the order in which the help lists them.

@@ -16,8 +16,9 @@ const SchemeDescription* first_with(const Condition& condition) {
 }  // namespace
 
 const std::vector<const SchemeDescription*>& schemes() {
-  static const std::vector<const SchemeDescription*> all = {
-      &unas_scheme(), &dnas_scheme(), &hnas_scheme(), &sinkhorn_scheme(), &fenchel_scheme()};
+  static const std::vector<const SchemeDescription*> all = {&unas_scheme(),    &dnas_scheme(),
+                                                            &hnas_scheme(),    &sinkhorn_scheme(),
+                                                            &fenchel_scheme(), &transport_scheme()};
   return all;
 }
 

@@ -169,7 +169,7 @@ typename Scores<T>::Read Scores<T>::read(const TileRange& range, Scratch& scratc
 }
 
 template <class T>
-void Scores<T>::require_preference(const TileRange& range, MatrixView<T> preference) const {
+void Scores<T>::require_preference(const TileRange& range, MatrixView<const T> preference) const {
   for (Index i = 0; i < range.rows; ++i) {
     for (Index j = 0; j < range.cols; ++j) {
       const T u = preference(i, j);

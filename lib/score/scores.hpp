@@ -9,6 +9,7 @@
 #include "score/energy.hpp"
 #include "score/matrix_source.hpp"
 #include "score/relative_bias.hpp"
+#include "score/transport_kernel.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
@@ -46,6 +47,11 @@ class Scores {
     const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
     bool same_if_rescaled = false;  ///< near_zero is false, as it depends on norms of q and k
     Index first_query = 0;          ///< the number of the first query, for messages
+
+    /// For the scheme transport, and no part of the scores: u >= 0 of the keys as sources, absent:
+    /// uniform; and the costs. A preference of 0 then forbids no pair.
+    const MatrixSource<T>* sources = nullptr;
+    const TransportKernel* transport = nullptr;
   };
 
   /// Scratch memory of one thread for fill.
@@ -70,6 +76,9 @@ class Scores {
   /// number >= 0. Thread-safe with one scratch per thread; the bits depend only on the range. A
   /// single bias is added in T; other terms are added in float64 and rounded once.
   void fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
+
+  /// Throws Error(input) naming the query and key of a preference that is not a finite number >= 0.
+  void require_preference(const TileRange& range, MatrixView<const T> preference) const;
 
   /// Whether exponentials need no maximum removed: |s| ≤ 30 is known for every allowed pair, so
   /// that sums and quotients of exponentials lie well inside float32.
@@ -139,7 +148,6 @@ class Scores {
   bool is_energy_alone(const TileRange& range) const;
   bool is_in_range(MatrixView<T> scores) const;
   Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
-  void require_preference(const TileRange& range, MatrixView<T> preference) const;
   // By mask, bias and preference only; `may` may be the row of the mask.
   void allow_row(const Read& read, Index i, std::uint8_t* may, Index cols) const;
   void allow(const TileRange& range, const Read& read) const;

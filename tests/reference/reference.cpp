@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "tensor/infinity.hpp"
 
@@ -92,6 +93,43 @@ Matrix fenchel_weights(const Matrix& s, const Matrix& preference) {
   return p;
 }
 
+Matrix transport_conditionals(const Matrix& s, Index query, const Matrix& cost) {
+  Matrix p(s.cols, s.cols);
+  for (Index i = 0; i < s.cols; ++i) {
+    const auto logit = [&](Index t) {
+      const bool allowed = s(query, t) != minus_infinity && !std::isinf(cost(t, i));
+      return allowed ? s(query, t) - cost(t, i) : static_cast<long double>(minus_infinity);
+    };
+    const long double total = log_sum_exp(s.cols, logit);
+    for (Index t = 0; t < s.cols; ++t) p(t, i) = std::exp(less(logit(t), total));
+  }
+  return p;
+}
+
+std::vector<long double> transport_shares(const Matrix& s, const Matrix& preference, Index query) {
+  std::vector<long double> u(static_cast<std::size_t>(s.cols), 0);
+  long double sum = 0;
+  for (Index i = 0; i < s.cols; ++i) {
+    long double& share = u[static_cast<std::size_t>(i)];
+    if (s(query, i) != minus_infinity) share = preference.rows == 0 ? 1 : preference(query, i);
+    sum += share;
+  }
+  for (long double& share : u) share = sum > 0 ? share / sum : 0;
+  return u;
+}
+
+Matrix transport_weights(const Matrix& s, const Matrix& preference, const Matrix& cost) {
+  Matrix w(s.rows, s.cols);
+  for (Index q = 0; q < s.rows; ++q) {
+    const Matrix p = transport_conditionals(s, q, cost);
+    const auto u = transport_shares(s, preference, q);
+    for (Index t = 0; t < s.cols; ++t) {
+      for (Index i = 0; i < s.cols; ++i) w(q, t) += u[static_cast<std::size_t>(i)] * p(t, i);
+    }
+  }
+  return w;
+}
+
 Result attend(const Matrix& s, Scheme scheme, double hybrid, Index iterations) {
   Result result;
   result.weights = Matrix(s.rows, s.cols);
@@ -116,6 +154,8 @@ Result attend(const Matrix& s, Scheme scheme, double hybrid, Index iterations) {
       add_weights(result.weights, hybrid, s, result.row, result.col);
       add_weights(result.weights, 1.0L - hybrid, s, result.unas_row, zero_col);
       break;
+    case Scheme::transport:
+      throw std::logic_error("transport needs costs, see transport_weights");
     case Scheme::sinkhorn: {
       const long double log_b = log_open_ratio(s);
       result.row = zero_row;

@@ -67,6 +67,18 @@ Matrix project(const Matrix& x, const Matrix& w, const Matrix& bias);
 /// p_ij = u_ij exp(s_ij) / Σ_j u_ij exp(s_ij) as in FD (17), 0 for a row with nothing allowed.
 Matrix fenchel_weights(const Matrix& scores, const Matrix& preference);
 
+/// p_qt = Σ_i u_qi p(t|i) with p(t|i) ∝_t exp(s_qt − M(t,i)) as in FD (24, 37), for costs M over γ
+/// (Lk,Lk), with the target as row. u is the preference (Lq,Lk) of the keys whose score is not
+/// −inf, divided by its sum; empty: uniform. 0 for a row without a preference.
+Matrix transport_weights(const Matrix& scores, const Matrix& preference, const Matrix& cost);
+
+/// p(t|i) of one query (targets as rows), 0 for a source that can go nowhere.
+Matrix transport_conditionals(const Matrix& scores, Index query, const Matrix& cost);
+
+/// u of one query.
+std::vector<long double> transport_shares(const Matrix& scores, const Matrix& preference,
+                                          Index query);
+
 struct Result {
   Matrix weights;                     ///< (Lq,Lk)
   std::vector<long double> row;       ///< f; hnas: dnas's

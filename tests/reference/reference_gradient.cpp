@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 namespace attn::reference {
 namespace {
@@ -109,6 +110,8 @@ SchemeGradient differentiate(const Matrix& scores, Scheme scheme, double hybrid,
     case Scheme::sinkhorn:
       gradient.scores = alternating_gradient(scores, iterations, products);
       break;
+    case Scheme::transport:
+      throw std::logic_error("transport needs costs, see differentiate_transport");
     case Scheme::hnas: {
       const Matrix unas = softmax_gradient(scores, products);
       const Matrix dnas = alternating_gradient(scores, 1, products);
@@ -125,6 +128,40 @@ SchemeGradient differentiate(const Matrix& scores, Scheme scheme, double hybrid,
     }
   }
   gradient.v = output(transposed(attend(scores, scheme, hybrid, iterations).weights), grad_out);
+  return gradient;
+}
+
+TransportGradient differentiate_transport(const Matrix& s, const Matrix& preference,
+                                          const Matrix& cost, const Matrix& grad_weights) {
+  TransportGradient gradient{Matrix(s.rows, s.cols), Matrix(s.rows, s.cols),
+                             Matrix(s.cols, s.cols)};
+  for (Index q = 0; q < s.rows; ++q) {
+    const Matrix p = transport_conditionals(s, q, cost);
+    const Numbers u = transport_shares(s, preference, q);
+    long double total = 0;
+    for (Index i = 0; i < s.cols; ++i) {
+      if (!std::isinf(s(q, i))) total += preference.rows == 0 ? 1 : preference(q, i);
+    }
+    Numbers means(u.size(), 0);
+    long double mean = 0;
+    for (Index i = 0; i < s.cols; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      for (Index t = 0; t < s.cols; ++t) means[at] += p(t, i) * grad_weights(q, t);
+      mean += u[at] * means[at];
+    }
+    for (Index i = 0; i < s.cols; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      bool goes = false;
+      for (Index t = 0; t < s.cols; ++t) {
+        const long double change = u[at] * p(t, i) * (grad_weights(q, t) - means[at]);
+        gradient.scores(q, t) += change;
+        gradient.cost(t, i) -= change;
+        goes = goes || p(t, i) > 0;
+      }
+      if (!goes || std::isinf(s(q, i)) || total == 0) continue;
+      gradient.preference(q, i) = (means[at] - mean) / total;
+    }
+  }
   return gradient;
 }
 

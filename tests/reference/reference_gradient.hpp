@@ -19,6 +19,15 @@ struct SchemeGradient {
 SchemeGradient differentiate(const Matrix& scores, Scheme scheme, double hybrid, Index iterations,
                              const Matrix& v, const Matrix& grad_out);
 
+/// For the loss Σ_qt G_qt w_qt of transport_weights, of costs over γ.
+struct TransportGradient {
+  Matrix scores;
+  Matrix preference;  ///< 0 for keys that are masked or can go nowhere, and for rows without any
+  Matrix cost;
+};
+TransportGradient differentiate_transport(const Matrix& scores, const Matrix& preference,
+                                          const Matrix& cost, const Matrix& grad_weights);
+
 /// dE from dS: multiplied by the scale and by the slope of the soft cap at scale·energy.
 Matrix energy_gradient(const Matrix& grad_scores, const Matrix& energies, const Terms& terms);
 

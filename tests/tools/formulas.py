@@ -98,6 +98,21 @@ def weights_of(s, f, g):
         return np.where(s == FORBIDDEN, 0, np.exp((s - g[..., None, :]) - f[..., :, None]))
 
 
+def transport_weights(s, cost, preference=None):
+    """sum_i u_i p(t|i) with p(t|i) ~ exp(s_t - cost_ti), for costs (..., to, from) over gamma. A key that is not
+    allowed is neither target nor source; u is divided by its sum."""
+    u = np.broadcast_to(LONG(1) if preference is None else preference.astype(LONG), s.shape)
+    u = np.where(s == FORBIDDEN, 0, u)
+    total = u.sum(axis=-1, keepdims=True)
+    u = u / np.where(total > 0, total, 1)
+    logits = less(s[..., :, None], cost.astype(LONG)[..., None, :, :])  # (..., query, to, from)
+    logits = np.where(np.isfinite(logits), logits, FORBIDDEN)
+    peak = logits.max(axis=-2, keepdims=True)
+    p = np.exp(less(logits, np.where(np.isfinite(peak), peak, 0)))
+    sums = p.sum(axis=-2, keepdims=True)
+    return (p / np.where(sums > 0, sums, 1) * u[..., None, :]).sum(axis=-1)
+
+
 def entropies(weights):
     """Row entropies, in nats."""
     logarithms = np.log(np.where(weights > 0, weights, 1))

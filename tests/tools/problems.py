@@ -25,13 +25,15 @@ class Problem:
     """The computation, with the options that select it."""
 
     def __init__(self, scheme="unas", energy="scaled-dot", scale=1.0, causal=None, softcap=None,
-                 relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3):
+                 relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3,
+                 gamma=0.8):
         self.__dict__.update(locals())
 
     def options(self):
         found = [f"--scheme={self.scheme}", f"--energy={self.energy}", f"--scale={self.scale}"]
         found += {"sinkhorn": [f"--iterations={self.iterations}"],
-                  "fenchel": [f"--alpha={self.alpha}"]}.get(self.scheme, [])
+                  "fenchel": [f"--alpha={self.alpha}"],
+                  "transport": [f"--alpha={self.alpha}", f"--gamma={self.gamma}"]}.get(self.scheme, [])
         if self.scheme == "hnas" and self.hybrid is not None:
             found.append(f"--hybrid={self.hybrid}")
         for name, option in (("causal", "causal"), ("softcap", "softcap"), ("window", "window"),
@@ -69,7 +71,8 @@ class Problem:
             leading = formulas.leading_axes(q, k)
             s = self.energies(data, formulas.stretched(q, leading, 2, False),
                               formulas.stretched(k, leading, 2, True))
-        return LONG(self.scale * (self.alpha if self.scheme == "fenchel" else 1)) * s
+        factor = {"fenchel": self.alpha, "transport": self.alpha / self.gamma}.get(self.scheme, 1)
+        return LONG(self.scale * factor) * s
 
     def scores(self, data):
         """What the softmax sees."""
@@ -84,7 +87,7 @@ class Problem:
             s = s - np.array(alibi_slopes(s.shape[-3]))[:, None, None] * np.abs(apart)
         s = formulas.scores(ready=s, mask=data.get("mask"), bias=data.get("bias"),
                             causal=self.causal)
-        if "preference" in data:
+        if "preference" in data and self.scheme == "fenchel":
             with np.errstate(divide="ignore"):
                 s = s + np.log(data["preference"])
         if self.window:
@@ -96,7 +99,11 @@ class Problem:
         inner = "unas" if self.scheme == "fenchel" else self.scheme
         iterations = self.iterations if inner == "sinkhorn" else 1
         s, v = self.scores(data), self.vectors(data, "v")
-        out = formulas.attention(s, v, inner, hybrid, iterations).out
+        if inner == "transport":
+            weights = formulas.transport_weights(s, data["cost"] / LONG(self.gamma), data.get("preference"))
+            out = weights @ formulas.stretched(v, s.shape[:-2], 2, True)
+        else:
+            out = formulas.attention(s, v, inner, hybrid, iterations).out
         if "gate" in data:
             out = out / (1 + np.exp(-data["gate"]))
         return self.heads_first(out)

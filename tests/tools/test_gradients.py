@@ -10,7 +10,8 @@ from attn import LONG, ToolTest, sample
 from problems import Problem, differences, long, near_differences
 
 SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
-           "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"]}
+           "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"],
+           "transport": ["--alpha=1.3", "--gamma=0.8"]}
 ENERGIES = ["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]
 # For float32: sums, exponentials and eight roundings of scores below 30; the bound for float64 is
 # far above the errors of differences with this step.
@@ -29,6 +30,9 @@ class Gradients(ToolTest):
 
     def near(self, problem, data, names, precisions=("f64", "f32"), options=(), floor=0.0):
         """Checks grad_x of attn-compute for the datasets x = `names` against differences."""
+        if problem.scheme == "transport" and "cost" not in data:
+            keys = problem.scores(long(data)).shape[-1]
+            data = data | {"cost": np.abs(self.normal(keys, keys))}
         out = problem.out(long(data))
         grad_out = self.normal(*out.shape)
         exact = differences(problem.out, data, grad_out, names)
@@ -136,9 +140,37 @@ class Gradients(ToolTest):
                   ["bias", "rel_bias"], floor=0.1)
         self.near(Problem(relative="alibi"), self.vectors(queries=6), ["q", "k"])
 
-    def test_fenchel_preference(self):
-        data = self.vectors() | {"preference": self.random.random((5, 6))}
-        self.near(Problem("fenchel", "dot"), data, ["q", "k", "v"])
+    def test_preferences(self):
+        for scheme in ("fenchel", "transport"):
+            for shape in ((5, 6), (1, 6), (2, 5, 6), (2, 5, 1), (6,)):
+                with self.subTest(scheme=scheme, shape=shape):
+                    # Divisible by 2^-20, for float32.
+                    u = np.round((0.1 + self.random.random(shape)) * 2**20) / 2**20
+                    data = self.vectors() | {"preference": u}
+                    # A preference that is the same for all keys does not matter.
+                    floor = 0.1 if shape[-1] == 1 else 0.0
+                    self.near(Problem(scheme, "dot"), data, ["q", "k", "v", "preference"], floor=floor)
+        # With a mask; and a preference of 0, where the derivative is one-sided.
+        for scheme in ("fenchel", "transport"):
+            data = self.vectors() | {"preference": 0.1 + self.random.random((5, 6)),
+                                     "mask": np.tril(np.ones((5, 6), bool), 2)}
+            self.near(Problem(scheme, "dot", softcap=3.0), data, ["q", "preference"], ["f64"])
+            data["preference"][1, 2] = data["preference"][3, 0] = 0
+            self.near(Problem(scheme, "dot"), data, ["preference"], ["f64"])
+        for name in ("preference", "cost"):
+            self.write("in.h5", **self.vectors(), grad_out=self.normal(2, 5, 2), preference=np.ones(6),
+                       cost=np.ones((6, 6)))
+            self.refused("attn-compute", "in.h5", f"--emit=grad_{name}", status=2,
+                         says=[f"grad_{name}", "transport"])
+
+    def test_cost(self):
+        for shape in ((6, 6), (2, 6, 6)):
+            cost = np.abs(self.normal(*shape))
+            cost[..., 1, 3] = np.inf
+            data = self.vectors() | {"preference": 0.5 + self.random.random(6).round(3), "cost": cost}
+            self.near(Problem("transport", "dot"), data, ["cost", "preference", "k"], ["f64"])
+            data["mask"] = np.tril(np.ones((5, 6), bool), 1)
+            self.near(Problem("transport"), data, ["cost", "q"])
 
     def test_projections(self):
         for place, scheme in enumerate(SCHEMES):

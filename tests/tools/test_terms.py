@@ -211,6 +211,55 @@ class Terms(ToolTest):
         self.near([], data, s, "fenchel")
         self.near([], preferred, formulas.scores(data["q"], data["k"]), "unas")
 
+    def test_transport(self):
+        random = np.random.default_rng(8)
+        for number in range(4):
+            data = self.vectors(random)
+            queries, keys = data["q"].shape[-2], data["k"].shape[-2]
+            s = formulas.scores(data["q"], data["k"], energy="dot", scale=LONG(1.7) / LONG(0.6))
+            u = random.random((keys,) if number % 2 else (queries, keys))
+            u[random.random(u.shape) < 0.2] = 0
+            more = {"cost": 3 * random.random((keys, keys) if number < 2 else (*s.shape[:-2], keys, keys))}
+            if number != 1:
+                more["preference"] = u
+            if number == 2:
+                # Exponentials of these costs are 0 in float64, those of costs less the least of a column are not.
+                more["cost"] += 1e4 * np.arange(keys)
+            if number == 3:
+                more["mask"] = random.random((queries, keys)) < 0.7
+                s = np.where(more["mask"], s, formulas.FORBIDDEN)
+            expected = formulas.transport_weights(s, more["cost"] / LONG(0.6), more.get("preference"))
+            self.write("in.h5", **data, **more)
+            with self.subTest(number=number):
+                found = self.compute("in.h5", "--scheme=transport", "--alpha=1.7", "--gamma=0.6",
+                                     "--emit=weights,out,col_sum,row_entropy")
+                self.assert_near("weights", found["weights"], expected, 1e-12)
+                out = expected @ formulas.stretched(data["v"].astype(LONG), s.shape[:-2], 2, True)
+                self.assert_near("out", found["out"], out, 1e-12)
+                self.assert_near("col_sum", found["col_sum"], expected.sum(axis=-2), 1e-11)
+                self.assert_near("entropy", found["row_entropy"], formulas.entropies(expected), 1e-11)
+                some = self.compute("in.h5", "--scheme=transport", "--alpha=1.7", "--gamma=0.6", "--emit=weights",
+                                    "--queries=0,-1", "--threads=3")
+                np.testing.assert_array_equal(some["weights"], found["weights"][..., [0, -1], :])
+        # At lambda = alpha z, to which the dual's maximiser tends for small alpha. There, biases are preferences.
+        data = {name: random.normal(size=(5, 3)) for name in ("q", "k")} | {"cost": random.random((5, 5))}
+        self.write("in.h5", **data, preference=random.random(5))
+        near = self.compute("in.h5", "--scheme=transport", "--alpha=1e-6", "--gamma=0.5", "--emit=weights")["weights"]
+        self.run_tool("lambda-solve", "in.h5", "--energy=dot", "--divergence=ot", "--alpha=1e-6", "--gamma=0.5",
+                      "--emit=p", "--only", "-o", "dual.h5")
+        self.assert_near("dual", self.read("dual.h5")["p"], near, 1e-10)
+        # The bundle records the run, but its potentials do not rebuild the weights.
+        self.run_tool("attn-compute", "in.h5", "--scheme=transport", "--gamma=0.5", "-o", "made.h5")
+        attributes = self.read("made.h5").attributes
+        self.assertEqual((attributes["attn_scheme"], attributes["attn_gamma"], attributes["attn_energy"]),
+                         ("transport", 0.5, "dot"))
+        self.refused("explain-away-stats", "made.h5", "--scheme=stored", status=3, says=["transport", "rebuild"])
+        self.run_tool("attn-compute", "in.h5", "--scheme=transport", "--gamma=0.5", "--emit=weights", "--force",
+                      "-o", "made.h5")
+        stats = self.stats("made.h5", "--scheme=stored")
+        self.assert_near("max", stats["stored"]["col_sum"]["max"],
+                         self.read("made.h5")["weights"].sum(axis=-2).max(), 1e-12)
+
     def test_projections(self):
         random = np.random.default_rng(6)
         for number in range(6):
@@ -374,6 +423,22 @@ class Terms(ToolTest):
             ({"bias": np.array([0, 0, -np.inf, -1e60, 1])}, ["--precision=f32"], 4,
              ["in.h5:/bias has -1e+60 at [3]", "float32"]),
             ({"preference": zeros(4)}, ["--scheme=fenchel"], 3, ["in.h5:/preference", "(4)"]),
+            ({}, ["--scheme=transport"], 2, ["transport", "--gamma"]),
+            ({}, ["--gamma=2"], 2, ["--gamma", "transport"]),
+            ({}, ["--scheme=transport", "--gamma=0"], 2, ["--gamma"]),
+            ({}, ["--scheme=transport", "--gamma=1"], 3, ["no dataset cost"]),
+            ({"cost": zeros((5, 6))}, ["--scheme=transport", "--gamma=1"], 3, ["in.h5:/cost", "(5, 6)", "(5, 5)"]),
+            ({"cost": zeros((3, 5, 5))}, ["--scheme=transport", "--gamma=1"], 3, ["in.h5:/cost"]),
+            ({"cost": -np.eye(5)}, ["--scheme=transport", "--gamma=1"], 3, ["in.h5:/cost", "[0, 0] is -1", ">= 0"]),
+            ({"cost": np.full((5, 5), np.nan)}, ["--scheme=transport", "--gamma=1"], 3, ["in.h5:/cost"]),
+            ({"cost": np.full((5, 5), 1e60)}, ["--scheme=transport", "--gamma=1", "--precision=f32"], 4,
+             ["in.h5:/cost", "float32"]),
+            ({"cost": np.full((5, 5), 1e300)}, ["--scheme=transport", "--gamma=1e-20"], 4,
+             ["in.h5:/cost", "over gamma"]),
+            ({"cost": np.full((5, 5), np.inf)}, ["--scheme=transport", "--gamma=1"], 4,
+             ["query 0", "source 0", "no allowed target"]),
+            ({"cost": zeros((5, 5)), "sink": np.zeros(4)}, ["--scheme=transport", "--gamma=1"], 2,
+             ["in.h5:/sink", "transport"]),
             ({}, ["--from=projection"], 3, ["no dataset x"]),
             ({"x": zeros((2, 6, 8)), "wq": zeros((4, 7, 3)), "wk": zeros((2, 8, 3))},
              ["--from=projection"], 3, ["in.h5:/wq", "7", "in.h5:/x", "8"]),

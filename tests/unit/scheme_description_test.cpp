@@ -39,11 +39,11 @@ TEST_CASE("schemes have names and constants of their own, and unknown ones are r
   CHECK(contains(error.what(), "no such scheme"));
 }
 
-TEST_CASE("only a softmax has no bound on column sums, and none takes less memory") {
+TEST_CASE("only what normalises by query has no bound on column sums; softmax takes least memory") {
   for (const SchemeDescription* scheme : schemes()) {
     CAPTURE(scheme->name());
-    const bool softmax = is_softmax(scheme->scheme());
-    CHECK(scheme->column_sum_bound({0.5, 4}).has_value() == !softmax);
+    const bool by_query = is_by_query(scheme->scheme());
+    CHECK(scheme->column_sum_bound({0.5, 4}).has_value() == !by_query);
     const std::int64_t bytes = scheme->bytes(1000, 1000, 4, 2);
     CHECK(bytes >= described("unas").bytes(1000, 1000, 4, 2));
   }
@@ -64,7 +64,7 @@ TEST_CASE("the passes of a scheme") {
       CHECK(before.scores == 10);
       CHECK(scheme->useful_bytes(three, 10, 20, 4) == 800);
     } else {
-      CHECK(scheme->score_passes(at_most) == (is_softmax(scheme->scheme()) ? 1 : 2));
+      CHECK(scheme->score_passes(at_most) == (is_by_query(scheme->scheme()) ? 1 : 2));
       CHECK(before.scores == (scheme->is_mixture() ? 1 : 0));
       CHECK(scheme->useful_bytes(three, 10, 20, 4) == 0);
     }

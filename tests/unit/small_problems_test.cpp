@@ -96,14 +96,14 @@ PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given
 }
 
 template <class T>
-struct Batch {
+struct SmallBatch {
   Index count, rows, cols;
   std::vector<T> scores;
   std::vector<double> a, b;
   std::vector<T> plan;
   std::vector<double> f, g, error;
 
-  Batch(Index problems, Index m, Index n, double spread) : count(problems), rows(m), cols(n) {
+  SmallBatch(Index problems, Index m, Index n, double spread) : count(problems), rows(m), cols(n) {
     std::mt19937_64 random(static_cast<std::uint64_t>(problems * 100 + m * 10 + n));
     std::normal_distribution<double> normal;
     for (Index k = 0; k < problems * m * n; ++k)
@@ -172,7 +172,7 @@ TEST_CASE_TEMPLATE("small problems are solved as by the formulas", T, float, dou
       CAPTURE(m);
       CAPTURE(n);
       CAPTURE(count);
-      Batch<T> batch(count, m, n, 2);
+      SmallBatch<T> batch(count, m, n, 2);
       const SmallSummary summary = batch.solve(20);
       CHECK(summary.scaled == count);
       CHECK(summary.logarithmic == 0);
@@ -182,7 +182,7 @@ TEST_CASE_TEMPLATE("small problems are solved as by the formulas", T, float, dou
 }
 
 TEST_CASE_TEMPLATE("wide ranges of scores are solved by logarithms", T, float, double) {
-  Batch<T> batch(40, 4, 4, 1);
+  SmallBatch<T> batch(40, 4, 4, 1);
   for (std::size_t k = 0; k < 16; ++k) batch.scores[3 * 16 + k] *= T{100};
   for (std::size_t k = 0; k < 16; ++k) batch.scores[20 * 16 + k] *= T{100};
   const SmallSummary summary = batch.solve(20);
@@ -193,7 +193,7 @@ TEST_CASE_TEMPLATE("wide ranges of scores are solved by logarithms", T, float, d
 
 TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float, double) {
   const T none = static_cast<T>(forbidden_score);
-  Batch<T> batch(19, 4, 4, 1);
+  SmallBatch<T> batch(19, 4, 4, 1);
   batch.scores[1] = none;                                                   // one pair
   for (std::size_t j = 0; j < 4; ++j) batch.scores[16 + j] = none;          // a row
   for (std::size_t i = 0; i < 4; ++i) batch.scores[2 * 16 + 4 * i] = none;  // a column
@@ -214,7 +214,7 @@ TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float
 TEST_CASE_TEMPLATE("no plan: factors that diverge are left to logarithms", T, float, double) {
   // Rows 0 and 1 may use column 0 only, so both need its sum: factors fall by a constant each time.
   const T none = static_cast<T>(forbidden_score);
-  Batch<T> batch(3, 3, 3, 0);
+  SmallBatch<T> batch(3, 3, 3, 0);
   for (const std::size_t k : {1, 2, 4, 5}) batch.scores[9 + k] = none;
   const SmallSummary summary = batch.solve(4000);
   CHECK(summary.logarithmic >= 1);
@@ -223,14 +223,14 @@ TEST_CASE_TEMPLATE("no plan: factors that diverge are left to logarithms", T, fl
 }
 
 TEST_CASE_TEMPLATE("bits do not depend on threads or on the neighbours", T, float, double) {
-  Batch<T> batch(1000, 4, 4, 3);
+  SmallBatch<T> batch(1000, 4, 4, 3);
   batch.solve(20, 1);
   const auto plan = batch.plan;
   const auto error = batch.error;
   batch.solve(20, 3);
   CHECK(batch.plan == plan);
   CHECK(batch.error == error);
-  Batch<T> one(1, 4, 4, 3);
+  SmallBatch<T> one(1, 4, 4, 3);
   std::copy_n(batch.scores.begin() + 777 * 16, 16, one.scores.begin());
   one.solve(20);
   CHECK(std::equal(one.plan.begin(), one.plan.end(), plan.begin() + 777 * 16));

@@ -126,8 +126,9 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const Index joined = options.join && input.wo ? shown_queries(options, input) : 0;
   const double joining = 2 * heads * static_cast<double>(joined) *
                          static_cast<double>(input.v_head_dim * input.joined_width);
-  const double flops = input.score_flops(options.scheme.scheme, passes) + out + moving + joining +
-                       gradient_flops(options, input);
+  const double among_keys = input.pairs() * description.flops_among_keys(input.keys, false);
+  const double flops = input.score_flops(options.scheme.scheme, passes) + out + among_keys +
+                       moving + joining + gradient_flops(options, input);
   double bytes = heads * result_bytes(options, input, element);
   if (options.join) {
     bytes += static_cast<double>(element_count(input.joined_shape(shown_queries(options, input)))) *

@@ -78,10 +78,13 @@ void declare_compute_datasets(cli::Declaration& d) {
   declare_value_datasets(d);
   declare_energy_datasets(d);
   d.dataset("preference", "broadcastable to (..., Lq, Lk)",
-            "with fenchel: a preference >= 0 for each key, by default uniform")
+            "with fenchel and transport: a preference >= 0 for each key, by default uniform. With "
+            "transport, a key of preference 0 sends none, but receives that of others")
+      .dataset("cost", "(..., Lk, Lk)",
+               "with transport: costs >= 0 (row: to, column: from; inf forbids)")
       .dataset("sink", "(), (H) or (B, H)",
                "a logit without a value; its exponential joins the sum of each row (0: softmax off "
-               "by one), under dnas after the column step. Not with sinkhorn")
+               "by one), under dnas after the column step. Not with sinkhorn and transport")
       .dataset("hybrid", "(), (H) or (B, H)",
                "with hnas: the share u of dnas, unless --hybrid is given; its axes are the last "
                "leading axes of q")

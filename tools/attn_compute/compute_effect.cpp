@@ -27,6 +27,7 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   }
   settings["attn_precision"] = precision_name(task.options.scores, task.f64);
   if (description.has_preference()) settings["attn_alpha"] = task.options.scores.alpha;
+  if (description.is_transport()) settings["attn_gamma"] = task.options.scores.gamma;
   if (description.is_mixture() && arguments.number("hybrid")) {
     settings["attn_hybrid"] = *arguments.number("hybrid");
   }

@@ -65,7 +65,7 @@ void warn_of_surprises(const ComputeTask& task, cli::Report& report) {
   const Scheme scheme = options.scheme.scheme;
   warn_of_input({scheme}, task.bundle, input, report);
   warn_of_leak({scheme}, input, report);
-  if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
+  if (input.queries == 1 && !is_by_query(scheme) && !description_of(scheme).is_mixture()) {
     report.warn("with one query " + options.name + " is uniform over the keys it may attend to");
   }
 }

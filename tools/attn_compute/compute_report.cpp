@@ -50,6 +50,7 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
   if (scheme.has_preference()) {
     output.attribute("attn_alpha", options.scores.alpha);
   }
+  if (scheme.is_transport()) output.attribute("attn_gamma", options.scores.gamma);
   output.attribute("attn_scheme", options.name);
   if (options.repetition) write_settings(repetition_settings(options), output);
   output.attribute("attn_precision", precision_name(options.scores, f64));

@@ -23,6 +23,7 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme, bool repeate
   }
   require_effect_on(arguments, "tolerance", &SchemeDescription::is_iterated, {scheme});
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, {scheme});
+  require_effect_on(arguments, "gamma", &SchemeDescription::is_transport, {scheme});
 }
 
 // The result scores would replace the scores that it is computed from.
@@ -48,6 +49,11 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
     options.scores.layout =
         recorded.layout;  // the order of axes belongs to the tensors, not to that run
     options.settings_left = settings_left(recorded, options.scores);
+  }
+  if (description_of(options.scheme.scheme).is_transport()) {
+    const auto gamma = arguments.number("gamma");
+    if (!gamma) throw Error(Failure::usage, "--scheme transport requires --gamma G");
+    options.scores.gamma = *gamma;
   }
   if (!options.repetition) options.scheme.stopping.iterations = arguments.integer("iterations");
   options.scheme.stopping.tolerance = arguments.number("tolerance");

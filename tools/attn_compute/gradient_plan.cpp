@@ -53,6 +53,10 @@ const std::string& first_gradient(const ComputeOptions& options) {
   if (of_bias || name == "grad_wo" || name == "grad_bo") {
     refuse(name, "there is no dataset " + name.substr(5));
   }
+  if (name == "grad_preference") {
+    refuse(name, "requires --scheme fenchel or transport and a dataset preference");
+  }
+  if (name == "grad_cost") refuse(name, "only --scheme transport has a cost", "--scheme transport");
   if (name == "grad_sink") refuse(name, "there is no dataset sink");
   if (name == "grad_gate") refuse(name, "there is no dataset gate");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
@@ -68,6 +72,7 @@ std::vector<std::string> labels_of(const std::string& operand) {
       {"wk", {"input", "dimension"}},   {"wv", {"input", "dimension"}},
       {"wo", {"channel", "dimension"}}, {"bo", {"query", "dimension"}},
       {"gate", {"query", "channel"}},   {"bias", {"query", "key"}},
+      {"preference", {"query", "key"}}, {"cost", {"key", "key"}},
       {"rel_bias", {"bucket", "head"}}};
   const auto found = labels.find(operand);
   return found == labels.end() ? std::vector<std::string>() : found->second;

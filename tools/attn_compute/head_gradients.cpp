@@ -120,6 +120,8 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
   const double values = 2 * input.pairs() * static_cast<double>(input.v_head_dim);
+  const double among_keys =
+      input.pairs() * description_of(scheme).flops_among_keys(input.keys, true);
   // Scores are made again, after the scheme's own passes.
   const SchemePasses before = description_of(scheme).gradient_passes(options.scheme);
   const double passes = before.scores + 1;
@@ -133,9 +135,11 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
     return times * (input.score_flops(scheme, forward + passes + 2) + 3 * means) +
            products * values;
   }
-  if (!asks_for_scores(options)) return input.score_flops(scheme, passes) + products * values;
+  if (!asks_for_scores(options)) {
+    return input.score_flops(scheme, passes) + among_keys + products * values;
+  }
   // G, and two more products as large as those that made the scores.
-  return input.score_flops(scheme, passes + 2) + (products + 1) * values;
+  return input.score_flops(scheme, passes + 2) + among_keys + (products + 1) * values;
 }
 
 template class HeadGradients<float>;

@@ -54,6 +54,10 @@ cli::Declaration declare() {
   d.section("Attention");
   declare_scheme(d);
   declare_score_options(d, false);
+  d.number("gamma", "G",
+           "With transport: divides the energy and the costs, the unit of both. For large G a "
+           "key's preference spreads evenly, for small G it goes where cost minus energy is least.",
+           cli::Declaration::Range::positive());
   d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
       .default_words(
           "the dataset hybrid, a scalar or an array of the shape (H) or (B, H) for H heads of B "
@@ -76,7 +80,10 @@ cli::Declaration declare() {
       "grad_NAME is the gradient of a loss with respect to the dataset NAME, in its shape, summed "
       "over the heads that share the dataset. It requires the dataset grad_out, the gradient of "
       "the loss with respect to out, or with --join grad_joined, the gradient with respect to "
-      "joined. grad_rel_bias refers to T5's table rel_bias; so does grad_bias if there is no "
+      "joined. grad_preference is the gradient with respect to the preferences as they are given, "
+      "whose "
+      "scale does not matter. grad_rel_bias refers to T5's table rel_bias; so does grad_bias if "
+      "there is no "
       "dataset bias.");
   d.default_words("row_potential, col_potential and, if there are values, out");
   d.flag(

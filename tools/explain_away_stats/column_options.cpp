@@ -110,7 +110,10 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   }
   if (const auto scheme = bundle.text_attribute("attn_scheme")) {
     options.recorded = scheme_of(*scheme);
-    const bool repeated = is_repeated(*scheme);
+    // No potentials define the weights of either.
+    const bool moves = options.recorded && description_of(*options.recorded).is_transport();
+    if (moves) options.recorded.reset();
+    const bool repeated = is_repeated(*scheme) || moves;
     if (repeated && options.wants(stored) && !bundle.has("weights")) {
       throw Error(Failure::input,
                   fmt::format("{}: potentials of {} do not rebuild its weights",

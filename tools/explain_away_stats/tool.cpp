@@ -31,7 +31,7 @@
 #include "reports/column_report.hpp"
 #include "reports/column_reporter.hpp"
 #include "reports/column_table.hpp"
-#include "scheme/table.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -52,7 +52,10 @@ cli::Declaration declare() {
       "these attributes unchanged; the attribute attn_result of each result records the settings "
       "that were used.");
   d.section("Statistics");
-  std::vector<std::string> choices(scheme_names.begin(), scheme_names.end());
+  std::vector<std::string> choices;
+  for (const SchemeDescription* scheme : schemes()) {
+    if (!scheme->is_transport()) choices.emplace_back(scheme->name());
+  }
   choices.emplace_back(stored);
   d.choices("scheme", choices,
             "Normalisations to compare. stored: the weights in the bundle, or the weights that its "

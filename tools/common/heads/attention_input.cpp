@@ -57,6 +57,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     : options(score_options) {
   for (const Scheme scheme : schemes) {
     (description_of(scheme).has_preference() ? with_preference : with_plain) = true;
+    if (description_of(scheme).is_transport()) preferring.gamma = options.gamma;
   }
   if (options.bf16 && options.source != ScoreOptions::Source::vectors) {
     throw Error(Failure::usage, "--precision bf16 requires scores of q and k (--from qk)");
@@ -132,8 +133,10 @@ void AttentionInput::set_recipes() {
   recipe.relative = options.relative;
   recipe.heads = heads();
   recipe.scale = options.scale;
+  const std::optional<double> gamma = preferring.gamma;
   plain = preferring = recipe;
-  preferring.scale *= options.alpha;
+  preferring.gamma = gamma;
+  preferring.scale *= options.alpha / gamma.value_or(1);
   plain.energy = &energy_in_use(options, Scheme::unas);
   preferring.energy = &energy_in_use(options, Scheme::fenchel);
   bf16 = options.bf16;

@@ -95,6 +95,7 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     take_preference(source, options.source == ScoreOptions::Source::templates && !leading.empty() &&
                                 source.shape() == join(leading, {keys}));
   }
+  if (preferring.gamma) take_transport_cost(bundle.dataset("cost"));
   if (options.relative == RelativePositions::t5) take_relative_bias(bundle.dataset("rel_bias"));
 }
 
@@ -111,7 +112,7 @@ void AttentionInput::take_mask_of(const ArraySource& source) {
 void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {
   if (!bundle.has("sink")) return;
   for (const Scheme scheme : schemes) {
-    if (description_of(scheme).is_iterated()) require_no_sink(bundle, scheme_name(scheme));
+    if (!description_of(scheme).has_sink()) require_no_sink(bundle, scheme_name(scheme));
   }
   const ArraySource dataset = bundle.dataset("sink");
   require_floating(dataset);

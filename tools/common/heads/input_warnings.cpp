@@ -27,13 +27,13 @@ constexpr Index most_heads = 64;
 // The axis of heads of vectors (…, heads, length, depth).
 Index axis_of_heads(const Shape& shape) { return shape.size() < 3 ? 1 : shape[shape.size() - 3]; }
 
-// The names of the schemes other than softmax, each once.
+// The names of the schemes that normalise over queries, each once.
 std::vector<std::string> column_normalised(const std::vector<Scheme>& schemes) {
   std::vector<std::string> names;
   for (const Scheme scheme : schemes) {
     const std::string name = scheme_name(scheme);
     const bool listed = std::find(names.begin(), names.end(), name) != names.end();
-    if (!is_softmax(scheme) && !listed) names.push_back(name);
+    if (!is_by_query(scheme) && !listed) names.push_back(name);
   }
   return names;
 }
@@ -156,6 +156,12 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
                           cli::Report& report) {
   constexpr double as_low_as_a_mask = -9984;  // -1e4 as bfloat16 has it
   if (!(least_bias <= as_low_as_a_mask)) return;
+  if (std::find(schemes.begin(), schemes.end(), Scheme::transport) != schemes.end()) {
+    report.warn(
+        "bias has finite values of -1e4 or less: under transport, keys that they were meant to "
+        "mask "
+        "keep their preferences, which others receive; only -inf forbids");
+  }
   const std::vector<std::string> names = column_normalised(schemes);
   if (names.empty()) return;
   report.warn(fmt::format(

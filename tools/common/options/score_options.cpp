@@ -134,7 +134,9 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
 // does not count, as it may be that scheme's default.
 bool records_energy(const io::InputBundle* recorded) {
   if (recorded == nullptr || !recorded->text_attribute("attn_energy")) return false;
-  return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
+  const SchemeDescription* const scheme =
+      scheme_called(recorded->text_attribute("attn_scheme").value_or("fenchel"));
+  return scheme != nullptr && scheme->has_preference();
 }
 
 Window resolve_window(const cli::Arguments& arguments, const io::InputBundle* recorded) {

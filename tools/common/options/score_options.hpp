@@ -32,11 +32,12 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   std::string energy = "scaled-dot";  ///< the name of one of lib/energy
-  /// For fenchel: the energy was given, or recorded by a run of this scheme.
+  /// For schemes with a preference: the energy was given, or recorded by a run of such a scheme.
   bool energy_chosen = false;
   double scale = 1;
   double epsilon = 1;  ///< for a cost
-  double alpha = 1;    ///< for fenchel, multiplies the scale
+  double alpha = 1;    ///< for fenchel and transport, multiplies the scale
+  double gamma = 1;    ///< for transport, divides the scale and the costs
   std::optional<std::string>
       causal;  ///< "" if the alignment is left open, "top-left", "bottom-right"
   Relative relative = Relative::none;

@@ -31,8 +31,8 @@ ScoreWords score_words(ScoreUse use) {
   ScoreWords words = words_of_attention();
   switch (use) {
     case ScoreUse::attention:
-      words.energy_default = "dot with --scheme fenchel";
-      words.alpha = "Multiplies the energy of the scheme fenchel.";
+      words.energy_default = "dot with a scheme that has preferences";
+      words.alpha = "Multiplies the energy of schemes with preferences.";
       [[fallthrough]];
     case ScoreUse::unas_and_dnas:
       words.source_default = "qk";

@@ -27,6 +27,7 @@ NameSet score_inputs(const AttentionInput& input) {
     names.insert(operand ? operand->dataset.name() : input.energy().operands()[n].name);
   }
   if (input.with_preference) names.insert("preference");
+  if (input.preferring.gamma) names.insert("cost");
   if (input.options.source == ScoreOptions::Source::projection) {
     names.insert({"y", "bq", "bk"});
   }

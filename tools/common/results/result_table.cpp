@@ -192,10 +192,10 @@ const ResultFamily* result_family(const std::string& tool) {
 }
 
 const std::vector<std::string>& scheme_attributes() {
-  static const Names names = {"attn_scheme",     "attn_hybrid",    "attn_alpha",
-                              "attn_iterations", "attn_tolerance", "attn_l1_tolerance",
-                              "attn_precision",  "attn_status",    "attn_marginals",
-                              "attn_repeated",   "attn_estimate",  "attn_min_variance"};
+  static const Names names = {
+      "attn_scheme",       "attn_hybrid",       "attn_alpha",  "attn_iterations", "attn_tolerance",
+      "attn_l1_tolerance", "attn_precision",    "attn_status", "attn_marginals",  "attn_repeated",
+      "attn_estimate",     "attn_min_variance", "attn_gamma"};
   return names;
 }
 

@@ -1,0 +1,539 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "fenchel/transport.hpp"
+#include "gradient/bias_gradient.hpp"
+#include "gradient_check.hpp"
+#include "plan_problem.hpp"
+#include "random_problem.hpp"
+#include "reference/reference_gradient.hpp"
+#include "repeats.hpp"
+#include "same_bits.hpp"
+#include "scheme/gradient.hpp"
+#include "scheme_check.hpp"
+#include "tensor/infinity.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+struct TransportOptions {
+  double gamma = 1;
+  double largest_cost = 3;
+  double forbidden = 0;  // share of the costs that are +inf
+  bool preference = true;
+};
+
+// A problem with costs and preferences of sources. The diagonal is finite, so that each source has
+// a target wherever it is allowed.
+template <class T>
+class TransportProblem {
+ public:
+  TransportProblem(const ProblemOptions& options, const TransportOptions& transport, Random& random)
+      : problem_(options, random), cost_(options.keys, options.keys), gamma_(transport.gamma) {
+    const Index n = options.keys;
+    std::uniform_real_distribution<double> costs(0, transport.largest_cost);
+    for (Index t = 0; t < n; ++t) {
+      for (Index i = 0; i < n; ++i) {
+        const bool closed = t != i && chance(random, transport.forbidden);
+        minus_cost_.push_back(static_cast<T>(closed ? minus_infinity : -costs(random)));
+        cost_(t, i) = -static_cast<long double>(minus_cost_.back()) / gamma_;
+      }
+    }
+    if (transport.preference) make_preference(random);
+    finish();
+  }
+
+  void finish() {
+    const BroadcastMatrix<T> cost(minus_cost_.data(), cost_.cols, 1);
+    kernel_.emplace(cost, cost_.rows, gamma_);
+    typename Scores<T>::Terms terms = problem_.scores().terms();
+    if (!preference_.empty()) {
+      sources_.emplace(preference_.data(), cost_.cols, 1);
+      terms.sources = &*sources_;
+    }
+    terms.transport = &*kernel_;
+    scores_.emplace(terms);
+  }
+
+  const Problem<T>& problem() const { return problem_; }
+  const Scores<T>& scores() const { return *scores_; }
+  const reference::Matrix& cost() const { return cost_; }
+  reference::Matrix preference() const {
+    reference::Matrix u;
+    if (preference_.empty()) return u;
+    u = reference::Matrix(problem_.scores().rows(), cost_.cols);
+    std::copy(preference_.begin(), preference_.end(), u.values.begin());
+    return u;
+  }
+  std::vector<T>& minus_cost() { return minus_cost_; }
+
+ private:
+  void make_preference(Random& random) {
+    std::uniform_real_distribution<double> decades(-6, 2);
+    for (Index n = 0; n < problem_.scores().rows() * cost_.cols; ++n) {
+      preference_.push_back(
+          static_cast<T>(chance(random, 0.2) ? 0 : std::pow(10, decades(random))));
+    }
+  }
+
+  Problem<T> problem_;
+  reference::Matrix cost_;  // over gamma
+  double gamma_;
+  std::vector<T> minus_cost_, preference_;
+  std::optional<TransportKernel> kernel_;
+  std::optional<BroadcastMatrix<T>> sources_;
+  std::optional<Scores<T>> scores_;
+};
+
+template <class T>
+struct Found {
+  std::vector<T> out, weights;
+  Attention attention;
+};
+
+template <class T>
+Found<T> attend_by(const TransportProblem<T>& problem, int threads = 2) {
+  Found<T> found;
+  const auto v = problem.problem().v();
+  found.out.assign(static_cast<std::size_t>(problem.scores().rows() * v.cols), T{-1});
+  Output<T> output(v, MatrixView<T>(found.out.data(), problem.scores().rows(), v.cols));
+  KeepWeights<T> weights;
+  SchemeOptions options;
+  options.scheme = Scheme::transport;
+  found.attention = attend<T>(problem.scores(), options, {&output, &weights}, threads);
+  found.weights = weights.values;
+  return found;
+}
+
+template <class T>
+void check_weights(const TransportProblem<T>& problem) {
+  const auto s = problem.problem().reference_scores();
+  const auto want = reference::transport_weights(s, problem.preference(), problem.cost());
+  const Found<T> got = attend_by(problem);
+  const double bound = tolerance<T>(largest_score(s));
+  CHECK(relative_error(got.weights, want.values) <= bound);
+  CHECK(relative_error(got.out, reference::output(want, problem.problem().reference_v()).values) <=
+        bound);
+  for (Index q = 0; q < s.rows; ++q) {
+    long double sum = 0;
+    for (Index t = 0; t < s.cols; ++t) sum += got.weights[static_cast<std::size_t>(q * s.cols + t)];
+    const bool empty = got.attention.potentials.row[static_cast<std::size_t>(q)] == minus_infinity;
+    CHECK(std::abs(static_cast<double>(sum) - (empty ? 0 : 1)) <= bound);
+    CHECK((got.attention.allowed.keys_of_query[static_cast<std::size_t>(q)] == 0) == empty);
+  }
+  CHECK(attend_by(problem, 3).out == got.out);
+}
+
+template <class T>
+struct Gradient {
+  std::vector<T> scores, preference, cost, v;
+};
+
+template <class T>
+Gradient<T> gradient_of(const TransportProblem<T>& problem, const reference::Matrix& grad_out,
+                        int threads = 2) {
+  const Index rows = problem.scores().rows();
+  const Index cols = problem.scores().cols();
+  const auto v = problem.problem().v();
+  const auto count = [](Index a, Index b) { return static_cast<std::size_t>(a * b); };
+  Gradient<T> gradient{std::vector<T>(count(rows, cols)), std::vector<T>(count(rows, cols)),
+                       std::vector<T>(count(cols, cols)), std::vector<T>(count(cols, v.cols))};
+  const Found<T> found = attend_by(problem, threads);
+  std::vector<T> grad(grad_out.values.size());
+  std::transform(grad_out.values.begin(), grad_out.values.end(), grad.begin(),
+                 [](long double x) { return static_cast<T>(x); });
+  Forward<T> forward;
+  forward.scores = &problem.scores();
+  forward.options.scheme = Scheme::transport;
+  forward.attention = &found.attention;
+  forward.v = v;
+  forward.out = {found.out.data(), rows, v.cols};
+  forward.grad_out = {grad.data(), rows, v.cols};
+  const auto scores = make_bias_gradient<T>(rows, cols, {gradient.scores.data(), rows, cols});
+  const auto sources = make_bias_gradient<T>(rows, cols, {gradient.preference.data(), rows, cols});
+  GradientTargets<T> targets;
+  targets.v = {gradient.v.data(), cols, v.cols};
+  targets.scores.push_back(scores.get());
+  targets.preferences.push_back(sources.get());
+  targets.cost = {gradient.cost.data(), cols, cols};
+  differentiate<T>(forward, targets, threads);
+  return gradient;
+}
+
+// `saturated`: where each source has one target, derivatives are differences of nearly equal
+// products; the error is then relative to the largest product.
+template <class T>
+void check_gradient(const TransportProblem<T>& problem, double gamma, Random& random,
+                    bool saturated = false) {
+  const auto s = problem.problem().reference_scores();
+  const auto v = problem.problem().reference_v();
+  auto grad_out = random_matrix(s.rows, v.cols, random);
+  for (long double& x : grad_out.values) x = static_cast<T>(x);
+  reference::Matrix grad_weights(s.rows, s.cols);
+  for (Index q = 0; q < s.rows; ++q) {
+    for (Index t = 0; t < s.cols; ++t) {
+      for (Index c = 0; c < v.cols; ++c) grad_weights(q, t) += grad_out(q, c) * v(t, c);
+    }
+  }
+  auto want =
+      reference::differentiate_transport(s, problem.preference(), problem.cost(), grad_weights);
+  for (long double& x : want.cost.values) x /= gamma;
+  const Gradient<T> got = gradient_of(problem, grad_out);
+  const double bound = gradient_tolerance<T>(largest_score(s));
+  const double floor = saturated ? largest_score(grad_weights) : 0;
+  CHECK(gradient_error(got.scores, want.scores.values, floor) <= bound);
+  CHECK(gradient_error(got.preference, want.preference.values, floor) <= bound);
+  CHECK(gradient_error(got.cost, want.cost.values, floor) <= bound);
+  const Gradient<T> again = gradient_of(problem, grad_out, 5);
+  CHECK(again.scores == got.scores);
+  CHECK(again.preference == got.preference);
+  CHECK(again.cost == got.cost);
+  CHECK(again.v == got.v);
+}
+
+ProblemOptions random_transport_options(Random& random, Index queries, Index keys) {
+  ProblemOptions options;
+  options.queries = random_size(random, 1, queries);
+  options.keys = random_size(random, 1, keys);
+  options.depth = random_size(random, 1, 20);
+  options.v_head_dim = random_size(random, 1, 20);
+  options.energy = EnergyKind::dot;
+  options.scale = chance(random, 0.5) ? 0.3 : 1;
+  options.bias = chance(random, 0.3);
+  options.mask = chance(random, 0.4);
+  options.causal = static_cast<Causal>(random_index(random, 0, 2));
+  if (chance(random, 0.3)) options.window = Window::nearer_than(random_index(random, 1, 60));
+  if (chance(random, 0.3)) options.softcap = 2.0;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("transport of random problems", T, float, double) {
+  Random random(901);
+  for (int n = 0; n < repeats(24); ++n) {
+    const ProblemOptions options = random_transport_options(random, 150, 100);
+    TransportOptions transport;
+    transport.gamma = n % 3 == 0 ? 0.2 : 1.5;
+    transport.forbidden = n % 4 == 0 ? 0.5 : 0;
+    transport.preference = n % 5 != 0;
+    CAPTURE(n);
+    const TransportProblem<T> problem(options, transport, random);
+    check_weights(problem);
+    check_gradient(problem, transport.gamma, random);
+  }
+}
+
+TEST_CASE_TEMPLATE("transport at the edges of tiles and panels", T, float, double) {
+  Random random(902);
+  for (const auto& [queries, keys] :
+       {std::pair<Index, Index>{1, 1}, {1, 2}, {2, 1}, {33, 513}, {257, 129}, {290, 31}}) {
+    ProblemOptions options;
+    options.queries = queries;
+    options.keys = keys;
+    options.depth = 3;
+    options.v_head_dim = 2;
+    const TransportProblem<T> problem(options, {}, random);
+    check_weights(problem);
+    check_gradient(problem, 1, random);
+  }
+}
+
+// Exponentials of the costs and of the scores are flushed to 0 long before their products are.
+TEST_CASE_TEMPLATE("transport at large costs and scores", T, float, double) {
+  Random random(903);
+  for (const double largest_cost : {1e3, 1e5}) {
+    for (const double spread : {1.0, 40.0}) {
+      ProblemOptions options;
+      options.queries = 35;
+      options.keys = 24;
+      options.depth = 9;
+      options.v_head_dim = 3;
+      options.energy = EnergyKind::dot;
+      options.spread = spread;
+      TransportOptions transport;
+      transport.largest_cost = largest_cost;
+      CAPTURE(largest_cost);
+      CAPTURE(spread);
+      const TransportProblem<T> problem(options, transport, random);
+      check_weights(problem);
+      check_gradient(problem, 1, random, true);
+    }
+  }
+}
+
+TEST_CASE("the reference of transport's gradient against differences") {
+  Random random(904);
+  ProblemOptions options;
+  options.queries = 5;
+  options.keys = 6;
+  options.depth = 3;
+  options.v_head_dim = 1;
+  options.causal = Causal::top_left;
+  TransportOptions transport;
+  transport.forbidden = 0.3;
+  const TransportProblem<double> problem(options, transport, random);
+  auto s = problem.problem().reference_scores();
+  auto u = problem.preference();
+  auto cost = problem.cost();
+  // Below 0, a preference has no meaning: differences need some room.
+  for (long double& x : u.values) x += 0.1L;
+  const auto grad = random_matrix(5, 6, random);
+  const auto want = reference::differentiate_transport(s, u, cost, grad);
+  const auto loss = [&] {
+    const auto w = reference::transport_weights(s, u, cost);
+    long double sum = 0;
+    for (std::size_t n = 0; n < w.values.size(); ++n) sum += w.values[n] * grad.values[n];
+    return sum;
+  };
+  constexpr long double step = 1e-6L;
+  const auto by_differences = [&](reference::Matrix& x) {
+    return reference::central_differences(x, loss, step).values;
+  };
+  CHECK(relative_error(want.scores.values, by_differences(s)) <= 1e-8);
+  CHECK(relative_error(want.preference.values, by_differences(u)) <= 1e-8);
+  CHECK(relative_error(want.cost.values, by_differences(cost)) <= 1e-8);
+}
+
+TEST_CASE("the limits of transport: costs of 0, of +inf, and groups") {
+  Random random(905);
+  ProblemOptions options;
+  options.queries = 40;
+  options.keys = 30;
+  options.depth = 4;
+  options.v_head_dim = 2;
+  options.causal = Causal::bottom_right;
+  TransportProblem<double> problem(options, {}, random);
+  auto& cost = problem.minus_cost();
+  const auto s = problem.problem().reference_scores();
+  const auto u = problem.preference();
+  const Index n = options.keys;
+
+  std::fill(cost.begin(), cost.end(), 0.0);
+  problem.finish();
+  const auto softmax = reference::attend(s, Scheme::unas, 0, 1);
+  const auto free = attend_by(problem);
+  for (Index q = 0; q < 40; ++q) {
+    const auto shares = reference::transport_shares(s, u, q);
+    const bool any = std::any_of(shares.begin(), shares.end(), [](auto x) { return x > 0; });
+    const double f = free.attention.potentials.row[static_cast<std::size_t>(q)];
+    CHECK(
+        (any ? std::abs(f - static_cast<double>(softmax.row[static_cast<std::size_t>(q)])) <= 1e-12
+             : f == minus_infinity));
+    for (Index t = 0; t < n && any; ++t) {
+      CHECK(std::abs(free.weights[static_cast<std::size_t>(q * n + t)] -
+                     static_cast<double>(softmax.weights(q, t))) <= 1e-14);
+    }
+  }
+
+  for (Index t = 0; t < n; ++t) {
+    for (Index i = 0; i < n; ++i) {
+      if (t != i) cost[static_cast<std::size_t>(t * n + i)] = minus_infinity;
+    }
+  }
+  problem.finish();
+  const auto walled = attend_by(problem);
+  for (Index q = 0; q < 40; ++q) {
+    const auto shares = reference::transport_shares(s, u, q);
+    for (Index t = 0; t < n; ++t) {
+      CHECK(std::abs(walled.weights[static_cast<std::size_t>(q * n + t)] -
+                     static_cast<double>(shares[static_cast<std::size_t>(t)])) <= 1e-14);
+    }
+  }
+
+  // Within groups of three, transport costs nothing: softmax within the group, times its share.
+  for (Index t = 0; t < n; ++t) {
+    for (Index i = 0; i < n; ++i) {
+      cost[static_cast<std::size_t>(t * n + i)] = t / 3 == i / 3 ? 0 : minus_infinity;
+    }
+  }
+  problem.finish();
+  const auto grouped = attend_by(problem);
+  for (Index q = 0; q < 40; ++q) {
+    const auto shares = reference::transport_shares(s, u, q);
+    for (Index group = 0; group < n / 3; ++group) {
+      long double share = 0, sum = 0, weight = 0;
+      for (Index t = 3 * group; t < 3 * group + 3; ++t) {
+        share += shares[static_cast<std::size_t>(t)];
+        sum += std::exp(s(q, t));
+      }
+      for (Index t = 3 * group; t < 3 * group + 3; ++t) {
+        weight = grouped.weights[static_cast<std::size_t>(q * n + t)];
+        const long double want = sum > 0 ? share * std::exp(s(q, t)) / sum : 0;
+        CHECK(std::abs(static_cast<double>(weight - want)) <= 1e-14);
+      }
+    }
+  }
+}
+
+// The dual's own evaluation of Ψ and its gradient, by loops.
+TEST_CASE("transport attention is the gradient of the dual's conjugate at lambda = alpha z") {
+  Random random(906);
+  ProblemOptions options;
+  options.queries = 3;
+  options.keys = 17;
+  options.depth = 5;
+  TransportOptions transport;
+  transport.gamma = 0.7;
+  transport.forbidden = 0.2;
+  TransportProblem<double> problem(options, transport, random);
+  const auto found = attend_by(problem);
+  std::vector<double> cost;
+  for (const double minus : problem.minus_cost()) cost.push_back(-minus);
+  const fenchel::ScaledCost scaled({{cost.data(), 17, 17}, transport.gamma}, 17);
+  const auto s = problem.problem().reference_scores();
+  const auto u = problem.preference();
+  for (Index q = 0; q < 3; ++q) {
+    std::vector<double> preference, logits, p(17);
+    for (Index t = 0; t < 17; ++t) {
+      preference.push_back(static_cast<double>(u(q, t)));
+      logits.push_back(static_cast<double>(s(q, t)) * transport.gamma);
+    }
+    fenchel::Transport dual(scaled, preference.data());
+    dual.evaluate(logits.data(), p.data());
+    for (Index t = 0; t < 17; ++t) {
+      CHECK(std::abs(p[static_cast<std::size_t>(t)] -
+                     found.weights[static_cast<std::size_t>(q * 17 + t)]) <= 1e-14);
+    }
+  }
+}
+
+// q, k and v (B, H, L, d), a cost per head, a preference per sequence; sequences may be padded.
+TEST_CASE_TEMPLATE("transport of a padded batch is that of its sequences", T, float, double) {
+  Random random(908);
+  constexpr Index batches = 3, heads = 2, length = 21, depth = 4;
+  const std::vector<Index> lengths{21, 1, 13}, starts{0, 20, 5};
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+  std::vector<T> q = random_numbers<T>(batches * heads * length * depth, random);
+  std::vector<T> k = random_numbers<T>(batches * heads * length * depth, random);
+  const std::vector<T> v = random_numbers<T>(batches * heads * length * depth, random);
+  const std::vector<T> grad_out = random_numbers<T>(batches * heads * length * depth, random);
+  std::vector<T> cost = random_numbers<T>(heads * length * length, random);
+  std::vector<T> preference = random_numbers<T>(batches * length, random);
+  for (auto* values : {&cost, &preference}) {
+    for (T& x : *values) x = std::abs(x);
+  }
+  const auto is_padding = [&](Index b, Index i) {
+    const auto at = static_cast<std::size_t>(b);
+    return i < starts[at] || i >= starts[at] + lengths[at];
+  };
+  for (Index b = 0; b < batches; ++b) {
+    for (Index i = 0; i < length; ++i) {
+      for (Index h = 0; h < heads && is_padding(b, i); ++h) {
+        std::fill_n(q.begin() + ((b * heads + h) * length + i) * depth, depth, nan);
+        std::fill_n(k.begin() + ((b * heads + h) * length + i) * depth, depth, nan);
+      }
+    }
+  }
+  AttentionOptions options;
+  options.scheme = Scheme::transport;
+  options.gamma = 0.7;
+  options.causal = Causal::top_left;
+  AttentionInputs<T> in;
+  const Shape vectors = {batches, heads, length, depth};
+  in.q = {q.data(), vectors};
+  in.k = {k.data(), vectors};
+  in.v = {v.data(), vectors};
+  in.cost = {cost.data(), {heads, length, length}};
+  in.preference = {preference.data(), {batches, 1, 1, length}};
+  in.query_length = in.key_length = {lengths.data(), {batches}};
+  in.query_start = in.key_start = {starts.data(), {batches}};
+  struct All {
+    std::vector<T> out, q, k, v, preference, cost;
+    void run(const AttentionInputs<T>& in, const AttentionOptions& options,
+             const std::vector<T>& grad_out) {
+      AttentionPlan<T> plan(shapes_of(in), options, 2);
+      const auto room = [](std::vector<T>& to, const Shape& shape) {
+        to.resize(static_cast<std::size_t>(element_count(shape)));
+        return TensorView<T>{to.data(), shape};
+      };
+      AttentionGradients<T> wanted;
+      wanted.q = room(q, in.q.shape);
+      wanted.k = room(k, in.k.shape);
+      wanted.v = room(v, in.v.shape);
+      wanted.preference = room(preference, in.preference.shape);
+      wanted.cost = room(cost, in.cost.shape);
+      plan.gradients(in, {grad_out.data(), plan.out_shape()}, wanted,
+                     {.out = room(out, plan.out_shape())});
+    }
+  };
+  All all;
+  all.run(in, options, grad_out);
+  std::vector<double> cost_sum(cost.size(), 0.0);
+  for (Index b = 0; b < batches; ++b) {
+    const Index first = starts[static_cast<std::size_t>(b)];
+    const Index count = lengths[static_cast<std::size_t>(b)];
+    const auto cut = [&](const std::vector<T>& from) {
+      std::vector<T> part;
+      for (Index h = 0; h < heads; ++h) {
+        const auto begin = from.begin() + ((b * heads + h) * length + first) * depth;
+        part.insert(part.end(), begin, begin + count * depth);
+      }
+      return part;
+    };
+    const std::vector<T> own_q = cut(q), own_k = cut(k), own_v = cut(v);
+    std::vector<T> own_cost, own_preference;
+    for (Index h = 0; h < heads; ++h) {
+      for (Index t = 0; t < count; ++t) {
+        const auto begin = cost.begin() + (h * length + first + t) * length + first;
+        own_cost.insert(own_cost.end(), begin, begin + count);
+      }
+    }
+    const auto begin = preference.begin() + b * length + first;
+    own_preference.assign(begin, begin + count);
+    AttentionInputs<T> own;
+    own.q = {own_q.data(), {heads, count, depth}};
+    own.k = {own_k.data(), {heads, count, depth}};
+    own.v = {own_v.data(), {heads, count, depth}};
+    own.cost = {own_cost.data(), {heads, count, count}};
+    own.preference = {own_preference.data(), {count}};
+    All alone;
+    alone.run(own, options, cut(grad_out));
+    CHECK(same_bits(cut(all.out), alone.out));
+    CHECK(same_bits(cut(all.q), alone.q));
+    CHECK(same_bits(cut(all.k), alone.k));
+    CHECK(same_bits(cut(all.v), alone.v));
+    const auto of_preference = all.preference.begin() + b * length;
+    CHECK(same_bits(std::vector<T>(of_preference + first, of_preference + first + count),
+                    alone.preference));
+    for (Index i = 0; i < length; ++i) {
+      if (is_padding(b, i)) CHECK(of_preference[i] == 0);
+    }
+    for (Index h = 0; h < heads; ++h) {
+      for (Index t = 0; t < count; ++t) {
+        for (Index i = 0; i < count; ++i) {
+          cost_sum[static_cast<std::size_t>((h * length + first + t) * length + first + i)] +=
+              alone.cost[static_cast<std::size_t>((h * count + t) * count + i)];
+        }
+      }
+    }
+  }
+  CHECK(relative_error(all.cost, cost_sum) <= (sizeof(T) == 4 ? 1e-6 : 1e-14));
+}
+
+TEST_CASE("what transport refuses") {
+  Random random(907);
+  ProblemOptions options;
+  options.queries = 2;
+  options.keys = 3;
+  TransportProblem<double> problem(options, {.preference = false}, random);
+  auto& cost = problem.minus_cost();
+  cost[1] = 2;
+  const Error negative = thrown_error([&] { problem.finish(); });
+  CHECK(negative.failure() == Failure::input);
+  CHECK(std::string(negative.what()) ==
+        std::string("the cost at [0, 1] is -2.000000, expected a number >= 0 or inf"));
+  for (Index t = 0; t < 3; ++t) cost[static_cast<std::size_t>(3 * t + 1)] = minus_infinity;
+  problem.finish();
+  const Error walled = thrown_error([&] { attend_by(problem); });
+  CHECK(walled.failure() == Failure::numerical);
+  CHECK(std::string(walled.what()) ==
+        std::string("query 0: source 1 has a preference but no allowed target, as its costs to all "
+                    "of them are inf"));
+}
