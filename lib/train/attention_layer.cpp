@@ -29,6 +29,7 @@ HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
           .causal = options.causal,
           .heads = options.heads,
           .depth = depth_of_heads(options.width, options.heads),
+          .positions = options.positions,
           .first_share = options.first_share,
           .in_paths = options.in_paths};
 }

@@ -12,6 +12,7 @@ struct AttentionLayerOptions {
   bool causal = false;
   Index width = 0;
   Index heads = 1;
+  Index positions = 0;       ///< for learned preferences: the most keys of a sequence
   double first_share = 0.5;  ///< u of hnas at the start, in (0, 1)
   double deviation = 0;      ///< of W_Q, W_K and W_V at the start
   double out_deviation = 0;  ///< of W_O
@@ -25,8 +26,8 @@ struct AttentionLayerOptions {
 /// W_V (heads·d, width) hold the rows of head h from h·d on; W_O (width, heads·d).
 class AttentionLayer {
  public:
-  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. Throws Error(usage) unless the number of heads
-  /// divides the width. `place` is the number of the dropout of weights; see Dropout.
+  /// Adds PREFIXwq, wk, wv, wo, and what HeadAttention adds. Throws Error(usage) unless the number
+  /// of heads divides the width. `place` is the number of the dropout of weights; see Dropout.
   AttentionLayer(Parameters& parameters, const std::string& prefix,
                  const AttentionLayerOptions& options, std::uint32_t place);
 

@@ -18,6 +18,8 @@ AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
   if (extents.scheme.scheme == Scheme::hnas && !extents.scheme.em) {
     shapes.hybrid = extents.scheme.share_by_head ? Shape{extents.heads} : Shape{};
   }
+  if (extents.scheme.has_preference()) shapes.preference = Shape{1, extents.keys};
+  if (extents.scheme.is_transport()) shapes.cost = Shape{extents.keys, extents.keys};
   return shapes;
 }
 
@@ -36,6 +38,8 @@ AttentionOptions options_of(const AttentionExtents& extents) {
     return options;
   }
   options.scheme = extents.scheme.scheme;
+  options.energy = "scaled-dot";
+  if (extents.scheme.is_transport()) options.gamma = extents.scheme.gamma;
   options.tuning.same_if_rescaled = extents.in_paths;
   if (extents.scheme.scheme == Scheme::sinkhorn) {
     options.stopping.iterations = extents.scheme.iterations;

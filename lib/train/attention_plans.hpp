@@ -27,8 +27,16 @@ struct AttentionScheme {
   Index iterations = 1;        ///< for sinkhorn
   /// Replaces the members above: expectation-maximisation, in multi-view attention only.
   std::optional<EmScheme> em = {};
+  double gamma = 1;  ///< for transport, > 0
+  double reach = 1;  ///< for transport: keys i and j have the cost ((i − j)/reach)²; > 0
 
   auto operator<=>(const AttentionScheme&) const = default;
+
+  /// Whether each position of a key has a learned preference.
+  bool has_preference() const {
+    return !em && (scheme == Scheme::fenchel || scheme == Scheme::transport);
+  }
+  bool is_transport() const { return !em && scheme == Scheme::transport; }
 };
 
 /// The extents that a plan of attention is made for: q (sequences, heads, queries, depth), k and v

@@ -40,7 +40,7 @@ void require(bool holds, const std::string& otherwise) {
 void check_options(const Transformer& model, const OutputOptions& options) {
   const TransformerOptions& made = model.options();
   require(made.encoder_layers > 0, "only a model with an encoder has outputs");
-  require(made.decoder.causal && made.decoder.is_by_query() && made.cross.is_by_query(),
+  require(made.decoder.causal && made.decoder.generates() && made.cross.generates(),
           "outputs need a decoder whose attention is causal and unas, and cross-attention by unas");
   require(options.length >= 1 && options.length <= made.length,
           "the length of outputs is " + std::to_string(options.length) + ", not in 1 … " +

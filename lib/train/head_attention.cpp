@@ -1,5 +1,6 @@
 #include "train/head_attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attnkit/error.hpp"
@@ -8,24 +9,6 @@ namespace attn::train {
 namespace {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-
-// The operands of a plan for `extents`.
-template <class T>
-AttentionInputs<T> inputs_of(const AttentionExtents& extents, const OwnedMatrix<T>& q,
-                             const OwnedMatrix<T>& k, const OwnedMatrix<T>& v,
-                             const Sequences& queries, const Sequences& keys,
-                             const std::vector<double>& shares) {
-  AttentionInputs<T> in;
-  in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
-  in.k = {k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
-  in.v = {v.data(), in.k.shape};
-  if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
-  if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
-  if (!shares.empty()) {
-    in.hybrid = {shares.data(), extents.scheme.share_by_head ? Shape{extents.heads} : Shape{}};
-  }
-  return in;
-}
 
 template <class T>
 AttentionResults<T> results_of(const HeadAttention::Kept<T>& kept, const AttentionPlan<T>& plan,
@@ -40,9 +23,49 @@ AttentionResults<T> results_of(const HeadAttention::Kept<T>& kept, const Attenti
 
 }  // namespace
 
+template <class T>
+HeadAttention::Terms<T> HeadAttention::terms(const T* weights, Index keys) const {
+  Terms<T> made;
+  made.shares = shares(weights);
+  const AttentionScheme& scheme = options_.scheme;
+  if (scheme.has_preference()) {
+    const T* const rho = weights + rho_;
+    const T largest = keys > 0 ? *std::max_element(rho, rho + keys) : T{0};
+    for (Index j = 0; j < keys; ++j) made.preference.push_back(std::exp(rho[j] - largest));
+  }
+  for (Index n = 0; scheme.is_transport() && n < keys * keys; ++n) {
+    const double away = static_cast<double>(n / keys - n % keys) / scheme.reach;
+    made.cost.push_back(static_cast<T>(away * away));
+  }
+  return made;
+}
+
+template <class T>
+AttentionInputs<T> HeadAttention::inputs_of(const AttentionExtents& extents,
+                                            const OwnedMatrix<T>& q, const OwnedMatrix<T>& k,
+                                            const OwnedMatrix<T>& v, const Sequences& queries,
+                                            const Sequences& keys, const Terms<T>& terms) {
+  AttentionInputs<T> in;
+  in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
+  in.k = {k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
+  in.v = {v.data(), in.k.shape};
+  if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
+  if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
+  if (!terms.shares.empty()) {
+    in.hybrid = {terms.shares.data(),
+                 extents.scheme.share_by_head ? Shape{extents.heads} : Shape{}};
+  }
+  if (extents.scheme.has_preference()) in.preference = {terms.preference.data(), {1, extents.keys}};
+  if (extents.scheme.is_transport()) in.cost = {terms.cost.data(), {extents.keys, extents.keys}};
+  return in;
+}
+
 HeadAttention::HeadAttention(Parameters& parameters, const std::string& prefix,
                              const HeadAttentionOptions& options, std::uint32_t place)
     : options_(options), dropout_place_(place) {
+  if (options.scheme.has_preference()) {
+    rho_ = parameters.add_vector(prefix + "log_preference", options.positions, 0);
+  }
   if (!has_shares()) return;
   const double rho = std::log(options.first_share / (1 - options.first_share));
   rho_ = parameters.add_vector(prefix + "rho", rho_count(), rho);
@@ -75,7 +98,7 @@ template <class T>
 void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                             Kept<T>& kept) const {
   const AttentionExtents made_for = extents(queries, keys);
-  const std::vector<double> shares = this->shares(slot.weights);
+  const Terms<T> terms = this->terms(slot.weights, keys.length);
   const Index heads = options_.heads;
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   AttentionOutputs<T> outputs;
@@ -85,12 +108,12 @@ void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const
   outputs.row_potential = {kept.row_potential.data(), plan.query_shape()};
   kept.col_potential = OwnedMatrix<double>(keys.rows() * heads, 1);
   outputs.col_potential = {kept.col_potential.data(), plan.key_shape()};
-  if (!shares.empty()) {
+  if (has_shares()) {
     kept.unas_row_potential = OwnedMatrix<double>(queries.rows() * heads, 1);
     outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
   }
   if (!options_.scheme.em) slot.dropout.apply_to_weights(plan, dropout_place_);
-  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, terms), outputs);
 }
 
 template <class T>
@@ -99,8 +122,9 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
                                                     const OwnedMatrix<T>& grad_out,
                                                     bool adds) const {
   const AttentionExtents made_for = extents(queries, keys);
-  const std::vector<double> shares = this->shares(slot.weights);
-  const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
+  const Terms<T> terms = this->terms(slot.weights, keys.length);
+  const std::vector<double>& shares = terms.shares;
+  const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, terms);
   Gradients<T> found;
   found.q = OwnedMatrix<T>(kept.q.rows(), kept.q.cols());
   found.k = OwnedMatrix<T>(kept.k.rows(), kept.k.cols());
@@ -113,6 +137,8 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
   }
   std::vector<T> dshares(shares.size());
   if (!shares.empty()) gradients.hybrid = {dshares.data(), in.hybrid.shape};
+  std::vector<T> dpreference(terms.preference.size());
+  if (!dpreference.empty()) gradients.preference = {dpreference.data(), in.preference.shape};
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   if (!options_.scheme.em) slot.dropout.apply_to_weights(plan, dropout_place_);
   const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
@@ -126,6 +152,12 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
     const T more = dshares[h] * static_cast<T>(shares[h] * (1 - shares[h]));
     drho = adds ? drho + more : more;
   }
+  for (Index j = 0; options_.scheme.has_preference() && j < options_.positions; ++j) {
+    const auto at = static_cast<std::size_t>(j);
+    T& drho = slot.gradients[rho_ + j];
+    const T more = j < keys.length ? terms.preference[at] * dpreference[at] : T{0};
+    drho = adds ? drho + more : more;
+  }
   return found;
 }
 
@@ -134,11 +166,11 @@ OwnedMatrix<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequen
                                                const Sequences& keys, const Kept<T>& kept) const {
   OwnedMatrix<double> sums = OwnedMatrix<double>::zeros(keys.rows() * options_.heads, 1);
   const AttentionExtents made_for = extents(queries, keys);
-  const std::vector<double> shares = this->shares(slot.weights);
+  const Terms<T> terms = this->terms(slot.weights, keys.length);
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   AttentionOutputs<T> outputs;
   outputs.col_sum = {sums.data(), plan.key_shape()};
-  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, terms), outputs);
   return sums;
 }
 
@@ -156,7 +188,7 @@ OwnedMatrix<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queri
   OwnedMatrix<T> out(q.rows(), q.cols());
   AttentionOutputs<T> outputs;
   outputs.out = {out.data(), plan.out_shape()};
-  plan.run(inputs_of(made_for, q, k, v, queries, keys, {}), outputs);
+  plan.run(inputs_of(made_for, q, k, v, queries, keys, terms(slot.weights, keys.length)), outputs);
   return out;
 }
 
@@ -169,8 +201,11 @@ PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) 
   const bool mixture = options_.scheme.scheme == Scheme::hnas;
   const std::int64_t potentials =
       (mixture ? 2 : 1) * row_bytes<double>(query_rows, 1) + row_bytes<double>(key_rows, 1);
-  return {2 * (of_queries + of_keys) + potentials, row_bytes<double>(key_rows, 1),
-          of_queries + (options_.constant_values ? 1 : 2) * of_keys};
+  std::int64_t terms = 0;
+  if (options_.scheme.has_preference()) terms += 2 * row_bytes<T>(keys.length, 1);
+  if (options_.scheme.is_transport()) terms += row_bytes<T>(keys.length, keys.length);
+  return {2 * (of_queries + of_keys) + potentials, row_bytes<double>(key_rows, 1) + terms,
+          of_queries + (options_.constant_values ? 1 : 2) * of_keys + terms};
 }
 
 #define ATTN_HEAD_ATTENTION(T)                                                                     \

@@ -14,6 +14,7 @@ struct HeadAttentionOptions {
   bool causal = false;
   Index heads = 1;
   Index depth = 0;               ///< d of queries, keys and values
+  Index positions = 0;           ///< for learned preferences: the most keys of a sequence
   double first_share = 0.5;      ///< u of hnas at the start, in (0, 1)
   bool in_paths = false;         ///< no bit depends on the scale of the weights of q and k
   bool constant_values = false;  ///< v is data without a gradient
@@ -21,10 +22,12 @@ struct HeadAttentionOptions {
 
 /// Attention of several heads between given queries, keys and values: scores q kᵀ/√d, weights π by
 /// the scheme, out = π v. The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
-/// Expectation-maximisation has no dropout of weights.
+/// Under fenchel and transport, the key at position j has the preference u_j ∝ exp(ρ_j), the same
+/// in all heads and at first for all keys. Expectation-maximisation has no dropout of weights.
 class HeadAttention {
  public:
-  /// Adds PREFIXrho under hnas. `place` is the number of the dropout of weights; see Dropout.
+  /// Adds PREFIXrho under hnas, PREFIXlog_preference (positions) under fenchel and transport.
+  /// `place` is the number of the dropout of weights; see Dropout.
   HeadAttention(Parameters& parameters, const std::string& prefix,
                 const HeadAttentionOptions& options, std::uint32_t place);
 
@@ -53,7 +56,7 @@ class HeadAttention {
     OwnedMatrix<T> q, k, v;
   };
 
-  /// The gradients for grad_out = ∂L/∂out. Writes the gradient of ρ, or adds to it if `adds`.
+  /// The gradients for grad_out = ∂L/∂out. Writes the gradients of ρ, or adds to them if `adds`.
   template <class T>
   Gradients<T> backward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                         const Kept<T>& kept, const OwnedMatrix<T>& grad_out,
@@ -91,8 +94,22 @@ class HeadAttention {
 
   Index rho_count() const { return options_.scheme.share_by_head ? options_.heads : 1; }
 
+  // The operands of a plan that are not q, k and v.
+  template <class T>
+  struct Terms {
+    std::vector<double> shares;
+    std::vector<T> preference, cost;
+  };
+  template <class T>
+  Terms<T> terms(const T* weights, Index keys) const;
+  template <class T>
+  static AttentionInputs<T> inputs_of(const AttentionExtents& extents, const OwnedMatrix<T>& q,
+                                      const OwnedMatrix<T>& k, const OwnedMatrix<T>& v,
+                                      const Sequences& queries, const Sequences& keys,
+                                      const Terms<T>& terms);
+
   HeadAttentionOptions options_;
-  Index rho_ = 0;
+  Index rho_ = 0;  // of hnas, or of the preferences
   std::uint32_t dropout_place_;
 };
 

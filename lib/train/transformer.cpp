@@ -7,6 +7,11 @@
 namespace attn::train {
 namespace {
 
+LayerAttention to_positions(LayerAttention attention, Index most) {
+  attention.positions = most;
+  return attention;
+}
+
 Stack::Options encoder_options(const TransformerOptions& options) {
   return {.prefix = "encoder/",
           .self_group = "self/",
@@ -17,7 +22,7 @@ Stack::Options encoder_options(const TransformerOptions& options) {
                         .positions = options.positions,
                         .deviation = options.layer.deviation},
           .layer = options.layer,
-          .self = options.encoder,
+          .self = to_positions(options.encoder, options.source_length),
           .cross = std::nullopt,
           .place = 0};
 }
@@ -34,8 +39,9 @@ Stack::Options decoder_options(const TransformerOptions& options) {
                         .deviation = options.layer.deviation,
                         .tied = options.tied},
           .layer = options.layer,
-          .self = options.decoder,
-          .cross = alone ? std::nullopt : std::optional(options.cross),
+          .self = to_positions(options.decoder, options.length),
+          .cross = alone ? std::nullopt
+                         : std::optional(to_positions(options.cross, options.source_length)),
           .place = 1 + 5 * static_cast<std::uint32_t>(options.encoder_layers)};
 }
 

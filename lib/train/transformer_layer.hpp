@@ -28,10 +28,10 @@ struct LayerAttention {
   double first_share = 0.5;
   bool in_paths = false;  ///< see AttentionLayerOptions
   bool left_out = false;  ///< there is no such sub-layer, and no tensor of it
+  Index positions = 0;    ///< of the heads' options; set by Transformer
 
-  /// Whether the result of a query depends on no other query, so that outputs can be generated
-  /// token by token.
-  bool is_by_query() const { return left_out || scheme.scheme == Scheme::unas; }
+  /// Whether outputs can be generated token by token.
+  bool generates() const { return left_out || scheme.scheme == Scheme::unas; }
 };
 
 /// One layer of an encoder or a decoder: self-attention, attention to another stack's result if

@@ -17,7 +17,7 @@ else:
     import torch
     from torch.nn import functional
 
-HEADS, SHARE, ITERATIONS, SMOOTHING = 3, 0.3, 3, 0.1
+HEADS, SHARE, ITERATIONS, SMOOTHING, GAMMA, REACH = 3, 0.3, 3, 0.1, 0.7, 2
 
 
 def program(*words):
@@ -41,6 +41,15 @@ class Model:
     def probabilities(self, scores, scheme, share):
         if scheme == "unas":
             return torch.softmax(scores, -1)
+        if scheme == "fenchel":
+            return torch.softmax(scores + share, -1)
+        if scheme == "transport":
+            place = torch.arange(scores.shape[-1], dtype=scores.dtype)
+            cost = ((place[:, None] - place) / REACH)**2
+            # (head, query, target, source)
+            sent = torch.softmax((scores[..., :, None] - cost) / GAMMA, -2)
+            preference = torch.softmax(share.masked_fill(torch.isinf(scores), -math.inf), -1)
+            return (torch.nan_to_num(sent) * preference[..., None, :]).sum(-1)
         if scheme == "sinkhorn":
             queries, keys = scores.shape[-2:]
             row = torch.zeros(scores.shape[:-1], dtype=scores.dtype)
@@ -61,6 +70,8 @@ class Model:
         if causal:
             scores = scores.masked_fill(torch.ones(len(x), len(y)).triu(1).bool(), -math.inf)
         share = None
+        if scheme in ("fenchel", "transport"):
+            share = self.weights[prefix + "log_preference"][:len(y)]
         if scheme == "hnas":
             share = torch.sigmoid(self.weights[prefix + "rho"])[:, None, None]
         out = self.probabilities(scores, scheme, share) @ v
@@ -189,6 +200,9 @@ class TrainSteps(unittest.TestCase):
         ("pairs", "dnas", "sgd", "pre", "gelu"), ("pairs", "hnas", "sgd", "post", "relu"),
         ("pairs", "sinkhorn", "lamb", "post", "relu"), ("lm", "none", "adam", "post", "gelu"),
         ("masked", "none", "sgd", "pre", "relu"), ("pairs", "none", "adam", "post", "relu"),
+        ("lm", "fenchel", "adam", "pre", "gelu"),
+        ("masked", "transport", "sgd", "post", "relu"), ("lm", "transport", "adam", "pre", "gelu"),
+        ("pairs", "transport", "sgd", "pre", "relu"),
     ]
 
     def test_the_program_runs(self):

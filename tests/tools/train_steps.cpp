@@ -48,7 +48,9 @@ struct Run {
                                           {"dnas", Scheme::dnas},
                                           {"hnas", Scheme::hnas},
                                           {"sinkhorn", Scheme::sinkhorn},
-                                          {"none", Scheme::unas}},
+                                          {"none", Scheme::unas},
+                                          {"fenchel", Scheme::fenchel},
+                                          {"transport", Scheme::transport}},
                                          words[2]);
     optimizer.rule =
         chosen<Rule>({{"sgd", Rule::sgd}, {"adam", Rule::adam}, {"lamb", Rule::lamb}}, words[3]);
@@ -69,6 +71,8 @@ struct Run {
     model.length = longest;
     LayerAttention attention = {{scheme, true, 3}, false, 0.3, false};
     attention.left_out = words[2] == std::string("none");
+    attention.scheme.gamma = 0.7;
+    attention.scheme.reach = 2;
     if (objective == "pairs") {
       model.encoder_layers = 2;
       model.source_vocabulary = source_vocabulary;

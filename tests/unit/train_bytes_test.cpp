@@ -80,7 +80,8 @@ void check_transformer(const TransformerOptions& options) {
 }  // namespace
 
 TEST_CASE("memory of a pass of a Transformer") {
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
+                              Scheme::fenchel, Scheme::transport}) {
     for (const bool variant : {false, true}) {
       CAPTURE(static_cast<int>(scheme));
       CAPTURE(variant);

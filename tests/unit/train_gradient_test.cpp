@@ -15,7 +15,8 @@ using namespace attn::train;
 using namespace attn::testing;
 
 TEST_CASE("gradients of one stack") {
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
+                              Scheme::fenchel, Scheme::transport}) {
     for (const bool causal : {true, false}) {
       for (const bool variant : {false, true}) {
         TransformerOptions options = small_stack(scheme, causal);
@@ -39,9 +40,10 @@ TEST_CASE("gradients of one stack") {
 }
 
 TEST_CASE("gradients of an encoder and a decoder") {
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::transport}) {
     for (const bool variant : {false, true}) {
       TransformerOptions options = small_pair(scheme);
+      if (scheme == Scheme::transport) options.cross.scheme.scheme = scheme;
       if (variant) {
         options.layer.order = NormOrder::pre;
         options.tied = true;
@@ -237,7 +239,8 @@ TEST_CASE_TEMPLATE("no bit of a step depends on threads", T, float, double) {
 }
 
 TEST_CASE("a padded batch has the gradients of its sequences") {
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
+                              Scheme::fenchel, Scheme::transport}) {
     CAPTURE(static_cast<int>(scheme));
     const TransformerOptions options = small_stack(scheme, false);
     const Transformer model(options);

@@ -125,7 +125,8 @@ TransformerOptions output_model(Scheme encoder, bool variant) {
 
 TEST_CASE_TEMPLATE("greedy outputs are the most probable tokens, one after the other", T, float,
                    double) {
-  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+  for (const Scheme scheme :
+       {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn, Scheme::transport}) {
     for (const bool variant : {false, true}) {
       CAPTURE(static_cast<int>(scheme));
       CAPTURE(variant);

@@ -34,6 +34,8 @@ inline train::TransformerOptions small_stack(Scheme scheme, bool causal) {
   options.length = 8;
   options.layer = small_layer();
   options.decoder = {{scheme, false, 3}, causal, 0.3, false};
+  options.decoder.scheme.gamma = 0.6;
+  options.decoder.scheme.reach = 1.5;
   return options;
 }
 

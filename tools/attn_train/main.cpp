@@ -33,8 +33,9 @@ cli::Declaration declare() {
                      cli::Role::continued);
   d.about(
       "The recipe is a TOML file: model, data, objective, optimiser and schedule; --help=recipe "
-      "lists its keys. Each attention has a scheme of its own: unas, dnas, hnas with trained u, or "
-      "sinkhorn. Their W_Q and W_K may step in the scale-invariant space of basis paths. Models "
+      "lists its keys. Each attention has a scheme of its own: unas, dnas, hnas with trained u, "
+      "sinkhorn, or fenchel and transport, which learn a preference for each position. Their W_Q "
+      "and W_K may step in the scale-invariant space of basis paths. Models "
       "built on one of the other mechanisms, such as coattention, are trained in the same way: see "
       "model.kind.");
   d.about(
@@ -66,6 +67,8 @@ cli::Declaration declare() {
   d.result("LAYER/wq, wk, wv", "(H, D, d)", "projections of an attention")
       .result("LAYER/wo", "(H*d, D)", "the output projection")
       .result("LAYER/hybrid", "() or (H)", "u of hnas, by attention or by head, float64")
+      .result("LAYER/log_preference", "(positions)",
+              "under fenchel and transport: the logarithm of each key's preference")
       .result("LAYER/x, y, query_length, key_length", "(B, L, D), (B)",
               "run.keep-inputs: the inputs of the projections for the first validation batch")
       .result("LAYER/ffn/..., LAYER/norm/..., embedding/..., softmax", "",

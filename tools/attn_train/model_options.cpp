@@ -37,8 +37,14 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
                                             {"none", Scheme::unas},
                                             {"dnas", Scheme::dnas},
                                             {"hnas", Scheme::hnas},
-                                            {"sinkhorn", Scheme::sinkhorn}});
+                                            {"sinkhorn", Scheme::sinkhorn},
+                                            {"fenchel", Scheme::fenchel},
+                                            {"transport", Scheme::transport}});
   attention.scheme.iterations = recipe.integer(place + ".iterations");
+  if (attention.scheme.scheme == Scheme::transport) {
+    attention.scheme.gamma = recipe.number(place + ".gamma");
+    attention.scheme.reach = recipe.number(place + ".reach");
+  }
   attention.scheme.share_by_head = recipe.text(place + ".hybrid-by") == "head";
   attention.first_share = recipe.number(place + ".hybrid");
   attention.left_out = recipe.text(place + ".scheme") == "none";
@@ -50,10 +56,11 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
 
 namespace {
 
-// In a decoder, schemes other than unas also normalise over later tokens.
+// In a decoder, schemes that normalise over queries also normalise over later tokens.
 void require_no_leak(const Recipe& recipe, const std::string& place) {
   const std::string scheme = recipe.text(place + ".scheme");
-  if (scheme == "unas" || scheme == "none") return;
+  const train::LayerAttention attention = layer_attention(recipe, place, false);
+  if (attention.left_out || is_by_query(attention.scheme.scheme)) return;
   throw recipe.refusal(
       place + ".scheme",
       "is " + scheme + ", which lets later tokens change the weights of earlier ones",

@@ -224,13 +224,23 @@ Keys attention(const std::string& table, const std::string& where) {
           choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
 }
 
+// Of tokens, whose positions have learned preferences under fenchel and transport.
+Keys token_attention(const std::string& table, const std::string& where) {
+  Keys keys = attention(table, where);
+  keys.front().words.insert(keys.front().words.end(), {"fenchel", "transport"});
+  keys.push_back(positive(table + ".gamma", 1, "by which transport divides scores and costs"));
+  keys.push_back(positive(table + ".reach", 1,
+                          "R of transport, whose cost from position i to j is ((i - j)/R)^2"));
+  return keys;
+}
+
 void add_attentions(Keys& keys) {
   add_for(keys, {"masked", "pairs", "classes"},
-          attention("encoder.self", "self-attention in the encoder"), transformer);
-  add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"),
-          transformer);
-  add_for(keys, {"pairs"}, attention("decoder.cross", "the decoder's attention to the encoder"),
-          transformer);
+          token_attention("encoder.self", "self-attention in the encoder"), transformer);
+  add_for(keys, {"causal", "pairs"},
+          token_attention("decoder.self", "self-attention in the decoder"), transformer);
+  add_for(keys, {"pairs"},
+          token_attention("decoder.cross", "the decoder's attention to the encoder"), transformer);
   Keys views = attention("views", "");
   views.front().help =
       "normalisation of the attention of the first view to each other view; none: no attention, "

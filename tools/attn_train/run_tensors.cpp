@@ -76,6 +76,10 @@ void write_attention(const AttentionGroup& attention, const T* weights, io::Outp
   if (options.scheme.scheme == Scheme::sinkhorn) {
     group.attribute("train_iterations", std::int64_t{options.scheme.iterations});
   }
+  if (options.scheme.is_transport()) {
+    group.attribute("train_gamma", options.scheme.gamma);
+    group.attribute("train_reach", options.scheme.reach);
+  }
   const std::vector<double> shares = attention.heads->shares(weights);
   if (shares.empty()) return;
   const Shape shape = options.scheme.share_by_head ? Shape{options.heads} : Shape{};

@@ -113,7 +113,7 @@ std::int64_t TransformerTask<T>::figure_bytes(const BatchSizes& sizes, bool with
 template <class T>
 bool TransformerTask<T>::can_generate() const {
   const train::TransformerOptions& options = this->model().options();
-  return options.decoder.is_by_query() && options.cross.is_by_query();
+  return options.decoder.generates() && options.cross.generates();
 }
 
 template <class T>
