@@ -44,6 +44,7 @@ std::map<std::string, Array<T>*> numbers_of(AttentionOperands<Array, T>& in) {
           {"bias", &in.bias},
           {"gate", &in.gate},
           {"preference", &in.preference},
+          {"cost", &in.cost},
           {"rel_bias", &in.rel_bias}};
 }
 
@@ -238,11 +239,24 @@ class TypedPlan final : public PlanObject {
   }
 
   TensorView<T>& place_of_gradient(const std::string& name, AttentionGradients<T>& g) const {
-    const std::map<std::string, TensorView<T>*> places = {
-        {"q", &g.q},       {"k", &g.k},       {"v", &g.v},           {"x", &g.x},
-        {"y", &g.y},       {"wq", &g.wq},     {"wk", &g.wk},         {"wv", &g.wv},
-        {"bq", &g.bq},     {"bk", &g.bk},     {"bv", &g.bv},         {"bias", &g.bias},
-        {"gate", &g.gate}, {"sink", &g.sink}, {"hybrid", &g.hybrid}, {"rel_bias", &g.rel_bias}};
+    const std::map<std::string, TensorView<T>*> places = {{"q", &g.q},
+                                                          {"k", &g.k},
+                                                          {"v", &g.v},
+                                                          {"x", &g.x},
+                                                          {"y", &g.y},
+                                                          {"wq", &g.wq},
+                                                          {"wk", &g.wk},
+                                                          {"wv", &g.wv},
+                                                          {"bq", &g.bq},
+                                                          {"bk", &g.bk},
+                                                          {"bv", &g.bv},
+                                                          {"bias", &g.bias},
+                                                          {"gate", &g.gate},
+                                                          {"sink", &g.sink},
+                                                          {"hybrid", &g.hybrid},
+                                                          {"rel_bias", &g.rel_bias},
+                                                          {"preference", &g.preference},
+                                                          {"cost", &g.cost}};
     const auto found = places.find(name);
     if (found != places.end()) return *found->second;
     if (energy_operands.count(name) > 0) return g.energy[name];
@@ -331,6 +345,7 @@ AttentionOptions options_of(const cli::Arguments& arguments, const tools::Comput
   options.relative = scores.relative;
   options.hybrid = arguments.number("hybrid").value_or(0.5);
   options.alpha = scores.alpha;
+  options.gamma = scores.gamma;
   options.stopping = task.options.scheme.stopping;
   options.repetition = task.options.repetition;
   options.tuning.bf16 = scores.bf16;

@@ -25,6 +25,8 @@ CASES = [
     {"scheme": "hnas", "hybrid": RANDOM.random(6)},
     {"scheme": "sinkhorn", "iterations": 7},
     {"scheme": "fenchel", "preference": RANDOM.random((9, 11)).astype("float32"), "alpha": 2},
+    {"scheme": "transport", "preference": RANDOM.random((9, 11)).astype("float32"), "gamma": 0.5,
+     "cost": abs(normal(6, 11, 11)), "mask": MASK},
     {"scheme": "unas", "causal": "bottom-right", "gate": normal(2, 6, 9, 5)},
     {"scheme": "unas", "causal": True, "query_offset": 2, "relative_bias": "t5", "rel_bias": normal(32, 6)},
     {"scheme": "dnas", "energy": "bilinear", "w": normal(8, 8), "scale": 0.5},

@@ -128,10 +128,13 @@ class Function(unittest.TestCase):
     def test_finite_differences_with_masks_biases_and_sinks(self):
         more = {"mask": self.mask, "softcap": 2.0}
         more.update(bias=normal(4, 1, 7), sink=normal(4), gate=normal(5, 2))
-        for scheme in ("unas", "dnas", "hnas", "fenchel"):
-            options = {**self.schemes()[scheme], **more}
-            if scheme == "fenchel":
-                options["preference"] = torch.rand(7, dtype=torch.float64)
+        for scheme in ("unas", "dnas", "hnas", "fenchel", "transport"):
+            options = {**self.schemes().get(scheme, {"gamma": 0.8}), **more}
+            if scheme in ("fenchel", "transport"):
+                options["preference"] = (0.1 + torch.rand(7, dtype=torch.float64)).requires_grad_()
+            if scheme == "transport":
+                options["cost"] = (0.1 + torch.rand(4, 7, 7, dtype=torch.float64)).requires_grad_()
+                del options["sink"]
             with self.subTest(scheme):
                 self.check_gradients(scheme, **options)
         number = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
@@ -256,8 +259,7 @@ class Function(unittest.TestCase):
             (attnkit.InputError, "mask is float32, expected integers", {"mask": torch.zeros(5, 7)}),
             (attnkit.InputError, "v", {"v": v[..., :6, :]}),
             (attnkit.InputError, "mask", {"mask": torch.ones(4, 7) > 0}),
-            (attnkit.UsageError, "preference requires a gradient",
-             {"scheme": "fenchel", "preference": normal(7).exp()}),
+            (attnkit.InputError, "no dataset cost|cost", {"scheme": "transport", "gamma": 1}),
             (attnkit.UsageError, "attention\\(\\) has no option sclae", {"sclae": 1}),
             (attnkit.UsageError, "attention\\(\\) has no option emit", {"emit": "out"}),
             (attnkit.UsageError, "dnas", {"scheme": "danas"}),

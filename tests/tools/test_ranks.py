@@ -128,8 +128,9 @@ class Bits(RankTest):
         self.check_bits(*arguments, counts=counts, threads=threads)
 
     def test_attention_and_gradients(self):
+        self.write("cost.h5", cost=np.random.default_rng(21).uniform(size=(700, 700)).astype("f4"))
         for place, scheme in enumerate((["unas"], ["dnas"], ["hnas", "--hybrid=0.3"],
-                                        ["sinkhorn", "--iterations=4"])):
+                                        ["sinkhorn", "--iterations=4"], ["transport", "--gamma=1", "-i", "cost=cost.h5"])):
             self.check(place, "attn-compute", self.RESULTS, "--scheme", *scheme)
 
     def test_repeated_attention(self):

@@ -123,7 +123,11 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   const double among_keys =
       input.pairs() * description_of(scheme).flops_among_keys(input.keys, true);
   // Scores are made again, after the scheme's own passes.
-  const SchemePasses before = description_of(scheme).gradient_passes(options.scheme);
+  SchemePasses before = description_of(scheme).gradient_passes(options.scheme);
+  if (options.emits("grad_preference") && !description_of(scheme).is_transport()) {
+    ++before.scores;
+    ++before.values;
+  }
   const double passes = before.scores + 1;
   const double products =
       before.values + (options.emits("grad_v") || options.emits("grad_wv") ? 1 : 0);

@@ -163,6 +163,7 @@ def attention(
     sink: Optional[Tensor] = None,
     gate: Optional[Tensor] = None,
     preference: Optional[Tensor] = None,
+    cost: Optional[Tensor] = None,
     hybrid: Union[float, Tensor, None] = None,
     rel_bias: Optional[Tensor] = None,
     query_length: Optional[Tensor] = None,
@@ -181,12 +182,12 @@ def attention(
     """The output (…, Lq, dv) of attention with q (…, Lq, d), k (…, Lk, d) and v (…, Lk, dv).
 
     Operands, options and formulas are those of `attnkit.attention`. The options are energy, scale,
-    softcap, causal, window, relative_bias, alpha, iterations, tolerance, estimate, min_variance,
+    softcap, causal, window, relative_bias, alpha, gamma, iterations, tolerance, estimate, min_variance,
     precision and threads, which is `torch.get_num_threads()` by default. A query may attend to a key
     where the mask is true. A query that may attend to no key has the output 0.
 
-    All operands of floating-point numbers except preference have gradients. Gradients are exact and take
-    O(L·d) memory. They cannot be differentiated again.
+    All operands of floating-point numbers have gradients. Gradients are exact and take O(L·d) memory,
+    under transport O(Lk²). They cannot be differentiated again.
 
     Numbers are computed in float64 if an operand is float64, else in float32; float16 and bfloat16
     are converted to float32. The output has the type of q. Tensors in the memory of the CPU are used
@@ -206,7 +207,7 @@ def attention(
     """
     operands = {
         "q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink, "gate": gate,
-        "preference": preference, "hybrid": hybrid, "rel_bias": rel_bias,
+        "preference": preference, "cost": cost, "hybrid": hybrid, "rel_bias": rel_bias,
         "query_length": query_length, "key_length": key_length,
         "query_start": query_start, "key_start": key_start, "query_offset": query_offset,
         "w": w, "w1": w1, "w2": w2, "b1": b1,

@@ -9,7 +9,8 @@ from torch.autograd import forward_ad as _forward_ad
 
 from .._errors import error_of
 
-NUMBERS = ("q", "k", "v", "bias", "gate", "sink", "hybrid", "preference", "rel_bias", "w", "w1", "w2", "b1")
+NUMBERS = ("q", "k", "v", "bias", "gate", "sink", "hybrid", "preference", "cost", "rel_bias", "w", "w1", "w2",
+           "b1")
 """Operands of floating-point numbers."""
 
 INTEGERS = ("mask", "query_length", "key_length", "query_start", "key_start", "query_offset")
@@ -20,8 +21,7 @@ def checked(operands: Dict[str, Any], precision: Any = None) -> Dict[str, torch.
     """The operands that are there, all numbers in the type of the computation.
 
     This is float64 if one of them is float64, else float32, unless `precision` says which. Raises
-    InputError for what is no tensor of a fitting type in the memory of the CPU, and UsageError for a
-    preference that requires a gradient.
+    InputError for what is no tensor of a fitting type in the memory of the CPU.
     """
     there = {name: _checked(name, value) for name, value in operands.items() if value is not None}
     numbers = [tensor for name, tensor in there.items() if name in NUMBERS]
@@ -46,8 +46,6 @@ def _checked(name: str, value: Any) -> torch.Tensor:
     if name in INTEGERS and (value.is_floating_point() or value.is_complex()):
         hint = "a mask that is added to scores is bias" if name == "mask" else f"{name}.long()"
         raise error_of(3, f"{name} is {dtype}, expected integers", hint)
-    if name == "preference" and value.requires_grad and torch.is_grad_enabled():
-        raise error_of(2, "preference requires a gradient, which it does not have", "preference.detach()")
     return value
 
 

@@ -22,7 +22,7 @@ MOST_UNUSED = 16
 
 OPTIONS = frozenset([
     "scheme", "hybrid", "energy", "scale", "softcap", "causal", "window", "query_offset", "relative_bias",
-    "alpha", "iterations", "tolerance", "estimate", "min_variance", "precision", "threads",
+    "alpha", "gamma", "iterations", "tolerance", "estimate", "min_variance", "precision", "threads",
 ])
 """The options of `attnkit.attention` that functions of tensors have, too."""
 
@@ -58,14 +58,15 @@ def make(words: Words, arrays: Dict[str, Any]) -> Any:
 _SMALLEST = {
     "q": (1, 1, 1), "k": (1, 1, 1), "v": (1, 1, 1), "sink": (1,), "hybrid": (1,), "rel_bias": (32, 1),
     "w": (1, 1), "w1": (1, 2), "w2": (1,), "b1": (1,), "gate": (1, 1), "preference": (1, 1),
+    "cost": (1, 1),
 }
-_NEEDED = {"bilinear": ["w"], "mlp": ["w1", "w2"], "t5": ["rel_bias"]}
+_NEEDED = {"bilinear": ["w"], "mlp": ["w1", "w2"], "t5": ["rel_bias"], "transport": ["cost"]}
 
 
 def probe(function: str, options: Mapping[str, Any], operands: Iterable[str] = ()) -> Any:
     """A plan with these options and operands for one query and key: it refuses options that do not fit."""
     require_options(function, options)
-    words = [options.get("energy", ""), options.get("relative_bias", "")]
+    words = [options.get("energy", ""), options.get("relative_bias", ""), options.get("scheme", "")]
     needed = [name for word in words for name in _NEEDED.get(word, [])]
     names = dict.fromkeys(["q", "k", "v", *needed, *operands])
     arrays = {name: numpy.ones(_SMALLEST[name], "f4") for name in names}

@@ -143,7 +143,7 @@ def replace(
     torch.compile has made.
 
     options: those of `attention`, for all calls. Operands that fit all calls may be among them, such as
-        hybrid (H), with gradients, and sink (H). Under fenchel, the energy has no factor 1/√d by default.
+        hybrid (H), with gradients, and sink (H). Under fenchel and transport, the energy has no factor 1/√d by default.
     allow_leak: without it, a causal mask raises UsageError under a scheme that also normalises over
         queries, because the weights of a query would depend on later queries.
     allow_cache: a scheme such as dnas normalises over the queries at hand. With a cache of keys, these
