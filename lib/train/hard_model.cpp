@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "kernel/product.hpp"
 #include "kernel/tile.hpp"
+#include "mechanisms/hard_samples.hpp"
 #include "train/linear.hpp"
 
 namespace attn::train {
@@ -87,16 +89,53 @@ class HardModel::Choices {
   OwnedMatrix<T> annotations_, states_;
 };
 
-HardModel::HardModel(const MechanismOptions& options)
-    : MechanismModelOf("hard/", options),
-      encoder_(parameters(), "hard/encoder/", options.network(true)),
-      decoder_(parameters(), "hard/decoder/", options.network(false)),
+HardModel::HardModel(const HardModelOptions& options)
+    : MechanismModelOf("hard/", options.model),
+      encoder_(parameters(), "hard/encoder/", options.model.network(true)),
+      decoder_(parameters(), "hard/decoder/", options.model.network(false)),
       attention_(parameters(), "hard/",
                  MechanismLayer::of<Hard>({{"D", encoder_.outputs() + decoder_.outputs()},
                                            {"H", decoder_.outputs()},
-                                           {"A", options.inner},
-                                           {"V", options.vocabulary}},
-                                          options.deviation)) {}
+                                           {"A", options.model.inner},
+                                           {"V", options.model.vocabulary}},
+                                          options.model.deviation)),
+      samples_(options.gradient != HardGradient::enumeration) {
+  if (options.gradient == HardGradient::sampled_baseline) {
+    baseline_ = parameters().add_vector("hard/baseline", 1, 0);
+  }
+}
+
+// Adds the gradients of the estimate by log p of each choice and by its weight. Returns the sum of
+// log p of the samples.
+template <class T>
+double HardModel::add_samples(const Pass<T>& pass, const Choices<T>& choices,
+                              const OwnedMatrix<T>& weights, const OwnedMatrix<T>& log_p,
+                              OwnedMatrix<T>& dlog_p, OwnedMatrix<T>& dweights) const {
+  const mechanisms::HardSampling sampling = {.seed = pass.slot.dropout.seed};
+  const double baseline = baseline_ ? static_cast<double>(pass.slot.weights[*baseline_]) : 0;
+  double total = 0;
+  T of_entropy = 0;
+  for (Index n = 0; n < choices.count(); ++n) {
+    const auto own = static_cast<std::ptrdiff_t>(choices.length(n));
+    const T* const alpha = weights.view().row(n);
+    const T* const each = log_p.view().row(n);
+    mechanisms::HardStep step;
+    step.weights.assign(alpha, alpha + own);
+    step.log_p.assign(each, each + own);
+    const double sum = std::accumulate(step.weights.begin(), step.weights.end(), 0.0);
+    for (double& weight : step.weights) weight /= sum;
+    // The numbers of a slot do not reach those of the next pass.
+    const Index number = (Index{pass.slot.dropout.pass} << 31U) + n;
+    const mechanisms::HardDraw drawn = draw(step, sampling, number);
+    total += drawn_log_p(step, drawn);
+    mechanisms::Tensors<T> upstream(attention_.form().results.size());
+    upstream[Hard::log_p_each] = {dlog_p.view().row(n), {own}};
+    upstream[Hard::weights] = {dweights.view().row(n), {own}};
+    upstream[Hard::entropy] = {&of_entropy, {}};
+    add_estimate(step, drawn, sampling, baseline, -pass.factor, upstream);
+  }
+  return total;
+}
 
 template <class T>
 void HardModel::encode(const Pass<T>& pass, Passed<T>& passed) const {
@@ -158,8 +197,11 @@ Prediction HardModel::run(const Pass<T>& pass) const {
   OwnedMatrix<T> log_p(1, count);
   OwnedMatrix<T> entropy(1, count);
   OwnedMatrix<T> weights(count, choices.places());
+  const bool samples = samples_ && pass.differentiates();
+  OwnedMatrix<T> log_p_each(samples ? count : 0, choices.places());
   mechanisms::Tensors<T> results(attention_.form().results.size());
   results[Hard::log_p] = {log_p.data(), {count}};
+  if (samples) results[Hard::log_p_each] = {log_p_each.data(), {count, choices.places()}};
   results[Hard::entropy] = {entropy.data(), {count}};
   results[Hard::weights] = {weights.data(), {count, choices.places()}};
   attention_.forward(batch, results);
@@ -183,10 +225,19 @@ Prediction HardModel::run(const Pass<T>& pass) const {
     return found;
   }
 
-  OwnedMatrix<T> dlog_p(1, count);
-  std::fill_n(dlog_p.data(), count, static_cast<T>(-pass.factor));
+  OwnedMatrix<T> dlog_p(samples ? 0 : 1, count);
+  OwnedMatrix<T> deach = OwnedMatrix<T>::zeros(log_p_each.rows(), choices.places());
+  OwnedMatrix<T> dweights = OwnedMatrix<T>::zeros(log_p_each.rows(), choices.places());
   mechanisms::Tensors<const T> upstream(results.size());
-  upstream[Hard::log_p] = {dlog_p.data(), {count}};
+  if (samples) {
+    found.smoothed = -add_samples(pass, choices, weights, log_p_each, deach, dweights);
+    upstream[Hard::log_p_each] = {deach.data(), {count, choices.places()}};
+    upstream[Hard::weights] = {dweights.data(), {count, choices.places()}};
+  } else {
+    std::fill_n(dlog_p.data(), count, static_cast<T>(-pass.factor));
+    upstream[Hard::log_p] = {dlog_p.data(), {count}};
+  }
+  if (baseline_) pass.slot.gradients[*baseline_] = 0;
   OwnedMatrix<T> da(choices.annotations().rows(), choices.annotations().cols());
   OwnedMatrix<T> dstate(count, choices.states().cols());
   mechanisms::Tensors<T> gradients(batch.inputs.size());
@@ -239,8 +290,8 @@ PassBytes HardModel::layer_bytes(const Sequences& source, const Sequences& input
   const std::int64_t choices =
       row_bytes<T>(words * source.length, encoder_.outputs() + decoder_.outputs()) +
       row_bytes<T>(words, decoder_.outputs());
-  const std::int64_t results =
-      row_bytes<T>(words, source.length) + row_bytes<T>(words, options().vocabulary);
+  const std::int64_t results = (samples_ ? 4 : 1) * row_bytes<T>(words, source.length) +
+                               row_bytes<T>(words, options().vocabulary);
   const std::int64_t vectors =
       row_bytes<T>(source.rows(), options().width) + row_bytes<T>(input.rows(), options().width);
   return {layers.kept + states + choices + results + vectors, layers.forward,

@@ -79,6 +79,9 @@ inline void take_sums(SlotMessage& message, MechanismPrediction& sums) {
   }
 }
 
+/// The baseline of the next step, from that of a step and its mean of log p (Xu et al.; TN §2.5).
+inline double next_baseline(double b, double log_p) { return 0.9 * b + 0.1 * log_p; }
+
 /// A model around a mechanism of lib/mechanisms, for the batches of a Transformer. It has
 /// embeddings of sources and inputs without positions, as its encoders know the order.
 /// Prediction::smoothed, whose gradient a step takes, may include a penalty of attention.
@@ -91,6 +94,10 @@ class MechanismModel {
 
   const Parameters& parameters() const { return parameters_; }
   bool has_sources() const { return source_.has_value(); }
+
+  /// The place of a number among the parameters that is the baseline of REINFORCE: before a step
+  /// it is b, and after the optimiser's step it becomes next_baseline. None for other models.
+  virtual std::optional<Index> baseline() const { return std::nullopt; }
 
   /// The gradients that a pass returns instead of writing them: see Embedding::backward.
   template <class T>

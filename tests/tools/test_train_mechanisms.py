@@ -117,6 +117,36 @@ class Mechanisms(TrainTest):
             SHORT.format(data=data, model=model, inner=inner, objective=objective))
         return [word for setting in settings for word in ("--set", setting)]
 
+    def test_sampled_gradients_of_hard_attention(self):
+        """REINFORCE learns, and its baseline is a tensor that only its running mean changes."""
+        words = self.recipe("hard-attention")
+        plain, baseline = {}, {}
+        for gradient in ("sampled", "sampled-baseline"):
+            self.train("--log", f"{gradient}.jsonl", *words, "--set", f"hard.gradient={gradient}", "--set", "run.log-every=1",
+                       "--set", "run.steps=60", "--set", "run.evaluate-every=60", output=f"{gradient}.h5")
+            lines = self.log(f"{gradient}.jsonl")[1:]
+            losses = [line["loss"] for line in lines]
+            self.assertLess(np.mean(losses[-10:]), np.mean(losses[:10]) - 0.1)
+            found = self.read(f"{gradient}.h5")
+            self.assertEqual("hard/baseline" in found, gradient == "sampled-baseline")
+            if "hard/baseline" in found:
+                b = 0.0
+                for loss in losses:
+                    b = 0.9 * b + 0.1 * -loss
+                self.assert_near("hard/baseline", found["hard/baseline"], [b], 1e-5)
+        whole = self.bytes_of("sampled-baseline.h5"), self.log("sampled-baseline.jsonl")
+        (self.folder / "sampled-baseline.previous.h5").replace(self.folder / "sampled-baseline.h5")
+        self.train("--log", "sampled-baseline.jsonl", *words, "--set", "hard.gradient=sampled-baseline", "--set",
+                   "run.log-every=1", "--set", "run.steps=60", "--set", "run.evaluate-every=60", "--threads", 3,
+                   output="sampled-baseline.h5")
+        found = self.read("sampled-baseline.h5")
+        self.assertEqual(self.log("sampled-baseline.jsonl"), whole[1])
+        self.assertEqual(found.attributes["train_checksum"], self.checksum_of(whole[0]))
+
+    def checksum_of(self, content):
+        (self.folder / "whole.h5").write_bytes(content)
+        return self.read("whole.h5").attributes["train_checksum"]
+
     @staticmethod
     def file_of(objective):
         return {"matches": "pairs", "causal": "pairs"}.get(objective, objective)

@@ -67,8 +67,8 @@ std::vector<ModelCase> model_cases() {
     joint.joint = true;
     cases.push_back({"over attention" + suffix, std::make_shared<OverAttentionModel>(joint),
                      Targets::word_of_source, symbols});
-    cases.push_back(
-        {"hard" + suffix, std::make_shared<HardModel>(pairs), Targets::each_row, source_symbols});
+    cases.push_back({"hard" + suffix, std::make_shared<HardModel>(HardModelOptions{pairs}),
+                     Targets::each_row, source_symbols});
     for (const bool agrees : {false, true}) {
       const AlignmentModelOptions options = {pairs, {agrees, agrees ? 2 : 0}, agrees ? 0.8 : 0};
       cases.push_back({"alignment" + suffix + (agrees ? " with terms" : ""),
@@ -90,6 +90,12 @@ std::vector<ModelCase> model_cases() {
        std::make_shared<DecomposableModel>(small_model(RecurrentCell::lstm, source_symbols, 2)),
        Targets::one_class, source_symbols, symbols, 2});
   return cases;
+}
+
+ModelCase hard_case(HardGradient gradient) {
+  const MechanismOptions pairs = small_model(RecurrentCell::gru, source_symbols, 0);
+  return {"hard, sampled", std::make_shared<HardModel>(HardModelOptions{pairs, gradient}),
+          ModelCase::Targets::each_row, source_symbols};
 }
 
 // Sequences of these lengths, sources one longer; the tokens depend on the sequence's number alone.
@@ -182,9 +188,66 @@ TEST_CASE("a padded slot of a mechanism's model has the predictions of its seque
   }
 }
 
+TEST_CASE("the mean of sampled gradients of hard attention is the enumerated one") {
+  const ModelCase exact = hard_case(HardGradient::enumeration);
+  const std::vector<SlotBatch> slots = {mechanism_slot(exact, {2, 1}, 0),
+                                        mechanism_slot(exact, {3}, 7)};
+  const std::vector<double> weights = started(*exact.model);
+  BatchPass<MechanismModel, double> pass(*exact.model, 1);
+  const auto want = pass.differentiate(weights.data(), slots, {}, 5, 1);
+  double loss_of_samples = 0;
+  std::vector<double> variances;
+  for (const HardGradient gradient : {HardGradient::sampled, HardGradient::sampled_baseline}) {
+    const ModelCase sampled = hard_case(gradient);
+    const Parameters& parameters = sampled.model->parameters();
+    std::vector<double> own = started(*sampled.model);
+    // Any baseline will do; this one is near the mean of log p.
+    if (const auto place = sampled.model->baseline()) {
+      own[static_cast<std::size_t>(*place)] = -want.prediction.objective();
+    }
+    BatchPass<MechanismModel, double> estimates(*sampled.model, 1);
+    const auto size = static_cast<std::size_t>(parameters.size());
+    std::vector<double> sums(size), squares(size);
+    const Index steps = sanitized ? 300 : 4000;
+    loss_of_samples = 0;
+    for (Index number = 1; number <= steps; ++number) {
+      const auto found = estimates.differentiate(own.data(), slots, {}, 5, number);
+      CHECK(found.prediction.loss == want.prediction.loss);
+      loss_of_samples += found.prediction.smoothed / static_cast<double>(steps);
+      for (std::size_t n = 0; n < size; ++n) {
+        sums[n] += found.gradients[n];
+        squares[n] += found.gradients[n] * found.gradients[n];
+      }
+    }
+    CHECK(std::abs(loss_of_samples - want.prediction.loss) <= 0.05 * want.prediction.loss);
+    double variance = 0;
+    double largest = 0;  // gradient in standard errors
+    const auto count = static_cast<double>(steps);
+    // The model of the exact gradient has the same tensors, and no baseline, which comes last.
+    CHECK(exact.model->parameters().size() + (sampled.model->baseline() ? 1 : 0) ==
+          parameters.size());
+    for (Index n = 0; n < exact.model->parameters().size(); ++n) {
+      const auto at = static_cast<std::size_t>(n);
+      const double mean = sums[at] / count;
+      const double of_one = std::max(0.0, squares[at] / count - mean * mean);
+      const double error = std::sqrt(of_one / count);
+      CHECK(std::abs(mean - want.gradients[n]) <= 5 * error + 1e-12);
+      variance += of_one;
+      if (error > 0) largest = std::max(largest, std::abs(want.gradients[n]) / error);
+    }
+    CHECK(largest > 30);
+    if (sampled.model->baseline()) CHECK(sums.back() == 0);
+    variances.push_back(variance);
+  }
+  CHECK(variances[1] < variances[0]);
+  CHECK(next_baseline(-2, -1) == doctest::Approx(-1.9).epsilon(1e-15));
+}
+
 TEST_CASE_TEMPLATE("no bit of a step of a mechanism's model depends on threads or ranks", T, float,
                    double) {
-  for (const ModelCase& one : model_cases()) {
+  std::vector<ModelCase> cases = model_cases();
+  cases.push_back(hard_case(HardGradient::sampled_baseline));
+  for (const ModelCase& one : cases) {
     CAPTURE(one.name);
     std::vector<SlotBatch> slots;
     for (Index n = 0; n < 8; ++n) slots.push_back(mechanism_slot(one, {1 + n % 4, 2}, 10 * n));

@@ -32,6 +32,12 @@ train::MechanismOptions mechanism_options(const Recipe& recipe, const MechanismS
   return options;
 }
 
+train::HardGradient hard_gradient(const std::string& word) {
+  return word == "sampled"            ? train::HardGradient::sampled
+         : word == "sampled-baseline" ? train::HardGradient::sampled_baseline
+                                      : train::HardGradient::enumeration;
+}
+
 train::AlignmentModelOptions alignment_options(const Recipe& recipe,
                                                const train::MechanismOptions& model) {
   const std::vector<std::string> terms = recipe.words("alignment.terms");
@@ -63,7 +69,10 @@ std::unique_ptr<const train::MechanismModel> make_mechanism_model(const Recipe& 
          .end_after_start = recipe.text("coattention.end") == "after-start"},
         recipe.integer("coattention.pieces")});
   }
-  if (kind == "hard-attention") return std::make_unique<train::HardModel>(options);
+  if (kind == "hard-attention") {
+    return std::make_unique<train::HardModel>(
+        train::HardModelOptions{options, hard_gradient(recipe.text("hard.gradient"))});
+  }
   if (kind == "decomposable-attention") return std::make_unique<train::DecomposableModel>(options);
   if (kind == "attention-over-attention") {
     return std::make_unique<train::OverAttentionModel>(options);
@@ -81,6 +90,14 @@ template <class T>
 void MechanismModelTask<T>::add_model_metrics(const train::MechanismPrediction& found,
                                               Json& metrics) const {
   for (const auto& [name, figure] : found.figures) metrics[name] = figure.mean();
+}
+
+template <class T>
+void MechanismModelTask<T>::finish_step(const StepFound<T>& found, T* weights) const {
+  const std::optional<Index> place = this->model().baseline();
+  if (!place || found.targets == 0) return;
+  T& b = weights[*place];
+  b = static_cast<T>(train::next_baseline(static_cast<double>(b), -found.loss / found.targets));
 }
 
 template <class T>

@@ -18,6 +18,7 @@ class MechanismModelTask : public TokenTask<T, train::MechanismModel> {
     return nlohmann::ordered_json::array();
   }
   void write_inputs(const T*, io::OutputBundle&) override {}
+  void finish_step(const StepFound<T>& found, T* weights) const override;
 
  protected:
   MechanismModelTask(const Recipe& recipe, std::unique_ptr<const train::MechanismModel> model,

@@ -198,6 +198,13 @@ void add_mechanisms(Keys& keys) {
           {"alignment-attention"});
   add_for(
       keys, any,
+      {choice("hard.gradient", {"enumeration", "sampled", "sampled-baseline"},
+              "the gradient of hard attention: exact, from all choices; or an estimate from one "
+              "sample for each word (REINFORCE), without or with a baseline b, which a step uses "
+              "and then replaces by 0.9 b + 0.1 log p")},
+      {"hard-attention"});
+  add_for(
+      keys, any,
       {integer("cloze.lines", 1, 20, "lines of a document; the line with the missing word follows"),
        integer("cloze.letters", 1, 4, "the fewest letters of a missing word")},
       {"attention-over-attention"});

@@ -65,6 +65,9 @@ class Task {
   /// The gradients of the mean loss of a batch, valid until the next call.
   virtual StepFound<T> differentiate(const T* weights, const StepNumber& number) = 0;
 
+  /// Changes what is not the optimiser's, after its step.
+  virtual void finish_step(const StepFound<T>&, T* /*weights*/) const {}
+
   /// Metrics over a whole split, by name; with `outputs`, also metrics of generated outputs, which
   /// take longer. Absent if the split is empty.
   virtual std::optional<nlohmann::ordered_json> evaluate(const T* weights, Split split,

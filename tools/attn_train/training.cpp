@@ -166,6 +166,7 @@ void Training<T>::take_step(Interval& interval) {
   if (!std::isfinite(found.loss)) throw diverged(number, "the loss is not finite");
   interval.rate = train::rate_of(schedule_, number, steps_);
   const auto outcome = optimizer_.step(number, interval.rate, weights_.data(), found.gradients);
+  task_.finish_step(found, weights_.data());
   interval.gradient_norm = outcome.gradient_norm;
   if (!std::isfinite(outcome.gradient_norm)) throw diverged(number, "a gradient is not finite");
   if (!in_paths_.empty()) {
