@@ -131,7 +131,8 @@ Prediction AlignmentModel::run(const Pass<T>& pass) const {
   const AlignmentDirection::Side<T> source = {pass.batch.source.view(), x.view()};
   const AlignmentDirection::Side<T> input = {pass.batch.input.view(), y.view()};
   AlignmentDirection::Passed<T> passed;
-  there_.forward(pass.slot, source, input, back_.has_value(), passed);
+  const bool with_weights = back_ || pass.source_weights != nullptr;
+  there_.forward(pass.slot, source, input, with_weights, passed);
   OwnedMatrix<T> dfeatures = pass.differentiates()
                                  ? OwnedMatrix<T>::zeros(y.rows(), there_.feature_width())
                                  : OwnedMatrix<T>();
@@ -154,6 +155,7 @@ Prediction AlignmentModel::run(const Pass<T>& pass) const {
       agreement.count += back->words();
     }
   }
+  if (pass.source_weights != nullptr) *pass.source_weights = std::move(passed.weights);
   if (!pass.differentiates()) return found;
 
   OwnedMatrix<T> dx = OwnedMatrix<T>::zeros(x.rows(), x.cols());

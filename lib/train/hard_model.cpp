@@ -63,6 +63,15 @@ class HardModel::Choices {
     batch.lengths[0] = {lengths_.data(), {count()}};
   }
 
+  // The weights of all choices, (pairs, J·I); 0 at positions without a choice.
+  OwnedMatrix<T> by_pair(const OwnedMatrix<T>& weights) const {
+    OwnedMatrix<T> all = OwnedMatrix<T>::zeros(sources_.count, input_length_ * places());
+    for (Index n = 0; n < count(); ++n) {
+      std::copy_n(weights.view().row(n), places(), all.data() + row(n) * places());
+    }
+    return all;
+  }
+
   // Adds the gradients of annotations and states to those of the encodings and of the network's
   // states.
   void add_gradients(const OwnedMatrix<T>& da, const OwnedMatrix<T>& dstate,
@@ -215,6 +224,7 @@ Prediction HardModel::run(const Pass<T>& pass) const {
     }
   }
   found.smoothed = found.loss;
+  if (pass.source_weights != nullptr) *pass.source_weights = choices.by_pair(weights);
   if (!pass.differentiates()) {
     const OwnedMatrix<T> mixed = mixtures(pass.slot, choices, weights);
     for (Index n = 0; n < count; ++n) {

@@ -175,6 +175,19 @@ OwnedMatrix<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequen
 }
 
 template <class T>
+OwnedMatrix<T> HeadAttention::weights(const Slot<T>& slot, const Sequences& queries,
+                                      const Sequences& keys, const Kept<T>& kept) const {
+  OwnedMatrix<T> found(queries.count, options_.heads * queries.length * keys.length);
+  const AttentionExtents made_for = extents(queries, keys);
+  const Terms<T> terms = this->terms(slot.weights, keys.length);
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  AttentionOutputs<T> outputs;
+  outputs.weights = {found.data(), {queries.count, options_.heads, queries.length, keys.length}};
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, terms), outputs);
+  return found;
+}
+
+template <class T>
 OwnedMatrix<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries,
                                      const Sequences& keys, const OwnedMatrix<T>& q,
                                      const OwnedMatrix<T>& k, const OwnedMatrix<T>& v) const {
@@ -216,6 +229,8 @@ PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) 
                                                                const OwnedMatrix<T>&, bool) const; \
   template OwnedMatrix<double> HeadAttention::column_sums(const Slot<T>&, const Sequences&,        \
                                                           const Sequences&, const Kept<T>&) const; \
+  template OwnedMatrix<T> HeadAttention::weights(const Slot<T>&, const Sequences&,                 \
+                                                 const Sequences&, const Kept<T>&) const;          \
   template OwnedMatrix<T> HeadAttention::attend(                                                   \
       const Slot<T>&, const Sequences&, const Sequences&, const OwnedMatrix<T>&,                   \
       const OwnedMatrix<T>&, const OwnedMatrix<T>&) const;                                         \

@@ -67,6 +67,11 @@ class HeadAttention {
   OwnedMatrix<double> column_sums(const Slot<T>& slot, const Sequences& queries,
                                   const Sequences& keys, const Kept<T>& kept) const;
 
+  /// π without dropout, (sequences, heads·queries·keys).
+  template <class T>
+  OwnedMatrix<T> weights(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                         const Kept<T>& kept) const;
+
   /// π v of queries that see all these keys, which may differ from the keys of `forward`. Requires
   /// unas, where weights do not depend on other queries. Throws Error(usage) for any other scheme.
   template <class T>

@@ -13,8 +13,12 @@ constexpr std::uint32_t place_of_inputs = 1;
 
 }  // namespace
 
+void MechanismModel::refuse_weights() {
+  throw std::logic_error("this model has no attention from target to source");
+}
+
 MechanismModel::MechanismModel(const std::string& prefix, const MechanismOptions& options)
-    : options_(options) {
+    : name_(prefix.substr(0, prefix.find_last_of('/'))), options_(options) {
   const auto embedding = [&](const std::string& name, Index vocabulary, std::uint32_t place) {
     const Embedding::Options made = {.vocabulary = vocabulary,
                                      .width = options.width,

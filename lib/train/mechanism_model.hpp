@@ -4,9 +4,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/embedding.hpp"
 #include "train/recurrent_layer.hpp"
+#include "train/source_weights.hpp"
 #include "train/transformer.hpp"
 
 namespace attn::train {
@@ -132,6 +135,18 @@ class MechanismModel {
     return last_scores(Pass<T>{slot, batch, 0, nullptr, nullptr});
   }
 
+  /// For a model from source to target: the weights of its attention. Throws std::logic_error for
+  /// other models.
+  template <class T>
+  std::vector<SourceWeights<T>> source_weights(const Slot<T>& slot, const SlotBatch& batch) const {
+    SourceWeights<T> found{name_, 0, {}};
+    pass(Pass<T>{slot, batch, 0, nullptr, nullptr, &found.weights});
+    if (found.weights.data() == nullptr && batch.input.sequences.rows() > 0) refuse_weights();
+    std::vector<SourceWeights<T>> all;
+    all.push_back(std::move(found));
+    return all;
+  }
+
   /// The bytes for slots of such sequences; `source` has no rows for a model without sources.
   template <class T>
   SlotBytes bytes(const Sequences& source, const Sequences& input) const;
@@ -150,6 +165,8 @@ class MechanismModel {
     double factor;
     TokenGradients<T>* token_gradients;
     MechanismFigures* figures;
+    OwnedMatrix<T>* source_weights =
+        nullptr;  ///< if given, a model from source to target writes it
 
     bool differentiates() const { return token_gradients != nullptr; }
   };
@@ -181,6 +198,9 @@ class MechanismModel {
   void finish_input(const Pass<T>& pass, OwnedMatrix<T>& dx) const;
 
  private:
+  [[noreturn]] static void refuse_weights();
+
+  std::string name_;  // the prefix without its slash
   MechanismOptions options_;
   Parameters parameters_;
   std::optional<Embedding> input_;

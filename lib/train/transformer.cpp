@@ -101,6 +101,21 @@ std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch& batc
   return sites;
 }
 
+template <class T>
+std::vector<SourceWeights<T>> Transformer::source_weights(const Slot<T>& slot,
+                                                          const SlotBatch& batch) const {
+  Passed<T> passed;
+  forward(slot, batch, passed);
+  std::vector<SourceWeights<T>> found;
+  for (const AttentionSite<T>& site : attention_sites(batch, passed)) {
+    if (site.y.data != passed.memory.rows.data) continue;
+    const HeadAttention& heads = site.layer->heads();
+    found.push_back({site.layer->group(), heads.options().heads,
+                     heads.weights(slot, site.queries, site.keys, *site.kept)});
+  }
+  return found;
+}
+
 // Calls body(sequence, row) for each position that is not padding.
 template <class Body>
 void for_each_position(const Sequences& sequences, const Body& body) {
@@ -226,6 +241,8 @@ SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) co
   template std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch&,          \
                                                                       const Passed<T>&) const;   \
   template Prediction Transformer::predict(const Slot<T>&, const SlotBatch&) const;              \
+  template std::vector<SourceWeights<T>> Transformer::source_weights(const Slot<T>&,             \
+                                                                     const SlotBatch&) const;    \
   template SlotBytes Transformer::bytes<T>(const Sequences&, const Sequences&) const;            \
   template Prediction Transformer::differentiate(const Slot<T>&, const SlotBatch&,               \
                                                  const LossFactors&, TokenGradients<T>&) const;  \

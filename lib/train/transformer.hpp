@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/softmax_layer.hpp"
+#include "train/source_weights.hpp"
 #include "train/stack.hpp"
 
 namespace attn::train {
@@ -101,6 +102,10 @@ class Transformer {
   template <class T>
   std::vector<AttentionSite<T>> attention_sites(const SlotBatch& batch,
                                                 const Passed<T>& passed) const;
+
+  /// The weights of every attention of the decoder to the encoder, layer by layer.
+  template <class T>
+  std::vector<SourceWeights<T>> source_weights(const Slot<T>& slot, const SlotBatch& batch) const;
 
   /// The gradients that a pass returns instead of writing them.
   template <class T>

@@ -196,6 +196,34 @@ class Pairs(TrainTest):
         last = self.log("run.jsonl")[-1]
         self.assertEqual((last["attention"], last["test"]["word_accuracy"]), ([], 0))
 
+    def test_weights_of_all_pairs(self):
+        """Those that attn-compute makes of what the projections read, without the row of </s>."""
+        for scheme in ("unas", "dnas"):
+            self.train("--force", "--allow-leak", *self.settings(
+                run__batch=20, run__steps=3, run__keep_inputs="true", run__keep_weights="valid", decoder__cross__scheme=scheme))
+            run = self.read("run.h5")
+            self.run_tool("attn-compute", "run.h5", "--from", "projection", "--each", "/decoder/*/cross", "--scheme", scheme,
+                          "--emit", "weights", "--only", "--force", "-o", "w.h5")
+            made = self.read("w.h5")
+            for layer in ("decoder/layer0/cross", "decoder/layer1/cross"):
+                found = run[f"weights/{layer}/weights"]
+                targets, sources = (run[f"weights/{layer}/{name}_length"] for name in ("target", "source"))
+                self.assertEqual(found.shape, (20, 2, targets.max(), sources.max()))
+                for n, (words, places) in enumerate(zip(targets, sources)):
+                    self.assertEqual(abs(found[n, :, words:]).sum() + abs(found[n, :, :, places:]).sum(), 0)
+                    self.assert_near("weights", found[n, :, :words, :places],
+                                     made[f"{layer}/weights"][n, :, :words, :places], 2e-5)
+        (self.folder / "gold.txt").write_text("1-1\n" * 20)
+        report = self.run_tool("alignment-attention", "measure", "run.h5:/weights/decoder/layer0/cross", "--gold", "gold.txt",
+                               "--json").json()["result"]
+        self.assertEqual((report["pairs"], report["words"], len(report["heads"])), (20, int(targets.sum()), 2))
+        self.refused("attn-train", "r.toml", "--set", "run.keep-weights=valid", "--set", "decoder.cross.scheme=none",
+                     output="no.h5", status=2, says=["run.keep-weights is valid, but the decoder does not attend to the source"])
+        recipe = (self.folder / "r.toml").read_text().replace('test = "test.tsv"', "")
+        (self.folder / "r.toml").write_text(recipe)
+        self.refused("attn-train", "r.toml", "--set", "run.keep-weights=test", output="no.h5", status=2,
+                     says=["run.keep-weights is test, but there are no such data"])
+
     def test_long_pairs_are_cut(self):
         self.assertEqual(self.train("--json", "--set", "run.steps=1").json()["result"]["cut_pairs"], 0)
         done = self.train("--json", *self.settings(run__steps=1, data__source_length=5), "--force")

@@ -175,10 +175,7 @@ class Mechanisms(TrainTest):
         prefix = "hard/" if model == "hard-attention" else "alignment/"
         for line in self.lines("pairs"):
             source, target = line.split("\t")
-            x = run.vectors(prefix + "source/tokens", run.tokens("source_vocabulary", source))
-            targets = run.tokens("target_vocabulary", target) + [2]
-            y = run.vectors(prefix + "input/tokens", [1] + targets[:-1])
-            encodings, states = run.both_ways(prefix + "encoder/", x), run.states(prefix + "decoder/", y)
+            encodings, states, targets = self.states_of_pair(run, prefix, source, target)
             if model == "hard-attention":
                 weights = run.weights(prefix, "w_a", "w_h", "v", "readout", "readout_bias")
                 for h, word in zip(states, targets):
@@ -190,6 +187,40 @@ class Mechanisms(TrainTest):
             for h, context, word in zip(states, contexts, targets):
                 losses.append(-run.log_p(prefix, np.concatenate([h, context]))[word])
         return np.mean(losses)
+
+    def test_weights_of_all_pairs(self):
+        """How the words of targets attend to sources, in the order of the file; </s> has no row."""
+        for model, group in (("alignment-attention", "alignment"), ("hard-attention", "hard")):
+            with self.subTest(model=model):
+                self.train(*self.recipe(model), "--set", "precision=f64", "--set", "run.keep-weights=valid", "--force")
+                run = Checkpoint(self.folder / "run.h5")
+                kept = {name: run.tensors[f"weights/{group}/{name}"] for name in ("weights", "target_length", "source_length")}
+                lines = self.lines("pairs")
+                lengths = np.array([[len(word) for word in line.split("\t")] for line in lines])
+                np.testing.assert_array_equal(kept["source_length"], lengths[:, 0])
+                np.testing.assert_array_equal(kept["target_length"], lengths[:, 1])
+                self.assertEqual(kept["weights"].shape, (len(lines), lengths[:, 1].max(), lengths[:, 0].max()))
+                for line, found in zip(lines, kept["weights"]):
+                    source, target = line.split("\t")
+                    want = np.zeros(found.shape)
+                    want[:len(target), :len(source)] = self.weights_of_pair(run, model, source, target)[:-1]
+                    np.testing.assert_allclose(found, want, atol=1e-13)
+
+    def weights_of_pair(self, run, model, source, target):
+        prefix = "hard/" if model == "hard-attention" else "alignment/"
+        encodings, states, _ = self.states_of_pair(run, prefix, source, target)
+        if model == "hard-attention":
+            weights = run.weights(prefix, "w_a", "w_h", "v", "readout", "readout_bias")
+            return [mechanisms.hard_attention(np.hstack([encodings, np.tile(h, (len(encodings), 1))]), h, target=0,
+                                              **weights)["weights"] for h in states]
+        weights = run.weights(prefix, "w_source", "w_target", "v", "w_position", "w_previous")
+        return mechanisms.alignment(encodings, states, **weights)["weights"]
+
+    def states_of_pair(self, run, prefix, source, target):
+        x = run.vectors(prefix + "source/tokens", run.tokens("source_vocabulary", source))
+        targets = run.tokens("target_vocabulary", target) + [2]
+        y = run.vectors(prefix + "input/tokens", [1] + targets[:-1])
+        return run.both_ways(prefix + "encoder/", x), run.states(prefix + "decoder/", y), targets
 
     def loss_of_causal(self, run, _):
         text = (self.folder / "pairs-valid.txt").read_text()

@@ -56,12 +56,12 @@ reference::Matrix of_head(const MatrixPlace& place, const T* weights, Index head
   return w;
 }
 
-// The column sums of all heads and sequences of a site, by plain loops from what it reads.
+// The weights of each sequence and head of a site, by plain loops from what it reads.
 template <class T>
-std::vector<double> plain_column_sums(const AttentionSite<T>& site, const T* weights) {
+std::vector<reference::Matrix> plain_weights(const AttentionSite<T>& site, const T* weights) {
   const AttentionLayerOptions& options = site.layer->options();
   const std::vector<double> shares = site.layer->shares(weights);
-  std::vector<double> all;
+  std::vector<reference::Matrix> all;
   for (Index n = 0; n < site.queries.count; ++n) {
     for (Index h = 0; h < options.heads; ++h) {
       const auto q = reference::project(own_part(site.x, site.queries, n),
@@ -73,10 +73,40 @@ std::vector<double> plain_column_sums(const AttentionSite<T>& site, const T* wei
       const double share =
           shares.empty() ? 0
                          : shares[options.scheme.share_by_head ? static_cast<std::size_t>(h) : 0];
-      const auto sums = reference::column_sums(
+      all.push_back(
           reference::attend(scores, options.scheme.scheme, share, options.scheme.iterations)
               .weights);
-      all.insert(all.end(), sums.begin(), sums.end());
+    }
+  }
+  return all;
+}
+
+// The column sums of all heads and sequences of a site.
+template <class T>
+std::vector<double> plain_column_sums(const AttentionSite<T>& site, const T* weights) {
+  std::vector<double> all;
+  for (const reference::Matrix& one : plain_weights(site, weights)) {
+    const auto sums = reference::column_sums(one);
+    all.insert(all.end(), sums.begin(), sums.end());
+  }
+  return all;
+}
+
+// Slots of one pair each as one slot, padded.
+SlotBatch merged_pairs(const std::vector<SlotBatch>& slots) {
+  SlotBatch all;
+  for (const bool source : {true, false}) {
+    TokenRows& rows = source ? all.source : all.input;
+    for (const SlotBatch& slot : slots) {
+      rows.sequences.length =
+          std::max(rows.sequences.length, (source ? slot.source : slot.input).sequences.length);
+    }
+    for (const SlotBatch& slot : slots) {
+      const TokenRows& own = source ? slot.source : slot.input;
+      ++rows.sequences.count;
+      rows.lengths.push_back(own.sequences.length);
+      rows.tokens.insert(rows.tokens.end(), own.tokens.begin(), own.tokens.end());
+      rows.tokens.resize(static_cast<std::size_t>(rows.sequences.rows()), padding_token);
     }
   }
   return all;
@@ -226,6 +256,50 @@ TEST_CASE_TEMPLATE("column sums of every attention are those of plain loops", T,
     }
   }
   CHECK(explained_away > 0);
+}
+
+TEST_CASE_TEMPLATE("weights of the attention to the source are those of plain loops", T, float,
+                   double) {
+  // The project's bound for weights: see gradient_check.hpp.
+  const double bound = sizeof(T) == sizeof(float) ? 5e-5 + 800 * std::ldexp(1, -24) : 1e-11;
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+    CAPTURE(static_cast<int>(scheme));
+    TransformerOptions options = small_pair(Scheme::unas);
+    options.cross = {{scheme, true, 3}, false, 0.3, false};
+    options.decoder.left_out = scheme == Scheme::dnas;
+    const Transformer model(options);
+    const std::vector<T> weights = sharp_weights<T>(model, 4);
+    const SlotBatch batch = merged_pairs(token_slots(options, {5, 1, 7}, false));
+    const SlotSites<T> shown(model, weights, batch);
+    const auto found = model.source_weights(shown.slot, batch);
+    REQUIRE(found.size() == 2);
+    const Index keys = batch.source.sequences.length;
+    const Index queries = batch.input.sequences.length;
+    for (const SourceWeights<T>& one : found) {
+      const auto site = std::find_if(
+          shown.sites.begin(), shown.sites.end(),
+          [&](const AttentionSite<T>& other) { return other.layer->group() == one.name; });
+      REQUIRE(site != shown.sites.end());
+      CHECK(one.name.ends_with("/cross"));
+      CHECK(one.heads == 2);
+      const auto want = plain_weights(*site, weights.data());
+      std::size_t number = 0;
+      double worst = 0;
+      for (Index n = 0; n < 3; ++n) {
+        for (Index h = 0; h < 2; ++h, ++number) {
+          const reference::Matrix& plain = want[number];
+          for (Index j = 0; j < plain.rows; ++j) {
+            for (Index i = 0; i < plain.cols; ++i) {
+              const T got = one.weights.view()(n, (h * queries + j) * keys + i);
+              const auto error = std::abs(static_cast<double>(got - plain(j, i)));
+              if (!(error <= worst)) worst = error;
+            }
+          }
+        }
+      }
+      CHECK(worst <= bound);
+    }
+  }
 }
 
 TEST_CASE("attentions that are left out have no column sums") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -296,6 +297,35 @@ TEST_CASE("the scores of the next word are those of the loss") {
         } else {
           CHECK(std::abs(-found.loss - log_p) <= 1e-12);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("weights of the attention to the source make the predictions") {
+  for (const ModelCase& one : model_cases()) {
+    CAPTURE(one.name);
+    const std::vector<double> weights = started(*one.model);
+    Slot<double> slot;
+    slot.weights = weights.data();
+    const SlotBatch batch = mechanism_slot(one, {3, 1, 4}, 0);
+    if (one.targets != ModelCase::Targets::each_row || one.source_vocabulary == 0) {
+      CHECK_THROWS_AS(one.model->source_weights(slot, batch), std::logic_error);
+      continue;
+    }
+    const auto found = one.model->source_weights(slot, batch);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].name == (one.name.starts_with("hard") ? "hard" : "alignment"));
+    CHECK(found[0].heads == 0);
+    const Index places = batch.source.sequences.length;
+    CHECK(found[0].weights.cols() == 4 * places);
+    for (Index n = 0; n < 3; ++n) {
+      for (Index j = 0; j < batch.input.view().own_length(n); ++j) {
+        double sum = 0;
+        for (Index i = 0; i < batch.source.view().own_length(n); ++i) {
+          sum += found[0].weights.view()(n, j * places + i);
+        }
+        CHECK(std::abs(sum - 1) <= 1e-13);
       }
     }
   }

@@ -12,6 +12,7 @@
 
 #include "attn_train/pair_vocabulary.hpp"
 #include "attn_train/run_tensors.hpp"
+#include "attn_train/source_weight_output.hpp"
 #include "attn_train/special_tokens.hpp"
 #include "system/system_reason.hpp"
 
@@ -25,8 +26,8 @@ using train::Parameter;
 bool is_tensor(const std::string& group, const std::string& name, const ArraySource& dataset) {
   static const std::set<std::string> figures = {"x",          "y",      "query_length",
                                                 "key_length", "hybrid", "col_sum"};
-  return group != "state" && figures.count(name) == 0 && !name.ends_with("_merges") &&
-         is_floating(dataset.dtype());
+  return group != "state" && !group.starts_with(source_weight_group + "/") &&
+         figures.count(name) == 0 && !name.ends_with("_merges") && is_floating(dataset.dtype());
 }
 
 std::vector<std::string> tensors_of(const io::InputBundle& bundle) {

@@ -77,6 +77,11 @@ cli::Declaration declare() {
               "for questions; column sums with run.keep-inputs")
       .result("structured/..., alignment/..., hard/...", "",
               "the weights of a mechanism, under the names and shapes that its tool reads")
+      .result(
+          "weights/NAME/weights", "(pairs, H, J, I)",
+          "run.keep-weights: how the words of targets attend to sources, for alignment-attention "
+          "measure; without H in models of mechanisms. NAME is alignment, hard or the group of an "
+          "attention. With target_length and source_length (pairs)")
       .result("vocabulary, classes", "(V), (classes)",
               "the symbols by token; source_vocabulary and target_vocabulary "
               "for pairs, with NAME_merges for byte pairs")

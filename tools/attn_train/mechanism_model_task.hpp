@@ -30,6 +30,7 @@ class MechanismModelTask : public TokenTask<T, train::MechanismModel> {
   std::int64_t figure_bytes(const BatchSizes&, bool) const override { return 0; }
 
   bool can_generate() const { return true; }
+  Index attentions_to_source() const { return 1; }
   std::vector<std::vector<Index>> generate(const T* weights,
                                            const std::vector<std::vector<Index>>& sources,
                                            const train::OutputOptions& options) const;

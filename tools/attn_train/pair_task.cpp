@@ -1,12 +1,14 @@
 #include "attn_train/tasks.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "attn_train/mechanism_model_task.hpp"
 #include "attn_train/model_options.hpp"
 #include "attn_train/output_metrics.hpp"
 #include "attn_train/pair_vocabulary.hpp"
+#include "attn_train/source_weight_output.hpp"
 #include "attn_train/transformer_task.hpp"
 #include "train/metrics.hpp"
 #include "train/pair_batches.hpp"
@@ -37,6 +39,7 @@ class PairTask : public Base {
     for (const Split split : all_splits) {
       if (!texts.of(split).empty()) add_split(texts, split);
     }
+    keep_weights(recipe);
   }
 
   Index cut_pairs() const override { return cut_; }
@@ -66,9 +69,28 @@ class PairTask : public Base {
     metrics.update(output_metrics(outputs, examples.references, vocabulary_.target.kind()));
   }
 
+  void write_source_weights(const T* weights, io::OutputBundle& bundle) const override {
+    if (!kept_weights_) return;
+    const auto* const batches = dynamic_cast<const train::PairBatches*>(this->of(*kept_weights_));
+    SourceWeightOutput<T> output(bundle, batches->pairs());
+    MemoryPool pool;
+    const MemoryPool::Use use(&pool);
+    train::AttentionPlans<T> plans;
+    train::Slot<T> slot;
+    slot.weights = weights;
+    slot.plans = &plans;
+    for (Index n = 0; n < batches->batches(); ++n) {
+      for (const train::SlotBatch& batch : batches->evaluation(n)) {
+        output.add(batch, this->model().source_weights(slot, batch));
+      }
+    }
+  }
+
   std::int64_t output_bytes() const override {
     return this->generation_bytes(longest_.first, output_options());
   }
+
+  Index source_weights() const override { return kept_weights_ ? this->attentions_to_source() : 0; }
 
   bool has_many_lengths() const override { return true; }
   std::pair<Index, Index> longest() const override { return longest_; }
@@ -89,6 +111,19 @@ class PairTask : public Base {
     return options;
   }
 
+  void keep_weights(const Recipe& recipe) {
+    const std::string name = recipe.text("run.keep-weights");
+    for (const Split split : all_splits) {
+      if (name_of(split) == name) kept_weights_ = split;
+    }
+    if (!kept_weights_) return;
+    const auto refuse = [&](const std::string& why) {
+      throw recipe.refusal("run.keep-weights", "is " + name + ", but " + why);
+    };
+    if (this->of(*kept_weights_) == nullptr) refuse("there are no such data");
+    if (this->attentions_to_source() == 0) refuse("the decoder does not attend to the source");
+  }
+
   void add_split(const SplitTexts& texts, Split split) {
     Examples& examples = examples_[static_cast<std::size_t>(split)];
     std::vector<train::TokenPair> pairs;
@@ -107,6 +142,7 @@ class PairTask : public Base {
 
   PairVocabulary vocabulary_;
   Index beam_;
+  std::optional<Split> kept_weights_;
   train::PairOptions options_;
   std::array<Examples, 3> examples_;
   Index cut_ = 0;

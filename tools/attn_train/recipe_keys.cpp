@@ -352,6 +352,10 @@ void add_steps(Keys& keys) {
           {flag("run.keep-inputs",
                 "checkpoints hold x (and y) of every attention for the first validation batch")},
           with_heads);
+  add_for(keys, {"pairs"},
+          {choice("run.keep-weights", {"none", "train", "valid", "test"},
+                  "the last checkpoint holds, for all pairs of this split, the weights by which "
+                  "each word of the target, given those before it, attends to the source")});
 }
 
 Keys all_keys() {

@@ -188,14 +188,15 @@ void RunFile::keep_previous() const {
 
 template <class T>
 void RunFile::save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer,
-                   const RunProgress& progress, bool with_inputs) {
+                   const RunProgress& progress, const SavedExtras& extras) {
   io::OutputBundle::Options options;
   options.target = path_;
   options.force = replaces_;
   options.deflate = deflate_;
   io::OutputBundle bundle(options);
   write_tensors(task, weights, bundle);
-  if (with_inputs) task.write_inputs(weights, bundle);
+  if (extras.inputs) task.write_inputs(weights, bundle);
+  if (extras.source_weights) task.write_source_weights(weights, bundle);
   task.write_vocabulary(bundle);
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
     bundle.create(one.name, dtype_of<T>(), {one.count}).write({0}, {one.count}, one.numbers);
@@ -218,7 +219,8 @@ void RunFile::save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimiz
 
 #define ATTN_RUN_FILE(T)                                                                    \
   template RunProgress RunFile::load(const Task<T>&, T*, train::WeightOptimizer<T>&) const; \
-  template void RunFile::save(Task<T>&, T*, train::WeightOptimizer<T>&, const RunProgress&, bool);
+  template void RunFile::save(Task<T>&, T*, train::WeightOptimizer<T>&, const RunProgress&, \
+                              const SavedExtras&);
 ATTN_RUN_FILE(float)
 ATTN_RUN_FILE(double)
 #undef ATTN_RUN_FILE

@@ -34,6 +34,12 @@ struct RunProgress {
   double largest_ratio = -std::numeric_limits<double>::infinity();
 };
 
+/// What a checkpoint has besides the state of the run.
+struct SavedExtras {
+  bool inputs = false;          ///< Task::write_inputs
+  bool source_weights = false;  ///< Task::write_source_weights
+};
+
 /// The file RUN.h5: a bundle with the model and all data that the run needs to resume. The file
 /// appears whole or not at all; the previous file is kept as RUN.previous.h5. One process at a time
 /// holds the file, from its first look at it to its end; among ranks, rank 0.
@@ -59,7 +65,7 @@ class RunFile {
   /// Writes a checkpoint. Throws Error(output); the previous checkpoint then still exists.
   template <class T>
   void save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer,
-            const RunProgress& progress, bool with_inputs);
+            const RunProgress& progress, const SavedExtras& extras);
 
   const std::string& path() const { return path_; }
 

@@ -80,6 +80,10 @@ class Task {
   /// Adds x, and y if it differs, to the groups of the attentions, for the same batch.
   virtual void write_inputs(const T* weights, io::OutputBundle& bundle) = 0;
 
+  /// Adds, for all pairs of the split of run.keep-weights, the weights by which the words of
+  /// targets attend to the source. Nothing for other tasks.
+  virtual void write_source_weights(const T* /*weights*/, io::OutputBundle&) const {}
+
   /// The most memory that the task takes besides the data; with `with_inputs`, including
   /// write_inputs.
   virtual std::int64_t working_bytes(bool with_inputs) const = 0;

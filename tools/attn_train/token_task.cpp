@@ -76,7 +76,17 @@ std::int64_t TokenTask<T, Model>::working_bytes(bool with_inputs) const {
   }
   if (has_many_lengths()) shapes.trained = train::most_plans;
   return pass_.bytes(slot_bytes(sizes), sizes.most, shapes) +
-         std::max(figure_bytes(sizes, with_inputs), output_bytes());
+         std::max({figure_bytes(sizes, with_inputs), output_bytes(), source_weight_bytes(sizes)});
+}
+
+// A pass over one slot, the weights of its pairs, and those of one pair as they are written.
+template <class T, class Model>
+std::int64_t TokenTask<T, Model>::source_weight_bytes(const BatchSizes& sizes) const {
+  if (source_weights() == 0) return 0;
+  const train::SlotBytes slot = slot_bytes(sizes);
+  const auto [source_length, length] = longest();
+  return slot.predict + slot.returned + train::most_plans * slot.plan.results +
+         (sizes.largest_slot() + 1) * source_weights() * train::row_bytes<T>(length, source_length);
 }
 
 template <class T, class Model>

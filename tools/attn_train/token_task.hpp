@@ -43,6 +43,9 @@ class TokenTask : public Task<T> {
   /// The memory of add_output_metrics: none here.
   virtual std::int64_t output_bytes() const { return 0; }
 
+  /// The matrices of weights that the task writes of each pair: none here.
+  virtual Index source_weights() const { return 0; }
+
   /// Whether sequences have many lengths; here all but the last of a split have the same.
   virtual bool has_many_lengths() const { return false; }
 
@@ -66,6 +69,8 @@ class TokenTask : public Task<T> {
   train::Batches* of(Split split) const { return batches_[static_cast<std::size_t>(split)].get(); }
 
  private:
+  std::int64_t source_weight_bytes(const BatchSizes& sizes) const;
+
   std::unique_ptr<const Model> model_;
   train::BatchPass<Model, T> pass_;
   std::array<std::unique_ptr<train::Batches>, 3> batches_;

@@ -283,7 +283,9 @@ void Training<T>::save() {
   require_finite();
   if (arguments_.drops_output) return;
   const Ranks::Use alone(nullptr);
-  file_.save(task_, weights_.data(), optimizer_, progress_, recipe_.flag("run.keep-inputs"));
+  file_.save(
+      task_, weights_.data(), optimizer_, progress_,
+      {.inputs = recipe_.flag("run.keep-inputs"), .source_weights = progress_.step == steps_});
 }
 
 template <class T>

@@ -117,6 +117,15 @@ bool TransformerTask<T>::can_generate() const {
 }
 
 template <class T>
+Index TransformerTask<T>::attentions_to_source() const {
+  Index count = 0;
+  for (const train::TransformerLayer& layer : this->model().decoder().layers()) {
+    if (layer.cross()) count += layer.cross()->options().heads;
+  }
+  return count;
+}
+
+template <class T>
 std::vector<std::vector<Index>> TransformerTask<T>::generate(
     const T* weights, const std::vector<std::vector<Index>>& sources,
     const train::OutputOptions& options) const {

@@ -23,6 +23,9 @@ class TransformerTask : public TokenTask<T, train::Transformer> {
   /// Whether outputs can be generated token by token: not if later tokens change the weights of
   /// earlier tokens.
   bool can_generate() const;
+
+  /// The matrices of weights of a pair: heads of all layers of the decoder.
+  Index attentions_to_source() const;
   std::vector<std::vector<Index>> generate(const T* weights,
                                            const std::vector<std::vector<Index>>& sources,
                                            const train::OutputOptions& options) const;
