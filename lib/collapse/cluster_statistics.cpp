@@ -6,6 +6,8 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "kernel/eigen_map.hpp"
+#include "tensor/owned_matrix.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn::collapse {
@@ -105,18 +107,18 @@ ClusterStatistics cluster_statistics(MatrixView<const T> points,
   found.centre.assign(static_cast<std::size_t>(clusters * d), 0.0);
   PooledVector<double> count(static_cast<std::size_t>(clusters), 0.0);
   for (const std::int64_t label : labels) count[static_cast<std::size_t>(label)] += 1;
+  const auto point = kernel::eigen_map(points);
+  auto centre = kernel::eigen_map(MatrixView<double>(found.centre.data(), clusters, d));
   // Twice: the second round adds the remainder of rounding.
   for (int round = 0; round < 2; ++round) {
-    PooledVector<double> sum(found.centre.size(), 0.0);
+    auto sums = OwnedMatrix<double>::zeros(clusters, d);
+    auto sum = kernel::eigen_map(sums.view());
     for (Index n = 0; n < points.rows; ++n) {
-      const Index at = labels[static_cast<std::size_t>(n)] * d;
-      for (Index c = 0; c < d; ++c) {
-        const auto k = static_cast<std::size_t>(at + c);
-        sum[k] += static_cast<double>(points(n, c)) - found.centre[k];
-      }
+      const Index label = labels[static_cast<std::size_t>(n)];
+      sum.row(label) += point.row(n).template cast<double>() - centre.row(label);
     }
-    for (std::size_t k = 0; k < sum.size(); ++k) {
-      found.centre[k] += sum[k] / count[k / static_cast<std::size_t>(d)];
+    for (std::size_t k = 0; k < count.size(); ++k) {
+      centre.row(static_cast<Index>(k)) += sum.row(static_cast<Index>(k)) / count[k];
     }
   }
   require_finite(found.centre, "the centres");

@@ -5,6 +5,8 @@
 
 namespace attn::collapse {
 
+// Not by Eigen: its LLT refuses singular matrices, and its LDLT, which exchanges coordinates, has
+// another factor, so that other points would be drawn.
 std::optional<std::vector<double>> covariance_factor(std::span<const double> covariance,
                                                      Index dimension) {
   const auto d = static_cast<std::size_t>(dimension);

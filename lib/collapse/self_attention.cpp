@@ -1,9 +1,9 @@
 #include "collapse/self_attention.hpp"
 
-#include <cmath>
 #include <optional>
 
 #include "attnkit/error.hpp"
+#include "kernel/eigen_map.hpp"
 #include "pass/output.hpp"
 #include "scheme/log_likelihood.hpp"
 
@@ -26,13 +26,11 @@ SelfAttentionOutcome attend_to_each_other(MatrixView<const T> points, const Self
         gaussian_log_likelihood(scores, points.cols, options.scale, options.scheme, found);
   }
   if (next.data == nullptr) return outcome;
-  for (Index i = 0; i < next.rows; ++i) {
-    for (Index c = 0; c < next.cols; ++c) {
-      if (options.residual) next(i, c) += points(i, c);
-      if (std::isfinite(next(i, c))) continue;
-      throw Error(Failure::numerical, "a point grows beyond the format",
-                  sizeof(T) == sizeof(float) ? Remedy::float64 : Remedy::none);
-    }
+  auto moved = kernel::eigen_map(next);
+  if (options.residual) moved += kernel::eigen_map(points);
+  if (!moved.allFinite()) {
+    throw Error(Failure::numerical, "a point grows beyond the format",
+                sizeof(T) == sizeof(float) ? Remedy::float64 : Remedy::none);
   }
   return outcome;
 }

@@ -7,6 +7,7 @@
 #include "fenchel/each_query.hpp"
 #include "fenchel/space.hpp"
 #include "kernel/conjugate.hpp"
+#include "kernel/eigen_map.hpp"
 #include "kernel/factor.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -38,15 +39,13 @@ class Origin : public FromPool {
     divergence_->evaluate(zero.row(0), p.row(0));
     templates_.means(p.read(), mean.view());
     hessian_ = OwnedMatrix<double>(d, d);
+    auto hessian = kernel::eigen_map(hessian_.view());
     double more = 0;
     for (bool factored = false; !factored;) {
-      std::fill_n(hessian_.data(), d * d, 0.0);
+      hessian.setZero();
       divergence_->add_hessian(templates_.centred().read(), p.row(0), mean.row(0), hessian_.view());
-      double trace = 0;
-      for (Index c = 0; c < d; ++c) {
-        trace += hessian_.row(c)[c];
-        hessian_.row(c)[c] += 1 / alpha + more;
-      }
+      const double trace = hessian.trace();
+      hessian.diagonal().array() += 1 / alpha + more;
       factored = kernel::cholesky(hessian_.view());
       more = std::max(10 * more, 1e-15 * (trace + 1 / alpha));
     }

@@ -6,6 +6,7 @@
 #include "fenchel/certificate.hpp"
 #include "fenchel/dual_stopping.hpp"
 #include "kernel/conjugate.hpp"
+#include "kernel/eigen_map.hpp"
 #include "kernel/factor.hpp"
 #include "parallel/stop_flag.hpp"
 
@@ -26,18 +27,18 @@ std::int64_t DenseNewton::bytes(Index n, Index d) {
 
 void DenseNewton::find_step(Divergence& divergence, const double* p, const double* mean,
                             double alpha) {
-  const Index d = templates_.depth();
+  auto hessian = kernel::eigen_map(hessian_.view());
   // The error that rounding may cause in a covariance; added if the factorisation fails.
   double more = 0;
   const double reach = templates_.largest_norm();
   for (int attempt = 0; attempt < 40; ++attempt) {
-    std::fill_n(hessian_.data(), d * d, 0.0);
+    hessian.setZero();
     divergence.add_hessian(templates_.centred().read(), p, mean, hessian_.view());
-    for (Index c = 0; c < d; ++c) hessian_.row(c)[c] += 1 / alpha + more;
+    hessian.diagonal().array() += 1 / alpha + more;
     if (kernel::cholesky(hessian_.view())) break;
     more = std::max(10 * more, 1e-14 * (1 / alpha + reach * reach / divergence.temperature()));
   }
-  for (Index c = 0; c < d; ++c) step_.row(0)[c] = gradient_.row(0)[c];
+  std::copy_n(gradient_.row(0), templates_.depth(), step_.row(0));
   kernel::cholesky_solve(hessian_.read(), step_.row(0));
 }
 

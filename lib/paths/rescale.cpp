@@ -1,28 +1,26 @@
 #include "paths/rescale.hpp"
 
+#include "kernel/eigen_map.hpp"
+
 namespace attn {
 
 template <class T>
 void rescale_columns(MatrixView<T> w, std::span<const T> factors, Rescaled how) {
-  for (Index i = 0; i < w.rows; ++i) {
-    for (Index c = 0; c < w.cols; ++c) {
-      const T factor = factors[static_cast<std::size_t>(c)];
-      T& value = w(i, c);
-      switch (how) {
-        case Rescaled::times:
-          value *= factor;
-          break;
-        case Rescaled::over:
-          value /= factor;
-          break;
-        case Rescaled::over_square:
-          value = value / factor / factor;
-          break;
-        case Rescaled::times_square:
-          value = value * factor * factor;
-          break;
-      }
-    }
+  auto rows = kernel::eigen_map(w).array().rowwise();
+  const auto by = kernel::eigen_map(MatrixView(factors.data(), 1, w.cols)).row(0).array();
+  switch (how) {
+    case Rescaled::times_square:
+      rows *= by;
+      [[fallthrough]];
+    case Rescaled::times:
+      rows *= by;
+      break;
+    case Rescaled::over_square:
+      rows /= by;
+      [[fallthrough]];
+    case Rescaled::over:
+      rows /= by;
+      break;
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "kernel/factor.hpp"
 #include "tile_oracle.hpp"
 
 using namespace attn;
@@ -105,62 +104,4 @@ TEST_CASE("spreads of the unmasked columns") {
       CHECK(kernel::spread_of_open(x.data(), nullptr, n) == (n > 0 ? all_high - all_low : 0));
     }
   });
-}
-
-TEST_CASE("Cholesky factors solve, and refuse what is not positive definite") {
-  Random random(84);
-  for (const Index n : {0, 1, 2, 7, 40, 150}) {
-    CAPTURE(n);
-    const std::vector<double> a = numbers<double>(random, (n + 5) * n, -1, 1);
-    std::vector<double> h(static_cast<std::size_t>(n * n), 0.0);
-    for (Index i = 0; i < n; ++i) h[static_cast<std::size_t>(i * n + i)] = 1;
-    kernel::add_gram({a.data(), n + 5, n}, 0.5, {h.data(), n, n});
-    const std::vector<double> want = numbers<double>(random, n, -1, 1);
-    std::vector<double> right(want.size(), 0.0);
-    const auto at = [&](Index i, Index j) {
-      return h[static_cast<std::size_t>(std::max(i, j) * n + std::min(i, j))];
-    };
-    double norm = 0;
-    for (Index i = 0; i < n; ++i) {
-      double row = 0;
-      for (Index j = 0; j < n; ++j) {
-        right[static_cast<std::size_t>(i)] += at(i, j) * want[static_cast<std::size_t>(j)];
-        row += std::abs(at(i, j));
-      }
-      norm = std::max(norm, row);
-    }
-    REQUIRE(kernel::cholesky({h.data(), n, n}));
-    kernel::cholesky_solve({h.data(), n, n}, right.data());
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      // The smallest eigenvalue is at least 1: the condition is at most the norm.
-      const double allowed = 1e-16 * static_cast<double>(n * n) * norm + 1e-15;
-      CHECK(std::abs(right[i] - want[i]) <= allowed);
-    }
-  }
-  double indefinite[] = {1, 0, 2, 1};
-  CHECK_FALSE(kernel::cholesky({indefinite, 2, 2}));
-}
-
-TEST_CASE("orthonormal bases of rows") {
-  Random random(85);
-  for (const auto& [n, d] : {std::pair<Index, Index>{0, 3}, {1, 1}, {1, 5}, {4, 4}, {7, 90}}) {
-    const std::vector<double> a = numbers<double>(random, n * d, -1, 1);
-    std::vector<double> basis = a;
-    std::vector<double> coordinates(static_cast<std::size_t>(n * n));
-    kernel::orthonormal_rows({basis.data(), n, d}, {coordinates.data(), n, n});
-    const Index width = d;  // a lambda takes no binding
-    const auto row = [&](Index i) { return basis.data() + i * width; };
-    for (Index i = 0; i < n; ++i) {
-      for (Index j = 0; j < n; ++j) {
-        CHECK(std::abs(kernel::dot(row(i), row(j), d) - (i == j ? 1 : 0)) <= 1e-14);
-      }
-      for (Index c = 0; c < d; ++c) {
-        double back = 0;
-        for (Index j = 0; j < n; ++j)
-          back += coordinates[static_cast<std::size_t>(i * n + j)] * row(j)[c];
-        CHECK(std::abs(back - a[static_cast<std::size_t>(i * d + c)]) <=
-              1e-14 * static_cast<double>(d));
-      }
-    }
-  }
 }

@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "kernel/factor.hpp"
 #include "sinkhorn/plan_chain.hpp"
 
 using namespace attn;
@@ -234,16 +233,6 @@ TEST_CASE_TEMPLATE("bits do not depend on threads or on the neighbours", T, floa
   std::copy_n(batch.scores.begin() + 777 * 16, 16, one.scores.begin());
   one.solve(20);
   CHECK(std::equal(one.plan.begin(), one.plan.end(), plan.begin() + 777 * 16));
-}
-
-TEST_CASE("the largest singular value") {
-  CHECK(kernel::largest_singular_value({nullptr, 0, 0}) == 0);
-  const std::vector<double> one = {-3};
-  CHECK(kernel::largest_singular_value({one.data(), 1, 1}) == doctest::Approx(3));
-  // For [1 1; 0 1]: the golden ratio.
-  const std::vector<double> shear = {1, 1, 0, 1};
-  CHECK(kernel::largest_singular_value({shear.data(), 2, 2}) ==
-        doctest::Approx((1 + std::sqrt(5)) / 2).epsilon(1e-14));
 }
 
 TEST_CASE_TEMPLATE("gains of a chain of plans", T, float, double) {
