@@ -50,6 +50,28 @@ class From(TrainTest):
         self.assertIn("begins with 26 tensors of masked.h5; new: class/softmax, class/softmax_bias; "
                       "not taken: softmax, softmax_bias", said)
 
+    def write_pairs(self):
+        recipe = (self.folder / "sizes.toml").read_text().replace('"classes"', '"pairs"')
+        (self.folder / "pairs.toml").write_text(recipe.replace("sizes.tsv", "vowels.tsv"))
+
+    def test_a_masked_model_becomes_the_encoder_of_pairs(self):
+        self.write_pairs()
+        report = self.tune("--json", *self.settings(**STILL, data__source_length=16), recipe="pairs.toml")
+        report = report.json()["result"]["from"]
+        self.assertEqual((report["taken"], report["not_taken"]), (26, ["softmax", "softmax_bias"]))
+        run, masked = self.read("run.h5"), self.read("masked.h5")
+        self.assertEqual(list(run["source_vocabulary"]), list(masked["vocabulary"]))
+        self.assertIn("</s>", list(run["target_vocabulary"]))
+        for name in masked:
+            if name.startswith(("embedding/", "layer")):
+                own = name.replace("/w", "/self/w", 1) if "/ffn/" not in name else name
+                self.assertEqual(run["encoder/" + own].tobytes(), masked[name].tobytes(), name)
+        self.run_tool("attn-train", "pairs.toml", "-o", "fresh.h5", *self.settings(**STILL, data__source_length=16))
+        fresh = self.read("fresh.h5")
+        for name in report["new"]:
+            self.assertFalse(name.startswith("encoder/"))
+            self.assert_near(name, run[name], fresh[name], 1e-25)
+
     def test_another_scheme(self):
         settings = self.settings(objective__kind="masked", encoder__self__scheme="hnas", **STILL)
         done = self.tune("--json", *settings, recipe="r.toml")
@@ -120,9 +142,10 @@ class From(TrainTest):
         self.train(output="causal.h5")
         refused(["the vocabulary of causal.h5 lacks the special token [MASK]"], "--set", "objective.kind=masked",
                 begin="causal.h5")
-        files = self.settings(data__train="sizes.tsv", data__valid="sizes.tsv", objective__kind="pairs")
-        (self.folder / "pairs.toml").write_text("")
-        refused(["masked.h5 has no source_vocabulary"], *files, recipe="pairs.toml")
+        self.write_pairs()
+        refused(["the vocabulary of masked.h5 lacks the special token <s>"], "--set", "data.joint=true", recipe="pairs.toml")
+        self.tune(output="classes.h5")
+        refused(["classes.h5 has no source_vocabulary"], recipe="pairs.toml", begin="classes.h5")
         self.refused("attn-train", "r.toml", "--from", "masked.h5", "--force", output="masked.h5", status=2,
                      says=["--output and --from both name masked.h5"])
         self.assertNotIn("new.h5", os.listdir(self.folder))

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <utility>
 
@@ -84,8 +85,17 @@ EarlierRun::EarlierRun(io::InputBundle bundle, std::string file)
   }
 }
 
-train::Vocabulary EarlierRun::vocabulary(const Recipe& recipe, const std::string& name,
-                                         const std::vector<std::string>& specials) const {
+bool EarlierRun::is_language_model() const {
+  const Json kind = recipe_.value("objective.kind", Json());
+  return kind == "masked" || kind == "causal";
+}
+
+std::optional<train::Vocabulary> EarlierRun::vocabulary(
+    const Recipe& recipe, const std::string& wanted,
+    const std::vector<std::string>& specials) const {
+  const bool begins_pairs = is_language_model() && recipe.text("objective.kind") == "pairs";
+  if (begins_pairs && wanted == "target_vocabulary" && !recipe.flag("data.joint")) return {};
+  const std::string name = begins_pairs ? "vocabulary" : wanted;
   const std::string tokens = recipe.text("data.tokens");
   const Json before = recipe_.value("data.tokens", Json());
   if (before != tokens) {
@@ -135,13 +145,26 @@ train::Vocabulary EarlierRun::vocabulary(const Recipe& recipe, const std::string
   }
 }
 
+// The dataset that a tensor of the new run is taken from; empty if there is none.
 template <class T>
-bool EarlierRun::is_taken(const Task<T>& task, const Parameter& one) const {
-  if (!has_tensor(task, one, bundle_)) return false;
+std::string EarlierRun::taken_name(const Task<T>& task, const Parameter& one) const {
+  std::string name = one.name;
+  const std::string encoder = "encoder/";
+  const auto& all = task.parameters().all();
+  const bool has_encoder = std::any_of(all.begin(), all.end(), [&](const Parameter& other) {
+    return other.name.starts_with(encoder);
+  });
+  if (has_encoder && is_language_model()) {
+    if (!name.starts_with(encoder)) return {};
+    name = std::regex_replace(name.substr(encoder.size()), std::regex("/self/"), "/");
+  }
+  if (!has_tensor(task, one, bundle_, name)) return {};
   const bool over_classes = !task.classes().empty() &&
                             (one.name.ends_with("/softmax") || one.name.ends_with("/softmax_bias"));
-  return !over_classes || (bundle_.is_dataset("classes") &&
-                           bundle_.dataset("classes").read_strings() == task.classes());
+  const bool same_classes =
+      !over_classes || (bundle_.is_dataset("classes") &&
+                        bundle_.dataset("classes").read_strings() == task.classes());
+  return same_classes ? name : "";
 }
 
 template <class T>
@@ -150,8 +173,8 @@ Json EarlierRun::shared_with(const Task<T>& task) const {
   bool has_matrix = false;
   Json added = Json::array();
   for (const Parameter& one : task.parameters().all()) {
-    if (is_taken(task, one)) {
-      taken.insert(one.name);
+    if (const std::string name = taken_name(task, one); !name.empty()) {
+      taken.insert(name);
       has_matrix = has_matrix || one.shape.size() > 1;
     } else {
       added.push_back(one.name);
@@ -170,7 +193,7 @@ Json EarlierRun::shared_with(const Task<T>& task) const {
 
 template <class T>
 void EarlierRun::read(const Task<T>& task, T* weights) const {
-  read_tensors(task, bundle_, weights, [&](const Parameter& one) { return is_taken(task, one); });
+  read_tensors(task, bundle_, weights, [&](const Parameter& one) { return taken_name(task, one); });
 }
 
 #define ATTN_EARLIER_RUN(T)                                    \

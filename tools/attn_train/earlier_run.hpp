@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,17 @@ class EarlierRun {
 
   const std::string& file() const { return file_; }
 
-  /// Its vocabulary of this name, for a new run of `recipe` that needs these special tokens. Throws
+  /// Its vocabulary of this name, for a new run of `recipe` that needs these special tokens. A
+  /// language model has read the sources of pairs, and has none for their targets. Throws
   /// Recipe::refusal if data.tokens, data.vocabulary or data.line-ends of the two runs contradict
   /// each other, and Error(input) if there is no such vocabulary, or a special token is missing.
-  train::Vocabulary vocabulary(const Recipe& recipe, const std::string& name,
-                               const std::vector<std::string>& specials) const;
+  std::optional<train::Vocabulary> vocabulary(const Recipe& recipe, const std::string& name,
+                                              const std::vector<std::string>& specials) const;
 
   /// The tensors that the task takes, those with the same name and shape: "taken" is their number,
-  /// "new" the task's other tensors, "not_taken" the checkpoint's. The softmax over classes is new
-  /// unless both runs have the same classes. Throws Error(input) if no matrix is taken.
+  /// "new" the task's other tensors, "not_taken" the checkpoint's. The layers of a language model
+  /// are those of the encoder of pairs. The softmax over classes is new unless both runs have the
+  /// same classes. Throws Error(input) if no matrix is taken.
   template <class T>
   nlohmann::ordered_json shared_with(const Task<T>& task) const;
 
@@ -43,7 +46,8 @@ class EarlierRun {
 
  private:
   template <class T>
-  bool is_taken(const Task<T>& task, const train::Parameter& one) const;
+  std::string taken_name(const Task<T>& task, const train::Parameter& one) const;
+  bool is_language_model() const;
 
   io::InputBundle bundle_;
   std::string file_;

@@ -176,7 +176,9 @@ bool has_line_ends(const Recipe& recipe) {
 train::Vocabulary learn_vocabulary(const Recipe& recipe, const SplitTexts& texts,
                                    const std::string& name, const std::string& text,
                                    std::vector<std::string> specials) {
-  if (texts.from != nullptr) return texts.from->vocabulary(recipe, name, specials);
+  if (texts.from != nullptr) {
+    if (auto known = texts.from->vocabulary(recipe, name, specials)) return std::move(*known);
+  }
   const std::string tokens = recipe.text("data.tokens");
   train::VocabularyOptions options;
   options.kind = tokens == "words"        ? train::TokenKind::words

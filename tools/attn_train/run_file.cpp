@@ -145,7 +145,7 @@ void RunFile::look_at_existing(const cli::Arguments& arguments, cli::Report& rep
 template <class T>
 RunProgress RunFile::load(const Task<T>& task, T* weights,
                           train::WeightOptimizer<T>& optimizer) const {
-  read_tensors<T>(task, *existing_, weights, [](const train::Parameter&) { return true; });
+  read_tensors<T>(task, *existing_, weights, [](const train::Parameter& one) { return one.name; });
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
     const ArraySource dataset = existing_->dataset(one.name);
     if (dataset.shape() != Shape{one.count}) {

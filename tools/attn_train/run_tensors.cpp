@@ -105,22 +105,24 @@ void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bund
 }
 
 template <class T>
-bool has_tensor(const Task<T>& task, const Parameter& one, const io::InputBundle& bundle) {
-  if (!bundle.is_dataset(one.name)) return false;
-  const ArraySource dataset = bundle.dataset(one.name);
+bool has_tensor(const Task<T>& task, const Parameter& one, const io::InputBundle& bundle,
+                const std::string& name) {
+  if (!bundle.is_dataset(name)) return false;
+  const ArraySource dataset = bundle.dataset(name);
   return is_floating(dataset.dtype()) &&
          dataset.shape() == stored_shape(one, form_of(one, task.attentions()));
 }
 
 template <class T>
 void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights,
-                  const std::function<bool(const Parameter&)>& chosen) {
+                  const TensorName& name_of) {
   const std::vector<AttentionGroup> attentions = task.attentions();
   for (const Parameter& one : task.parameters().all()) {
-    if (!chosen(one)) continue;
+    const std::string name = name_of(one);
+    if (name.empty()) continue;
     const Form form = form_of(one, attentions);
     const Shape shape = stored_shape(one, form);
-    const ArraySource dataset = bundle.dataset(one.name);
+    const ArraySource dataset = bundle.dataset(name);
     if (dataset.shape() != shape || !is_floating(dataset.dtype())) {
       throw Error(Failure::input, dataset.address() + " is not that of this model");
     }
@@ -132,11 +134,11 @@ void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights
   }
 }
 
-#define ATTN_RUN_TENSORS(T)                                                           \
-  template void write_tensors(const Task<T>&, const T*, io::OutputBundle&);           \
-  template bool has_tensor(const Task<T>&, const Parameter&, const io::InputBundle&); \
-  template void read_tensors(const Task<T>&, const io::InputBundle&, T*,              \
-                             const std::function<bool(const Parameter&)>&);
+#define ATTN_RUN_TENSORS(T)                                                          \
+  template void write_tensors(const Task<T>&, const T*, io::OutputBundle&);          \
+  template bool has_tensor(const Task<T>&, const Parameter&, const io::InputBundle&, \
+                           const std::string&);                                      \
+  template void read_tensors(const Task<T>&, const io::InputBundle&, T*, const TensorName&);
 ATTN_RUN_TENSORS(float)
 ATTN_RUN_TENSORS(double)
 #undef ATTN_RUN_TENSORS

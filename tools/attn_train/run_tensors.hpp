@@ -17,14 +17,18 @@ namespace attn::tools {
 template <class T>
 void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle);
 
-/// Reads the result of write_tensors, of the tensors that are `chosen`. Throws Error(input).
+/// The dataset of a tensor; empty: none.
+using TensorName = std::function<std::string(const train::Parameter&)>;
+
+/// Reads the result of write_tensors, each tensor from the dataset of this name; tensors without
+/// one stay as they are. Throws Error(input).
 template <class T>
 void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights,
-                  const std::function<bool(const train::Parameter&)>& chosen);
+                  const TensorName& name_of);
 
-/// Whether a bundle has this tensor of the task's model: floating-point numbers under its name, in
-/// its shape.
+/// Whether a bundle has, under this name, floating-point numbers in the shape of this tensor.
 template <class T>
-bool has_tensor(const Task<T>& task, const train::Parameter& one, const io::InputBundle& bundle);
+bool has_tensor(const Task<T>& task, const train::Parameter& one, const io::InputBundle& bundle,
+                const std::string& name);
 
 }  // namespace attn::tools
