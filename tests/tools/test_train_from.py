@@ -1,7 +1,10 @@
 """attn-train --from: runs that begin with the weights of another one."""
 
 import os
+import shutil
 import unittest
+
+import h5py
 
 from training import PROSE, RECIPE, TrainTest
 
@@ -133,12 +136,18 @@ class From(TrainTest):
     def test_refused(self):
         def refused(says, *words, recipe="r.toml", begin="masked.h5", status=3):
             self.refused("attn-train", recipe, "--from", begin, *words, status=status, says=says, output="new.h5")
-        refused(["none.h5"], begin="none.h5")
+        for name in ("none.h5", ".", "masked.h5:/layer0"):
+            refused([f"--from is {name}, which is no file"], begin=name)
         self.write("no.h5", q=[1.0])
         refused(["no.h5 is no checkpoint of attn-train"], begin="no.h5")
         refused(["masked.h5 has no matrix with a name and a shape of this model"], "--set", "model.width=14")
         refused(["data.tokens is words, but masked.h5 has characters"], "--set", "data.tokens=words", status=2)
         refused(["data.vocabulary is 9", "masked.h5"], "--set", "data.vocabulary=9", status=2)
+        shutil.copy(self.folder / "masked.h5", self.folder / "bad.h5")
+        with h5py.File(self.folder / "bad.h5", "r+") as file:
+            del file["vocabulary"]
+            file["vocabulary"] = [1.0, 2.0]
+        refused(["bad.h5:/vocabulary is float64, expected strings"], begin="bad.h5")
         self.train(output="causal.h5")
         refused(["the vocabulary of causal.h5 lacks the special token [MASK]"], "--set", "objective.kind=masked",
                 begin="causal.h5")

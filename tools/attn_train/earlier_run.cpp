@@ -54,6 +54,25 @@ Index count_specials(const std::vector<std::string>& symbols) {
   return end - symbols.begin();
 }
 
+std::vector<std::string> strings_in(const ArraySource& dataset) {
+  if (dataset.dtype() == DType::string) return dataset.read_strings();
+  throw Error(Failure::input, dataset.address() + " is " + dataset.type() + ", expected strings");
+}
+
+std::vector<train::Merge> merges_in(const ArraySource& dataset) {
+  const Shape shape = dataset.shape();
+  if (dataset.dtype() != DType::i64 || shape.size() != 2 || shape.back() != 2) {
+    throw Error(Failure::input, dataset.address() + " is no list of pairs of tokens");
+  }
+  std::vector<double> pairs(static_cast<std::size_t>(shape.front() * 2));
+  dataset.read({0, 0}, shape, pairs.data());
+  std::vector<train::Merge> merges;
+  for (std::size_t n = 0; n < pairs.size(); n += 2) {
+    merges.push_back({static_cast<Index>(pairs[n]), static_cast<Index>(pairs[n + 1])});
+  }
+  return merges;
+}
+
 train::TokenKind kind_of(const std::string& tokens) {
   return tokens == "words"        ? train::TokenKind::words
          : tokens == "byte-pairs" ? train::TokenKind::byte_pairs
@@ -109,7 +128,7 @@ std::optional<train::Vocabulary> EarlierRun::vocabulary(
   }
   train::VocabularyParts parts;
   parts.kind = kind_of(tokens);
-  parts.symbols = bundle_.dataset(name).read_strings();
+  parts.symbols = strings_in(bundle_.dataset(name));
   parts.specials = count_specials(parts.symbols);
   const auto has = [&](const std::string& special) {
     const auto end = parts.symbols.begin() + parts.specials;
@@ -131,12 +150,7 @@ std::optional<train::Vocabulary> EarlierRun::vocabulary(
                                                        file_, train::line_end_symbol));
   }
   if (bundle_.is_dataset(name + "_merges")) {
-    const ArraySource dataset = bundle_.dataset(name + "_merges");
-    std::vector<double> pairs(static_cast<std::size_t>(dataset.shape().front() * 2));
-    dataset.read({0, 0}, {dataset.shape().front(), 2}, pairs.data());
-    for (std::size_t n = 0; n < pairs.size(); n += 2) {
-      parts.merges.push_back({static_cast<Index>(pairs[n]), static_cast<Index>(pairs[n + 1])});
-    }
+    parts.merges = merges_in(bundle_.dataset(name + "_merges"));
   }
   try {
     return train::Vocabulary(std::move(parts));
@@ -162,8 +176,8 @@ std::string EarlierRun::taken_name(const Task<T>& task, const Parameter& one) co
   const bool over_classes = !task.classes().empty() &&
                             (one.name.ends_with("/softmax") || one.name.ends_with("/softmax_bias"));
   const bool same_classes =
-      !over_classes || (bundle_.is_dataset("classes") &&
-                        bundle_.dataset("classes").read_strings() == task.classes());
+      !over_classes ||
+      (bundle_.is_dataset("classes") && strings_in(bundle_.dataset("classes")) == task.classes());
   return same_classes ? name : "";
 }
 

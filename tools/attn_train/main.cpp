@@ -115,7 +115,8 @@ cli::Declaration declare() {
 RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
                         const std::string& data) {
   RunIdentity identity{recipe.values(), data, arguments.version, arguments.given("from"), {}};
-  if (identity.begins_from && std::filesystem::exists(arguments.text("from"))) {
+  std::error_code unknown;
+  if (identity.begins_from && std::filesystem::is_regular_file(arguments.text("from"), unknown)) {
     identity.from = print_of_file(arguments.text("from"));
   }
   for (const RecipeKey& key : recipe_keys()) {
@@ -124,12 +125,17 @@ RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
   return identity;
 }
 
-// The run that gives a new run its weights and its vocabulary. A run that goes on is its own, so
-// that it does not need the other file again.
+// The run that gives a new run its weights and its vocabulary; its checkpoint has this print. A run
+// that goes on is its own, so that it does not need the other file again.
 std::optional<EarlierRun> earlier_run(const cli::Arguments& arguments, cli::Report& report,
-                                      const RunFile& file) {
+                                      const RunFile& file,
+                                      const std::optional<std::string>& print) {
   if (!arguments.given("from")) return std::nullopt;
-  const std::string name = file.steps_done() ? file.path() : arguments.text("from");
+  const bool goes_on = file.steps_done().has_value();
+  const std::string name = goes_on ? file.path() : arguments.text("from");
+  if (!goes_on && !print) {
+    throw Error(Failure::input, "--from is " + name + ", which is no file");
+  }
   io::InputBundle::Options options = input_options(arguments, report);
   options.input = name;
   return EarlierRun(io::InputBundle(options), name);
@@ -189,12 +195,12 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   SplitTexts texts = read_split_texts(recipe, arguments.memory);
   const RunIdentity identity = identity_of(arguments, recipe, texts.print);
   RunFile file(arguments, report, identity);
-  const std::optional<EarlierRun> from = earlier_run(arguments, report, file);
+  const auto from = earlier_run(arguments, report, file, identity.from);
   texts.from = from ? &*from : nullptr;
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);
   texts.texts = {};
   if (from && !file.steps_done()) {
-    Json shared = {{"digest", identity.from.value()}};
+    Json shared = {{"digest", *identity.from}};
     shared.update(from->shared_with(*task));
     file.set_from(shared);
     report.note(from_words(shared, from->file()));

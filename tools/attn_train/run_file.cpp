@@ -130,7 +130,8 @@ void RunFile::look_at_existing(const cli::Arguments& arguments, cli::Report& rep
                 : "did not begin from the weights of another run");
   }
   if (from) from_ = Json::parse(*from, nullptr, false);
-  if (from && identity_.from && from_.value("digest", "") != *identity_.from) {
+  if (from && !from_.is_object()) throw Error(Failure::input, path_ + ": train_from is damaged");
+  if (from && identity_.from && from_.value("digest", Json()) != *identity_.from) {
     refuse("began from the weights of another checkpoint");
   }
   const std::string version = bundle.text_attribute("train_version").value_or("");
