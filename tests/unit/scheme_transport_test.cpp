@@ -7,11 +7,9 @@
 #include "fenchel/transport.hpp"
 #include "gradient/bias_gradient.hpp"
 #include "gradient_check.hpp"
-#include "plan_problem.hpp"
 #include "random_problem.hpp"
 #include "reference/reference_gradient.hpp"
 #include "repeats.hpp"
-#include "same_bits.hpp"
 #include "scheme/gradient.hpp"
 #include "scheme_check.hpp"
 #include "tensor/infinity.hpp"
@@ -22,7 +20,7 @@ using namespace attn::testing;
 
 namespace {
 
-struct TransportOptions {
+struct CostOptions {
   double gamma = 1;
   double largest_cost = 3;
   double forbidden = 0;  // share of the costs that are +inf
@@ -32,9 +30,9 @@ struct TransportOptions {
 // A problem with costs and preferences of sources. The diagonal is finite, so that each source has
 // a target wherever it is allowed.
 template <class T>
-class TransportProblem {
+class CostProblem {
  public:
-  TransportProblem(const ProblemOptions& options, const TransportOptions& transport, Random& random)
+  CostProblem(const ProblemOptions& options, const CostOptions& transport, Random& random)
       : problem_(options, random), cost_(options.keys, options.keys), gamma_(transport.gamma) {
     const Index n = options.keys;
     std::uniform_real_distribution<double> costs(0, transport.largest_cost);
@@ -92,14 +90,14 @@ class TransportProblem {
 };
 
 template <class T>
-struct Found {
+struct CostFound {
   std::vector<T> out, weights;
   Attention attention;
 };
 
 template <class T>
-Found<T> attend_by(const TransportProblem<T>& problem, int threads = 2) {
-  Found<T> found;
+CostFound<T> attend_at_cost(const CostProblem<T>& problem, int threads = 2) {
+  CostFound<T> found;
   const auto v = problem.problem().v();
   found.out.assign(static_cast<std::size_t>(problem.scores().rows() * v.cols), T{-1});
   Output<T> output(v, MatrixView<T>(found.out.data(), problem.scores().rows(), v.cols));
@@ -112,10 +110,10 @@ Found<T> attend_by(const TransportProblem<T>& problem, int threads = 2) {
 }
 
 template <class T>
-void check_weights(const TransportProblem<T>& problem) {
+void check_transport_weights(const CostProblem<T>& problem) {
   const auto s = problem.problem().reference_scores();
   const auto want = reference::transport_weights(s, problem.preference(), problem.cost());
-  const Found<T> got = attend_by(problem);
+  const CostFound<T> got = attend_at_cost(problem);
   const double bound = tolerance<T>(largest_score(s));
   CHECK(relative_error(got.weights, want.values) <= bound);
   CHECK(relative_error(got.out, reference::output(want, problem.problem().reference_v()).values) <=
@@ -127,24 +125,25 @@ void check_weights(const TransportProblem<T>& problem) {
     CHECK(std::abs(static_cast<double>(sum) - (empty ? 0 : 1)) <= bound);
     CHECK((got.attention.allowed.keys_of_query[static_cast<std::size_t>(q)] == 0) == empty);
   }
-  CHECK(attend_by(problem, 3).out == got.out);
+  CHECK(attend_at_cost(problem, 3).out == got.out);
 }
 
 template <class T>
-struct Gradient {
+struct TransportDerivatives {
   std::vector<T> scores, preference, cost, v;
 };
 
 template <class T>
-Gradient<T> gradient_of(const TransportProblem<T>& problem, const reference::Matrix& grad_out,
-                        int threads = 2) {
+TransportDerivatives<T> derivatives_of(const CostProblem<T>& problem,
+                                       const reference::Matrix& grad_out, int threads = 2) {
   const Index rows = problem.scores().rows();
   const Index cols = problem.scores().cols();
   const auto v = problem.problem().v();
   const auto count = [](Index a, Index b) { return static_cast<std::size_t>(a * b); };
-  Gradient<T> gradient{std::vector<T>(count(rows, cols)), std::vector<T>(count(rows, cols)),
-                       std::vector<T>(count(cols, cols)), std::vector<T>(count(cols, v.cols))};
-  const Found<T> found = attend_by(problem, threads);
+  TransportDerivatives<T> gradient{
+      std::vector<T>(count(rows, cols)), std::vector<T>(count(rows, cols)),
+      std::vector<T>(count(cols, cols)), std::vector<T>(count(cols, v.cols))};
+  const CostFound<T> found = attend_at_cost(problem, threads);
   std::vector<T> grad(grad_out.values.size());
   std::transform(grad_out.values.begin(), grad_out.values.end(), grad.begin(),
                  [](long double x) { return static_cast<T>(x); });
@@ -169,8 +168,8 @@ Gradient<T> gradient_of(const TransportProblem<T>& problem, const reference::Mat
 // `saturated`: where each source has one target, derivatives are differences of nearly equal
 // products; the error is then relative to the largest product.
 template <class T>
-void check_gradient(const TransportProblem<T>& problem, double gamma, Random& random,
-                    bool saturated = false) {
+void check_derivatives(const CostProblem<T>& problem, double gamma, Random& random,
+                       bool saturated = false) {
   const auto s = problem.problem().reference_scores();
   const auto v = problem.problem().reference_v();
   auto grad_out = random_matrix(s.rows, v.cols, random);
@@ -184,13 +183,13 @@ void check_gradient(const TransportProblem<T>& problem, double gamma, Random& ra
   auto want =
       reference::differentiate_transport(s, problem.preference(), problem.cost(), grad_weights);
   for (long double& x : want.cost.values) x /= gamma;
-  const Gradient<T> got = gradient_of(problem, grad_out);
+  const TransportDerivatives<T> got = derivatives_of(problem, grad_out);
   const double bound = gradient_tolerance<T>(largest_score(s));
   const double floor = saturated ? largest_score(grad_weights) : 0;
   CHECK(gradient_error(got.scores, want.scores.values, floor) <= bound);
   CHECK(gradient_error(got.preference, want.preference.values, floor) <= bound);
   CHECK(gradient_error(got.cost, want.cost.values, floor) <= bound);
-  const Gradient<T> again = gradient_of(problem, grad_out, 5);
+  const TransportDerivatives<T> again = derivatives_of(problem, grad_out, 5);
   CHECK(again.scores == got.scores);
   CHECK(again.preference == got.preference);
   CHECK(again.cost == got.cost);
@@ -219,14 +218,14 @@ TEST_CASE_TEMPLATE("transport of random problems", T, float, double) {
   Random random(901);
   for (int n = 0; n < repeats(24); ++n) {
     const ProblemOptions options = random_transport_options(random, 150, 100);
-    TransportOptions transport;
+    CostOptions transport;
     transport.gamma = n % 3 == 0 ? 0.2 : 1.5;
     transport.forbidden = n % 4 == 0 ? 0.5 : 0;
     transport.preference = n % 5 != 0;
     CAPTURE(n);
-    const TransportProblem<T> problem(options, transport, random);
-    check_weights(problem);
-    check_gradient(problem, transport.gamma, random);
+    const CostProblem<T> problem(options, transport, random);
+    check_transport_weights(problem);
+    check_derivatives(problem, transport.gamma, random);
   }
 }
 
@@ -239,9 +238,9 @@ TEST_CASE_TEMPLATE("transport at the edges of tiles and panels", T, float, doubl
     options.keys = keys;
     options.depth = 3;
     options.v_head_dim = 2;
-    const TransportProblem<T> problem(options, {}, random);
-    check_weights(problem);
-    check_gradient(problem, 1, random);
+    const CostProblem<T> problem(options, {}, random);
+    check_transport_weights(problem);
+    check_derivatives(problem, 1, random);
   }
 }
 
@@ -257,13 +256,13 @@ TEST_CASE_TEMPLATE("transport at large costs and scores", T, float, double) {
       options.v_head_dim = 3;
       options.energy = EnergyKind::dot;
       options.spread = spread;
-      TransportOptions transport;
+      CostOptions transport;
       transport.largest_cost = largest_cost;
       CAPTURE(largest_cost);
       CAPTURE(spread);
-      const TransportProblem<T> problem(options, transport, random);
-      check_weights(problem);
-      check_gradient(problem, 1, random, true);
+      const CostProblem<T> problem(options, transport, random);
+      check_transport_weights(problem);
+      check_derivatives(problem, 1, random, true);
     }
   }
 }
@@ -276,9 +275,9 @@ TEST_CASE("the reference of transport's gradient against differences") {
   options.depth = 3;
   options.v_head_dim = 1;
   options.causal = Causal::top_left;
-  TransportOptions transport;
+  CostOptions transport;
   transport.forbidden = 0.3;
-  const TransportProblem<double> problem(options, transport, random);
+  const CostProblem<double> problem(options, transport, random);
   auto s = problem.problem().reference_scores();
   auto u = problem.preference();
   auto cost = problem.cost();
@@ -309,7 +308,7 @@ TEST_CASE("the limits of transport: costs of 0, of +inf, and groups") {
   options.depth = 4;
   options.v_head_dim = 2;
   options.causal = Causal::bottom_right;
-  TransportProblem<double> problem(options, {}, random);
+  CostProblem<double> problem(options, {}, random);
   auto& cost = problem.minus_cost();
   const auto s = problem.problem().reference_scores();
   const auto u = problem.preference();
@@ -318,7 +317,7 @@ TEST_CASE("the limits of transport: costs of 0, of +inf, and groups") {
   std::fill(cost.begin(), cost.end(), 0.0);
   problem.finish();
   const auto softmax = reference::attend(s, Scheme::unas, 0, 1);
-  const auto free = attend_by(problem);
+  const auto free = attend_at_cost(problem);
   for (Index q = 0; q < 40; ++q) {
     const auto shares = reference::transport_shares(s, u, q);
     const bool any = std::any_of(shares.begin(), shares.end(), [](auto x) { return x > 0; });
@@ -338,7 +337,7 @@ TEST_CASE("the limits of transport: costs of 0, of +inf, and groups") {
     }
   }
   problem.finish();
-  const auto walled = attend_by(problem);
+  const auto walled = attend_at_cost(problem);
   for (Index q = 0; q < 40; ++q) {
     const auto shares = reference::transport_shares(s, u, q);
     for (Index t = 0; t < n; ++t) {
@@ -354,7 +353,7 @@ TEST_CASE("the limits of transport: costs of 0, of +inf, and groups") {
     }
   }
   problem.finish();
-  const auto grouped = attend_by(problem);
+  const auto grouped = attend_at_cost(problem);
   for (Index q = 0; q < 40; ++q) {
     const auto shares = reference::transport_shares(s, u, q);
     for (Index group = 0; group < n / 3; ++group) {
@@ -379,11 +378,11 @@ TEST_CASE("transport attention is the gradient of the dual's conjugate at lambda
   options.queries = 3;
   options.keys = 17;
   options.depth = 5;
-  TransportOptions transport;
+  CostOptions transport;
   transport.gamma = 0.7;
   transport.forbidden = 0.2;
-  TransportProblem<double> problem(options, transport, random);
-  const auto found = attend_by(problem);
+  CostProblem<double> problem(options, transport, random);
+  const auto found = attend_at_cost(problem);
   std::vector<double> cost;
   for (const double minus : problem.minus_cost()) cost.push_back(-minus);
   const fenchel::ScaledCost scaled({{cost.data(), 17, 17}, transport.gamma}, 17);
@@ -404,125 +403,12 @@ TEST_CASE("transport attention is the gradient of the dual's conjugate at lambda
   }
 }
 
-// q, k and v (B, H, L, d), a cost per head, a preference per sequence; sequences may be padded.
-TEST_CASE_TEMPLATE("transport of a padded batch is that of its sequences", T, float, double) {
-  Random random(908);
-  constexpr Index batches = 3, heads = 2, length = 21, depth = 4;
-  const std::vector<Index> lengths{21, 1, 13}, starts{0, 20, 5};
-  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
-  std::vector<T> q = random_numbers<T>(batches * heads * length * depth, random);
-  std::vector<T> k = random_numbers<T>(batches * heads * length * depth, random);
-  const std::vector<T> v = random_numbers<T>(batches * heads * length * depth, random);
-  const std::vector<T> grad_out = random_numbers<T>(batches * heads * length * depth, random);
-  std::vector<T> cost = random_numbers<T>(heads * length * length, random);
-  std::vector<T> preference = random_numbers<T>(batches * length, random);
-  for (auto* values : {&cost, &preference}) {
-    for (T& x : *values) x = std::abs(x);
-  }
-  const auto is_padding = [&](Index b, Index i) {
-    const auto at = static_cast<std::size_t>(b);
-    return i < starts[at] || i >= starts[at] + lengths[at];
-  };
-  for (Index b = 0; b < batches; ++b) {
-    for (Index i = 0; i < length; ++i) {
-      for (Index h = 0; h < heads && is_padding(b, i); ++h) {
-        std::fill_n(q.begin() + ((b * heads + h) * length + i) * depth, depth, nan);
-        std::fill_n(k.begin() + ((b * heads + h) * length + i) * depth, depth, nan);
-      }
-    }
-  }
-  AttentionOptions options;
-  options.scheme = Scheme::transport;
-  options.gamma = 0.7;
-  options.causal = Causal::top_left;
-  AttentionInputs<T> in;
-  const Shape vectors = {batches, heads, length, depth};
-  in.q = {q.data(), vectors};
-  in.k = {k.data(), vectors};
-  in.v = {v.data(), vectors};
-  in.cost = {cost.data(), {heads, length, length}};
-  in.preference = {preference.data(), {batches, 1, 1, length}};
-  in.query_length = in.key_length = {lengths.data(), {batches}};
-  in.query_start = in.key_start = {starts.data(), {batches}};
-  struct All {
-    std::vector<T> out, q, k, v, preference, cost;
-    void run(const AttentionInputs<T>& in, const AttentionOptions& options,
-             const std::vector<T>& grad_out) {
-      AttentionPlan<T> plan(shapes_of(in), options, 2);
-      const auto room = [](std::vector<T>& to, const Shape& shape) {
-        to.resize(static_cast<std::size_t>(element_count(shape)));
-        return TensorView<T>{to.data(), shape};
-      };
-      AttentionGradients<T> wanted;
-      wanted.q = room(q, in.q.shape);
-      wanted.k = room(k, in.k.shape);
-      wanted.v = room(v, in.v.shape);
-      wanted.preference = room(preference, in.preference.shape);
-      wanted.cost = room(cost, in.cost.shape);
-      plan.gradients(in, {grad_out.data(), plan.out_shape()}, wanted,
-                     {.out = room(out, plan.out_shape())});
-    }
-  };
-  All all;
-  all.run(in, options, grad_out);
-  std::vector<double> cost_sum(cost.size(), 0.0);
-  for (Index b = 0; b < batches; ++b) {
-    const Index first = starts[static_cast<std::size_t>(b)];
-    const Index count = lengths[static_cast<std::size_t>(b)];
-    const auto cut = [&](const std::vector<T>& from) {
-      std::vector<T> part;
-      for (Index h = 0; h < heads; ++h) {
-        const auto begin = from.begin() + ((b * heads + h) * length + first) * depth;
-        part.insert(part.end(), begin, begin + count * depth);
-      }
-      return part;
-    };
-    const std::vector<T> own_q = cut(q), own_k = cut(k), own_v = cut(v);
-    std::vector<T> own_cost, own_preference;
-    for (Index h = 0; h < heads; ++h) {
-      for (Index t = 0; t < count; ++t) {
-        const auto begin = cost.begin() + (h * length + first + t) * length + first;
-        own_cost.insert(own_cost.end(), begin, begin + count);
-      }
-    }
-    const auto begin = preference.begin() + b * length + first;
-    own_preference.assign(begin, begin + count);
-    AttentionInputs<T> own;
-    own.q = {own_q.data(), {heads, count, depth}};
-    own.k = {own_k.data(), {heads, count, depth}};
-    own.v = {own_v.data(), {heads, count, depth}};
-    own.cost = {own_cost.data(), {heads, count, count}};
-    own.preference = {own_preference.data(), {count}};
-    All alone;
-    alone.run(own, options, cut(grad_out));
-    CHECK(same_bits(cut(all.out), alone.out));
-    CHECK(same_bits(cut(all.q), alone.q));
-    CHECK(same_bits(cut(all.k), alone.k));
-    CHECK(same_bits(cut(all.v), alone.v));
-    const auto of_preference = all.preference.begin() + b * length;
-    CHECK(same_bits(std::vector<T>(of_preference + first, of_preference + first + count),
-                    alone.preference));
-    for (Index i = 0; i < length; ++i) {
-      if (is_padding(b, i)) CHECK(of_preference[i] == 0);
-    }
-    for (Index h = 0; h < heads; ++h) {
-      for (Index t = 0; t < count; ++t) {
-        for (Index i = 0; i < count; ++i) {
-          cost_sum[static_cast<std::size_t>((h * length + first + t) * length + first + i)] +=
-              alone.cost[static_cast<std::size_t>((h * count + t) * count + i)];
-        }
-      }
-    }
-  }
-  CHECK(relative_error(all.cost, cost_sum) <= (sizeof(T) == 4 ? 1e-6 : 1e-14));
-}
-
 TEST_CASE("what transport refuses") {
   Random random(907);
   ProblemOptions options;
   options.queries = 2;
   options.keys = 3;
-  TransportProblem<double> problem(options, {.preference = false}, random);
+  CostProblem<double> problem(options, {.preference = false}, random);
   auto& cost = problem.minus_cost();
   cost[1] = 2;
   const Error negative = thrown_error([&] { problem.finish(); });
@@ -531,7 +417,7 @@ TEST_CASE("what transport refuses") {
         std::string("the cost at [0, 1] is -2.000000, expected a number >= 0 or inf"));
   for (Index t = 0; t < 3; ++t) cost[static_cast<std::size_t>(3 * t + 1)] = minus_infinity;
   problem.finish();
-  const Error walled = thrown_error([&] { attend_by(problem); });
+  const Error walled = thrown_error([&] { attend_at_cost(problem); });
   CHECK(walled.failure() == Failure::numerical);
   CHECK(std::string(walled.what()) ==
         std::string("query 0: source 1 has a preference but no allowed target, as its costs to all "

@@ -81,10 +81,8 @@ cli::Declaration declare() {
       "over the heads that share the dataset. It requires the dataset grad_out, the gradient of "
       "the loss with respect to out, or with --join grad_joined, the gradient with respect to "
       "joined. grad_preference is the gradient with respect to the preferences as they are given, "
-      "whose "
-      "scale does not matter. grad_rel_bias refers to T5's table rel_bias; so does grad_bias if "
-      "there is no "
-      "dataset bias.");
+      "whose scale does not matter. grad_rel_bias refers to T5's table rel_bias; so does grad_bias "
+      "if there is no dataset bias.");
   d.default_words("row_potential, col_potential and, if there are values, out");
   d.flag(
       "join",

@@ -30,9 +30,9 @@ const std::vector<DualResultKind>& dual_result_kinds() {
 
 const std::vector<std::string>& gradient_names() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = {"grad_q",          "grad_k",    "grad_v",    "grad_hybrid",
-                                    "grad_sink",       "grad_gate", "grad_bias", "grad_rel_bias",
-                                    "grad_preference", "grad_cost"};
+    std::vector<std::string> all = {"grad_q",    "grad_k",       "grad_v",    "grad_hybrid",
+                                    "grad_sink", "grad_gate",    "grad_bias", "grad_preference",
+                                    "grad_cost", "grad_rel_bias"};
     for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
     for (const char* operand : {"x", "y", "wq", "wk", "wv", "bq", "bk", "bv", "wo", "bo"}) {
       all.push_back(std::string("grad_") + operand);
