@@ -193,7 +193,8 @@ AttentionShapes shapes_of(const AttentionInputs<T>& inputs);
 template <class T>
 struct AttentionOutputs {
   TensorView<T> out = {};  ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
-  /// (leading, Lq): f; for hnas, the f of dnas. −inf, or the sink, without an allowed key.
+  /// (leading, Lq): f; for hnas, the f of dnas; for transport Σ_j u_ij log Z_ij. −inf, or the sink,
+  /// without an allowed key.
   TensorView<double> row_potential = {};
   TensorView<double> col_potential = {};  ///< (leading, Lk): g; −inf without an allowed query
   TensorView<double> unas_row_potential = {};  ///< (leading, Lq): only for hnas
@@ -271,7 +272,9 @@ struct AttentionSummary {
 /// |s_ij|:
 ///
 /// - out, weights and column sums: 2e-5 + 4·2⁻²⁴ s in float, 1e-12 + 4·2⁻⁵³ s in double;
-/// - gradients: 5e-5 + 8·2⁻²⁴ s in float, 1e-11 + 8·2⁻⁵³ s in double.
+/// - gradients: 5e-5 + 8·2⁻²⁴ s in float, 1e-11 + 8·2⁻⁵³ s in double. Under transport, where each
+///   source has one target, they are relative to the products ⟨dO_i, v_j⟩, whose differences
+///   vanish.
 ///
 /// Absolute errors of potentials are at most 4 times the first bound, those of entropies at most 90
 /// (1 + log Lk) times. Sinkhorn adds the error of its iteration. The tests enforce these bounds on

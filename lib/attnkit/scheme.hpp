@@ -2,8 +2,8 @@
 
 namespace attn {
 
-/// How scores become weights (MATHEMATICS.md §2): each scheme is a pair of potentials, π_ij =
-/// exp((s_ij − g_j) − f_i).
+/// How scores become weights (MATHEMATICS.md §2): each scheme but transport is a pair of
+/// potentials, π_ij = exp((s_ij − g_j) − f_i).
 enum class Scheme {
   unas,  ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)
   dnas,  ///< g_j = LSE_i s_ij, f_i = LSE_j(s_ij − g_j) (DN 7-8, EA 5)

@@ -70,7 +70,7 @@ class Transport final : public TypedScheme<Transport> {
            "cost).";
   }
   std::string_view formula() const override {
-    return "weight_j = sum_i u_i K_ji exp(s_j)/Z_i, s = alpha <q, k_j>/gamma, K = exp(-M/gamma)";
+    return "weight_j = sum_i u_i K_ji exp(s_j)/Z_i, where K = exp(-M/gamma)";
   }
   bool has_preference() const override { return true; }
   bool is_transport() const override { return true; }
