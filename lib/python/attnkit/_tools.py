@@ -38,7 +38,7 @@ FUNCTIONS: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
 
 
 def _paragraph(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, 88, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(text, 88, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _entry(head: str, text: str) -> str:
