@@ -226,8 +226,8 @@ struct AttentionGradients {
   TensorView<T> q, k, v;
   TensorView<T> x, y, wq, wk, wv, bq, bk, bv;  ///< x includes y's part if y is absent
   TensorView<T> bias, rel_bias;
-  /// Of u itself, whose scale does not matter to the weights: Σ_j u_ij du_ij = 0 under transport,
-  /// and under fenchel without a sink. 0 for a query whose preferences are all 0.
+  /// The gradient of u itself. The scale of u does not matter to the weights: Σ_j u_ij du_ij = 0
+  /// under transport, and under fenchel without a sink. 0 for a query whose preferences are all 0.
   TensorView<T> preference;
   TensorView<T> cost;    ///< under transport; 0 where the cost is +inf
   TensorView<T> hybrid;  ///< one number if the operand hybrid is absent; only under hnas

@@ -43,7 +43,11 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.relative = head.relative;
   terms.softcap = recipe.softcap;
   terms.same_if_rescaled = recipe.same_if_rescaled;
-  (recipe.gamma ? terms.sources : terms.preference) = head.preference;
+  if (recipe.gamma) {
+    terms.sources = head.preference;
+  } else {
+    terms.preference = head.preference;
+  }
   terms.transport = head.transport;
   terms.first_query = head.first_query;
   scores_.emplace(terms);

@@ -127,7 +127,7 @@ std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOpt
   }
   if (!needs_scores) return bytes;
   const Index lanes = gradient_lanes(sizes.keys, threads);
-  // Of a bias and of preferences, whose gradient takes scores of its own.
+  // The gradients of a bias and of preferences take scores of their own.
   bytes += 2 * bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +
            t5_gradient_bytes(sizes.queries, sizes.keys, lanes);
   if (!vectors) return bytes;

@@ -60,7 +60,8 @@ void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
 
 double largest_singular_value(MatrixView<const double> a) {
   const auto matrix = eigen_map(a);
-  const double size = matrix.lpNorm<Eigen::Infinity>();
+  if (matrix.size() == 0) return 0;
+  const double size = matrix.cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
   if (size == 0) return 0;
   // The root of the largest eigenvalue of aᵀ a; squares of numbers of at most 1 do not overflow.
   OwnedMatrix<double> scaled(a.rows, a.cols);

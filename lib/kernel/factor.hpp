@@ -5,7 +5,7 @@
 namespace attn::kernel {
 
 /// Small dense factorisations by LAPACK or Eigen, on the calling thread only. Matrices are square
-/// or tall, and contiguous (row_stride == cols). Of a matrix that is not finite, the results are
+/// or tall, and contiguous (row_stride == cols). The results of a matrix that is not finite are
 /// not finite either.
 
 /// Replaces the lower triangle of the symmetric `a`, the only one that is read, by the Cholesky

@@ -40,6 +40,7 @@ TransportRows<T>::TransportRows(const Scores<T>& scores, Index most_rows, bool d
       total_(shift_.size()),
       potential_(shift_.size()) {
   if (scores.terms().sources != nullptr) preference_storage_ = Buffer<T>(most_rows * keys_);
+  small_.reserve(static_cast<std::size_t>(most_rows * keys_));  // all of them, as bytes() says
   if (!differentiates) return;
   gradient_ = OwnedMatrix<double>(most_rows, keys_);
   weighted_ = OwnedMatrix<double>(most_rows, keys_);
@@ -116,9 +117,14 @@ void TransportRows<T>::take_preferences(Index i) {
     u[j] = !allowed ? 0.0 : uniform ? 1.0 : static_cast<double>(given[j]);
     largest = std::max(largest, u[j]);
   }
+  total_[static_cast<std::size_t>(i)] = 0;
+  if (!(largest > 0)) return;
   double sum = 0;
-  for (Index j = 0; j < keys_ && largest > 0; ++j) sum += u[j] /= largest;
-  for (Index j = 0; j < keys_ && largest > 0; ++j) u[j] /= sum;
+  for (Index j = 0; j < keys_; ++j) {
+    u[j] /= largest;
+    sum += u[j];
+  }
+  for (Index j = 0; j < keys_; ++j) u[j] /= sum;
   total_[static_cast<std::size_t>(i)] = largest * sum;
 }
 
@@ -250,7 +256,7 @@ template <class T>
 std::int64_t TransportRows<T>::bytes(Index rows, Index keys, bool differentiates) {
   const Index matrices = differentiates ? 8 : 4;
   return rows * (keys * (matrices * static_cast<Index>(sizeof(double)) +
-                         2 * static_cast<Index>(sizeof(T))) +
+                         2 * static_cast<Index>(sizeof(T)) + static_cast<Index>(sizeof(Small))) +
                  3 * static_cast<Index>(sizeof(double))) +
          // Bias and mask of a tile.
          rows * pass_tile_length * static_cast<Index>(sizeof(T) + 1);

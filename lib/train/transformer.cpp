@@ -116,6 +116,8 @@ std::vector<SourceWeights<T>> Transformer::source_weights(const Slot<T>& slot,
   return found;
 }
 
+namespace {
+
 // Calls body(sequence, row) for each position that is not padding.
 template <class Body>
 void for_each_position(const Sequences& sequences, const Body& body) {
@@ -123,6 +125,8 @@ void for_each_position(const Sequences& sequences, const Body& body) {
     for (Index i = 0; i < sequences.own_length(n); ++i) body(n, n * sequences.length + i);
   }
 }
+
+}  // namespace
 
 // The losses at the means of sequences: see predicted.
 template <class T>

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <utility>
 
@@ -170,7 +169,11 @@ std::string EarlierRun::taken_name(const Task<T>& task, const Parameter& one) co
   });
   if (has_encoder && is_language_model()) {
     if (!name.starts_with(encoder)) return {};
-    name = std::regex_replace(name.substr(encoder.size()), std::regex("/self/"), "/");
+    name.erase(0, encoder.size());
+    const std::string self = "self/";
+    if (const auto at = name.find("/" + self); at != std::string::npos) {
+      name.erase(at + 1, self.size());
+    }
   }
   if (!has_tensor(task, one, bundle_, name)) return {};
   const bool over_classes = !task.classes().empty() &&

@@ -231,7 +231,7 @@ Keys attention(const std::string& table, const std::string& where) {
           choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
 }
 
-// Of tokens, whose positions have learned preferences under fenchel and transport.
+// Attention among tokens: their positions have learned preferences under fenchel and transport.
 Keys token_attention(const std::string& table, const std::string& where) {
   Keys keys = attention(table, where);
   keys.front().words.insert(keys.front().words.end(), {"fenchel", "transport"});
