@@ -129,17 +129,27 @@ void Vocabulary::index_symbols() {
   }
 }
 
+// Merges make the last symbols, each its own; those before are characters.
 void Vocabulary::index_merges() {
-  const auto is_text = [&](Index token) { return token >= parts_.specials && token < size(); };
+  const Index first = size() - std::ssize(parts_.merges);
+  const auto name = [&](Index token) { return parts_.symbols[static_cast<std::size_t>(token)]; };
+  for (Index token = parts_.specials; token < size(); ++token) {
+    const bool is_merged = token >= first && parts_.kind == TokenKind::byte_pairs;
+    if (is_merged || parts_.kind == TokenKind::words) continue;
+    if (points_of(name(token)).size() > 1) {
+      bad_vocabulary("symbol " + std::to_string(token) + " of the vocabulary, " +
+                     shown(name(token)) + ", is no character, and no merge makes it");
+    }
+  }
   for (std::size_t n = 0; n < parts_.merges.size(); ++n) {
     const Merge& merge = parts_.merges[n];
-    const auto name = [&](Index token) { return parts_.symbols[static_cast<std::size_t>(token)]; };
-    const auto joined = is_text(merge.left) && is_text(merge.right)
-                            ? tokens_.find(name(merge.left) + name(merge.right))
-                            : tokens_.end();
-    if (joined == tokens_.end() || parts_.kind != TokenKind::byte_pairs ||
-        !joined_.emplace(merge, Joined{static_cast<Index>(n), joined->second}).second) {
-      bad_vocabulary("merge " + std::to_string(n) + " does not fit to the vocabulary");
+    const Index joined = first + static_cast<Index>(n);
+    const auto is_earlier = [&](Index t) { return t >= parts_.specials && t < joined; };
+    if (parts_.kind != TokenKind::byte_pairs || !is_earlier(merge.left) ||
+        !is_earlier(merge.right) || name(merge.left) + name(merge.right) != name(joined) ||
+        !joined_.emplace(merge, Joined{static_cast<Index>(n), joined}).second) {
+      bad_vocabulary("merge " + std::to_string(n) + " does not make symbol " +
+                     std::to_string(joined) + " of the vocabulary");
     }
   }
 }

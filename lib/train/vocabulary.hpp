@@ -40,7 +40,8 @@ struct VocabularyParts {
   Index specials = 0;  ///< the first symbols that are special tokens
   bool line_ends = false;
   std::vector<std::string> symbols;  ///< by token
-  std::vector<Merge> merges;         ///< in the order in which they were learned
+  /// In the order in which they were learned; merge n of m makes symbol size - m + n.
+  std::vector<Merge> merges;
 };
 
 /// A numbering of the symbols of a text: the special tokens, then the others.

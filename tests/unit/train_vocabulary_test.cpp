@@ -302,4 +302,6 @@ TEST_CASE("what a vocabulary cannot encode, decode or restore") {
   CHECK(refused([](VocabularyParts& parts) { parts.merges.push_back({1, 2}); }));
   CHECK(refused([](VocabularyParts& parts) { parts.merges[0] = {2, 2}; }));
   CHECK(refused([](VocabularyParts& parts) { parts.merges[0] = {1, 9}; }));
+  CHECK(refused([](VocabularyParts& parts) { parts.merges.clear(); }));
+  CHECK(refused([](VocabularyParts& parts) { std::swap(parts.symbols[2], parts.symbols[3]); }));
 }
