@@ -231,7 +231,7 @@ class Pairs(TrainTest):
                     for line in (self.folder / f"{name}.tsv").read_text().splitlines())
         self.assertEqual(done.json()["result"]["cut_pairs"], count)
         done = self.train(*self.settings(run__steps=1, data__source_length=5), "--force")
-        self.assertIn(f"{count} pairs are cut off", done.err)
+        self.assertIn(f"{count} pairs are cut off at data.source-length or data.length, over all splits", done.err)
         self.assertRegex(done.err, r"note: \d+ and \d+ symbols in the vocabularies; train: \d+ examples, valid: \d+ examples")
 
     def test_columns(self):
@@ -265,6 +265,14 @@ class Classes(TrainTest):
             self.assertEqual([one["group"] for one in last["attention"]], [] if scheme == "none" else ["layer0", "layer1"])
             bundle = self.read("run.h5")
             self.assertEqual((list(bundle["classes"]), bundle["class/softmax"].shape), (["few", "many"], (2, 12)))
+
+    def test_long_texts_are_cut(self):
+        done = self.train("--json", *self.settings(run__steps=1, data__length=7))
+        lines = (self.folder / "classes.tsv").read_text().splitlines()
+        count = 2 * sum(len(line.split("\t")[1]) > 7 for line in lines)  # the file is that of two splits
+        self.assertEqual(done.json()["result"]["cut_pairs"], count)
+        done = self.train("--force", *self.settings(run__steps=1, data__length=7))
+        self.assertIn(f"note: {count} texts are cut off at data.length, over all splits\n", done.err)
 
     def test_paths_and_keys(self):
         self.train(*self.settings(optimizer__paths="encoder.self", optimizer__rule="sgd", optimizer__start="ones"))

@@ -52,6 +52,8 @@ class Refused(TrainTest):
             "run.dropout=1": (["[0, 1)"], None),
             "data.line-ends=yes": (["true or false"], None),
             "model.heads=5": (["model.heads", "does not divide"], None),
+            "decoder.self.gamma=1e-40": (["decoder.self.gamma is 1e-40, expected a number >= 1e-30"], None),
+            "decoder.self.reach=1e-40": (["decoder.self.reach is 1e-40, expected a number >= 1e-30"], None),
             "optimizer.paths=encoder.self": (["encoder.self", "lacks"], None),
             "decoder.self.scheme=dnas": (["later tokens"], "--allow-leak"),
             "model.width=31": (["model.width is 31", "2 heads"], None),
@@ -116,6 +118,11 @@ class Refused(TrainTest):
         done = self.train(*self.settings(optimizer__rule="sgd", run__steps=1, schedule__rate=1e38),
                           output="one.h5", status=4)
         self.assertIn("step 1: ", done.err)
+
+    def test_the_least_divisors(self):
+        """Costs and scores remain finite."""
+        self.train(*self.settings(decoder__self__scheme="transport", decoder__self__gamma=1e-30, decoder__self__reach=1e-30,
+                                  run__steps=2))
 
     def test_singular_steps(self):
         settings = self.settings(optimizer__rule="sgd", optimizer__paths="decoder.self", schedule__rate=20,

@@ -93,7 +93,9 @@ cli::Declaration declare() {
                   "of --from: digest of the file, the number of tensors taken, and by name those "
                   "that are new and those not taken")
       .report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
-      .report_member("cut_pairs", "pairs that were cut, as they are longer than the recipe allows")
+      .report_member("cut_pairs",
+                     "pairs, or texts with a class, of all splits that were cut, as they are "
+                     "longer than the recipe allows")
       .report_member("working_bytes", "the most working memory, as planned")
       .report_member("step", "steps done")
       .report_member("valid, test",
@@ -217,8 +219,11 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   result["cut_pairs"] = task->cut_pairs();
   result["working_bytes"] = training.working_bytes();
   if (task->cut_pairs() > 0) {
-    report.note(cli::counted(task->cut_pairs(), "pair is", "pairs are") +
-                " cut off at data.source-length or data.length");
+    const bool labelled = !task->classes().empty();
+    report.note(cli::counted(task->cut_pairs(), labelled ? "text is" : "pair is",
+                             labelled ? "texts are" : "pairs are") +
+                " cut off at " + (labelled ? "" : "data.source-length or ") +
+                "data.length, over all splits");
   }
   if (arguments.dry_run) {
     report.print(fmt::format(

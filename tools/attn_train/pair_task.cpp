@@ -71,16 +71,16 @@ class PairTask : public Base {
 
   void write_source_weights(const T* weights, io::OutputBundle& bundle) const override {
     if (!kept_weights_) return;
-    const auto* const batches = dynamic_cast<const train::PairBatches*>(this->of(*kept_weights_));
-    SourceWeightOutput<T> output(bundle, batches->pairs());
+    const auto& batches = dynamic_cast<const train::PairBatches&>(*this->of(*kept_weights_));
+    SourceWeightOutput<T> output(bundle, batches.pairs());
     MemoryPool pool;
     const MemoryPool::Use use(&pool);
     train::AttentionPlans<T> plans;
     train::Slot<T> slot;
     slot.weights = weights;
     slot.plans = &plans;
-    for (Index n = 0; n < batches->batches(); ++n) {
-      for (const train::SlotBatch& batch : batches->evaluation(n)) {
+    for (Index n = 0; n < batches.batches(); ++n) {
+      for (const train::SlotBatch& batch : batches.evaluation(n)) {
         output.add(batch, this->model().source_weights(slot, batch));
       }
     }

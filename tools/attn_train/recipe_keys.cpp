@@ -235,9 +235,12 @@ Keys attention(const std::string& table, const std::string& where) {
 Keys token_attention(const std::string& table, const std::string& where) {
   Keys keys = attention(table, where);
   keys.front().words.insert(keys.front().words.end(), {"fenchel", "transport"});
-  keys.push_back(positive(table + ".gamma", 1, "by which transport divides scores and costs"));
-  keys.push_back(positive(table + ".reach", 1,
-                          "R of transport, whose cost from position i to j is ((i - j)/R)^2"));
+  // With these, costs and finite scores in float32 remain far below the largest number in float64.
+  constexpr double least = 1e-30;
+  keys.push_back(
+      number(table + ".gamma", least, no_limit, 1, "by which transport divides scores and costs"));
+  keys.push_back(number(table + ".reach", least, no_limit, 1,
+                        "R of transport, whose cost from position i to j is ((i - j)/R)^2"));
   return keys;
 }
 

@@ -51,8 +51,9 @@ TextPairs pairs_in(const SplitTexts& texts, Split split);
 bool has_line_ends(const Recipe& recipe);
 
 /// The vocabulary by data.tokens, data.vocabulary and, except for pairs, data.line-ends, with some
-/// special tokens in front: that of the earlier run under this name, if it has one, or learned from
-/// `text`, training data of `texts`.
+/// special tokens in front. It is EarlierRun::vocabulary of this name. Without an earlier run, and
+/// for the targets of pairs if that run was a language model, it is learned from `text`, training
+/// data of `texts`.
 train::Vocabulary learn_vocabulary(const Recipe& recipe, const SplitTexts& texts,
                                    const std::string& name, const std::string& text,
                                    std::vector<std::string> specials);

@@ -56,7 +56,8 @@ class Task {
 
   virtual DataSizes data_sizes() const = 0;
 
-  /// The number of pairs of all splits that were cut because they exceed the recipe's lengths.
+  /// The pairs, or texts with a class, of all splits that were cut because they exceed the recipe's
+  /// lengths.
   virtual Index cut_pairs() const { return 0; }
 
   /// The names of the classes that the last softmax tells; empty for other tasks.
