@@ -3,8 +3,10 @@
 import os
 import shutil
 import unittest
+import zlib
 
 import h5py
+import numpy as np
 
 from training import PROSE, RECIPE, TrainTest
 
@@ -133,6 +135,121 @@ class From(TrainTest):
         self.refused("attn-train", "sizes.toml", "--from", "moved.h5", status=5, output="fresh.h5",
                      says=["did not begin from the weights of another run"])
 
+    def changed(self, **datasets):
+        """bad.h5, a copy of masked.h5 with other datasets; None: without one."""
+        return self.changed_copy("masked.h5", {name.replace("__", "/"): value for name, value in datasets.items()})
+
+    def changed_copy(self, of, datasets):
+        shutil.copy(self.folder / of, self.folder / "bad.h5")
+        with h5py.File(self.folder / "bad.h5", "r+") as file:
+            for name, value in datasets.items():
+                if name in file:
+                    del file[name]
+                if value is not None:
+                    file[name] = value
+        return "bad.h5"
+
+    def refused_from(self, says, *words, recipe="r.toml", begin="bad.h5", status=3):
+        self.refused("attn-train", recipe, "--from", begin, "--log", "new.jsonl", *words, status=status, says=says,
+                     output="new.h5")
+        self.assertFalse({"new.h5", "new.jsonl"} & set(os.listdir(self.folder)))
+
+    def test_damaged_numbers(self):
+        weights = self.read("masked.h5")["embedding/tokens"]
+        for bad in (np.nan, np.inf, -np.inf, 123):
+            other = weights.copy()
+            other[3, 3] = bad
+            self.changed(embedding__tokens=other)
+            self.refused_from(["bad.h5:/embedding/tokens is damaged: its numbers are not those that were written"])
+        self.changed(embedding__tokens=weights.astype(float))
+        self.refused_from(["bad.h5:/embedding/tokens is damaged"])
+        moments = self.read("masked.h5")["state/moments0"]
+        self.changed(state__moments0=moments + 1)
+        self.refused_from(["bad.h5:/state/moments0 is damaged"])
+        self.changed(embedding__tokens=None)
+        self.refused_from(["bad.h5", "embedding/tokens"])
+        lines = list(self.read("masked.h5")["state/checksums"])
+        self.changed(state__checksums=lines[1:])
+        self.refused_from(["bad.h5:/state/checksums is damaged"])
+        self.changed(state__checksums=None)
+        self.refused_from(["bad.h5 has no state/checksums"])
+        # Nor does a run itself go on from such numbers.
+        self.train(*self.settings(run__steps=5))
+        self.changed_copy("run.previous.h5", {"layer0/wq": weights})
+        self.refused("attn-train", "r.toml", *self.settings(run__steps=5), output="bad.h5", status=3,
+                     says=["bad.h5:/layer0/wq is damaged"], hint="bad.previous.h5 is the checkpoint before it")
+
+    def test_numbers_beyond_float32(self):
+        """A whole checkpoint in float64 with a number that float32 lacks."""
+        self.train(*self.settings(objective__kind="masked", precision="f64"), output="wide.h5")
+        weights = self.read("wide.h5")["embedding/tokens"]
+        weights[3, 3] = 1e60
+        lines = list(self.read("wide.h5")["state/checksums"])
+        at = next(n for n, line in enumerate(lines) if line.endswith(" embedding/tokens"))
+        self.assertEqual(lines[at][:8], f"{zlib.crc32(self.read('wide.h5')['embedding/tokens'].tobytes()):08x}")
+        lines[at] = f"{zlib.crc32(weights.tobytes()):08x} embedding/tokens"
+        self.changed_copy("wide.h5", {"embedding/tokens": weights, "state/checksums": lines})
+        with h5py.File(self.folder / "bad.h5", "r+") as file:
+            file.attrs["train_checksum"] = f"{zlib.crc32(''.join(line + chr(10) for line in lines).encode()):08x}"
+        settings = self.settings(objective__kind="masked")
+        said = self.tune(*settings, "--log", "new.jsonl", recipe="r.toml", begin="bad.h5", output="new.h5", status=3).err
+        self.assertIn("error: bad.h5:/embedding/tokens has a number that is not finite in float32\n", said)
+        self.assertFalse({"new.h5", "new.jsonl"} & set(os.listdir(self.folder)))
+        self.tune(*settings, *self.settings(precision="f64", run__steps=1), recipe="r.toml", begin="bad.h5")
+
+    def test_other_datasets_do_not_matter(self):
+        self.changed(layer9=h5py.SoftLink("/none"), comp=np.zeros(3, dtype=[("a", "f4")]))
+        with h5py.File(self.folder / "bad.h5", "r+") as file:
+            for name in (b"layer0/\xff\xfe", b"layer0/evil\nname"):
+                h5py.h5d.create(file.id, name, h5py.h5t.NATIVE_FLOAT, h5py.h5s.create_simple((2, 2)))
+        done = self.tune("--json", *self.settings(run__steps=1), begin="bad.h5")
+        self.assertEqual(done.json()["result"]["from"]["not_taken"], ["softmax", "softmax_bias"])
+
+    def test_vocabularies_of_other_shapes(self):
+        strings = h5py.string_dtype()
+        symbols = list(self.read("masked.h5")["vocabulary"])
+        for value, shape in (("abc", "()"), (np.array([], dtype=strings), "(0)"), (np.array([symbols], dtype=strings), "(1, ")):
+            self.changed(vocabulary=value)
+            self.refused_from([f"bad.h5:/vocabulary has shape {shape}", "expected a list of strings"])
+        self.changed(vocabulary=symbols[:-1] + ["xyz"])
+        self.refused_from(["bad.h5:/vocabulary", "'xyz', is no character"])
+
+    def test_merges_make_the_symbols(self):
+        settings = self.settings(data__tokens="byte-pairs", data__vocabulary=150, run__steps=1)
+        self.train("--force", *settings, output="bp.h5")
+        merges = self.read("bp.h5")["vocabulary_merges"]
+        for bad in (None, merges[:0], merges[:-1], merges[1:], merges[::-1], np.concatenate([merges, merges])):
+            self.changed_copy("bp.h5", {"vocabulary_merges": bad})
+            self.refused_from(["bad.h5:/vocabulary: ", "merge"], *settings)
+        for bad, shown in ((merges.ravel(), "pairs of tokens"), (merges + 2**62, "merge 0 does not make symbol")):
+            self.changed_copy("bp.h5", {"vocabulary_merges": bad})
+            self.refused_from(["bad.h5", shown], *settings)
+
+    def test_one_vocabulary_for_both_columns(self):
+        self.write_pairs()
+        settings = self.settings(run__steps=1, data__source_length=16)
+        self.tune(*settings, recipe="pairs.toml", output="apart.h5")
+        self.refused_from(["data.joint is true, but apart.h5 has a vocabulary for each column"], *settings,
+                          "--set", "data.joint=true", recipe="pairs.toml", begin="apart.h5", status=2)
+        self.run_tool("attn-train", "pairs.toml", "-o", "joint.h5", *settings, "--set", "data.joint=true")
+        self.tune(*settings, "--set", "data.joint=true", recipe="pairs.toml", begin="joint.h5")
+        self.assertEqual(list(self.read("run.h5")["source_vocabulary"]), list(self.read("joint.h5")["target_vocabulary"]))
+
+    def test_a_causal_model_becomes_an_encoder(self):
+        self.write_pairs()
+        self.train(*self.settings(run__steps=1), output="causal.h5")
+        self.tune(*self.settings(**STILL, data__source_length=16), recipe="pairs.toml", begin="causal.h5")
+        self.assertEqual(self.read("run.h5")["encoder/layer0/self/wq"].tobytes(), self.read("causal.h5")["layer0/wq"].tobytes())
+
+    def test_the_previous_checkpoint_is_no_beginning(self):
+        before = self.bytes_of("masked.previous.h5")
+        for words, name in ((["--from", "masked.previous.h5"], "--from"), (["--log", "masked.previous.h5"], "--log")):
+            self.refused("attn-train", "r.toml", *words, "--force", output="masked.h5", status=2,
+                         says=[name, "masked.previous.h5"])
+        self.refused("attn-train", "r.toml", "--set", "data.text=masked.previous.h5", output="./masked.h5", status=2,
+                     says=["data.text names masked.previous.h5, which ./masked.h5 replaces by its checkpoints"])
+        self.assertEqual(self.bytes_of("masked.previous.h5"), before)
+
     def test_refused(self):
         def refused(says, *words, recipe="r.toml", begin="masked.h5", status=3):
             self.refused("attn-train", recipe, "--from", begin, *words, status=status, says=says, output="new.h5")
@@ -143,10 +260,7 @@ class From(TrainTest):
         refused(["masked.h5 has no matrix with a name and a shape of this model"], "--set", "model.width=14")
         refused(["data.tokens is words, but masked.h5 has characters"], "--set", "data.tokens=words", status=2)
         refused(["data.vocabulary is 9", "masked.h5"], "--set", "data.vocabulary=9", status=2)
-        shutil.copy(self.folder / "masked.h5", self.folder / "bad.h5")
-        with h5py.File(self.folder / "bad.h5", "r+") as file:
-            del file["vocabulary"]
-            file["vocabulary"] = [1.0, 2.0]
+        self.changed(vocabulary=[1.0, 2.0])
         refused(["bad.h5:/vocabulary is float64, expected strings"], begin="bad.h5")
         self.train(output="causal.h5")
         refused(["the vocabulary of causal.h5 lacks the special token [MASK]"], "--set", "objective.kind=masked",

@@ -207,5 +207,5 @@ class Existing(TrainTest):
         self.begun()
         with h5py.File(self.folder / "run.h5", "a") as file:
             file["layer1/wk"][0, 0, 0] += 1
-        self.refused("attn-train", "r.toml", status=3, output="run.h5", says=["run.h5 is damaged"],
+        self.refused("attn-train", "r.toml", status=3, output="run.h5", says=["run.h5:/layer1/wk is damaged"],
                      hint="run.previous.h5")

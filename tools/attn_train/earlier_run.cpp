@@ -10,9 +10,8 @@
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
-#include "attn_train/pair_vocabulary.hpp"
+#include "attn_train/checked_datasets.hpp"
 #include "attn_train/run_tensors.hpp"
-#include "attn_train/source_weight_output.hpp"
 #include "attn_train/special_tokens.hpp"
 #include "system/system_reason.hpp"
 
@@ -21,28 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using train::Parameter;
-
-// Datasets of a checkpoint that are no tensors of its model.
-bool is_tensor(const std::string& group, const std::string& name, const ArraySource& dataset) {
-  static const std::set<std::string> figures = {"x",          "y",      "query_length",
-                                                "key_length", "hybrid", "col_sum"};
-  return group != "state" && !group.starts_with(source_weight_group + "/") &&
-         figures.count(name) == 0 && !name.ends_with("_merges") && is_floating(dataset.dtype());
-}
-
-std::vector<std::string> tensors_of(const io::InputBundle& bundle) {
-  std::vector<std::string> groups = bundle.all_groups();
-  groups.insert(groups.begin(), "");
-  std::vector<std::string> all;
-  for (const std::string& group : groups) {
-    const io::InputBundle inside = bundle.group(group);
-    for (const std::string& name : inside.names()) {
-      if (!is_tensor(group, name, inside.dataset(name))) continue;
-      all.push_back(group.empty() ? name : group + "/" + name);
-    }
-  }
-  return all;
-}
 
 // The first symbols of a vocabulary that are special tokens. A text has no such characters or byte
 // pairs, and a word of the same bytes is the special token.
@@ -54,8 +31,14 @@ Index count_specials(const std::vector<std::string>& symbols) {
 }
 
 std::vector<std::string> strings_in(const ArraySource& dataset) {
-  if (dataset.dtype() == DType::string) return dataset.read_strings();
-  throw Error(Failure::input, dataset.address() + " is " + dataset.type() + ", expected strings");
+  if (dataset.dtype() != DType::string) {
+    throw Error(Failure::input, dataset.address() + " is " + dataset.type() + ", expected strings");
+  }
+  if (dataset.shape().size() != 1 || dataset.shape().front() == 0) {
+    throw Error(Failure::input, fmt::format("{} has shape {}, expected a list of strings",
+                                            dataset.address(), to_string(dataset.shape())));
+  }
+  return dataset.read_strings();
 }
 
 std::vector<train::Merge> merges_in(const ArraySource& dataset) {
@@ -63,12 +46,10 @@ std::vector<train::Merge> merges_in(const ArraySource& dataset) {
   if (dataset.dtype() != DType::i64 || shape.size() != 2 || shape.back() != 2) {
     throw Error(Failure::input, dataset.address() + " is no list of pairs of tokens");
   }
-  std::vector<double> pairs(static_cast<std::size_t>(shape.front() * 2));
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(shape.front() * 2));
   dataset.read({0, 0}, shape, pairs.data());
   std::vector<train::Merge> merges;
-  for (std::size_t n = 0; n < pairs.size(); n += 2) {
-    merges.push_back({static_cast<Index>(pairs[n]), static_cast<Index>(pairs[n + 1])});
-  }
+  for (std::size_t n = 0; n < pairs.size(); n += 2) merges.push_back({pairs[n], pairs[n + 1]});
   return merges;
 }
 
@@ -124,6 +105,11 @@ std::optional<train::Vocabulary> EarlierRun::vocabulary(
   if (!bundle_.is_dataset(name)) {
     throw Error(Failure::input,
                 fmt::format("{} has no {}, the tokens of this objective", file_, name));
+  }
+  const bool joins = wanted == "target_vocabulary" && recipe.flag("data.joint");
+  if (joins && !begins_pairs && recipe_.value("data.joint", Json()) != true) {
+    throw recipe.refusal("data.joint",
+                         "is true, but " + file_ + " has a vocabulary for each column");
   }
   train::VocabularyParts parts;
   parts.kind = kind_of(tokens);
@@ -186,6 +172,7 @@ std::string EarlierRun::taken_name(const Task<T>& task, const Parameter& one) co
 
 template <class T>
 Json EarlierRun::shared_with(const Task<T>& task) const {
+  const std::vector<std::string> stored = checked_datasets(bundle_, file_);
   std::set<std::string> taken;
   bool has_matrix = false;
   Json added = Json::array();
@@ -202,8 +189,8 @@ Json EarlierRun::shared_with(const Task<T>& task) const {
     throw Error(Failure::input, file_ + " has no matrix with a name and a shape of this model");
   }
   Json left = Json::array();
-  for (const std::string& name : tensors_of(bundle_)) {
-    if (taken.count(name) == 0) left.push_back(name);
+  for (const std::string& name : stored) {
+    if (!name.starts_with(state_group + "/") && taken.count(name) == 0) left.push_back(name);
   }
   return {{"taken", taken.size()}, {"new", added}, {"not_taken", left}};
 }

@@ -28,19 +28,21 @@ class EarlierRun {
 
   /// Its vocabulary of this name, for a new run of `recipe` that needs these special tokens. A
   /// language model has read the sources of pairs, and has none for their targets. Throws
-  /// Recipe::refusal if data.tokens, data.vocabulary or data.line-ends of the two runs contradict
-  /// each other, and Error(input) if there is no such vocabulary, or a special token is missing.
+  /// Recipe::refusal if data.tokens, data.vocabulary, data.line-ends or data.joint of the two runs
+  /// contradict each other, and Error(input) if there is no such vocabulary, a special token is
+  /// missing, or merges do not make the symbols.
   std::optional<train::Vocabulary> vocabulary(const Recipe& recipe, const std::string& name,
                                               const std::vector<std::string>& specials) const;
 
   /// The tensors that the task takes, those with the same name and shape: "taken" is their number,
   /// "new" the task's other tensors, "not_taken" the checkpoint's. The layers of a language model
   /// are those of the encoder of pairs. The softmax over classes is new unless both runs have the
-  /// same classes. Throws Error(input) if no matrix is taken.
+  /// same classes. Throws Error(input) if no matrix is taken, and as checked_datasets does.
   template <class T>
   nlohmann::ordered_json shared_with(const Task<T>& task) const;
 
-  /// Reads the taken tensors, and leaves the others as they are.
+  /// Reads the taken tensors, and leaves the others as they are. Throws Error(input) for a number
+  /// that is not finite in T.
   template <class T>
   void read(const Task<T>& task, T* weights) const;
 

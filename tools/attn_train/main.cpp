@@ -273,7 +273,14 @@ void require_own_names(const cli::Arguments& arguments, const Recipe& recipe, cl
     names.emplace_back(option, file);
   };
   if (arguments.given("from")) names.emplace_back("--from", arguments.text("from"));
+  const std::string previous = previous_of(*arguments.output);
+  for (const auto& [name, file] : names) {
+    if (!is_same_file(previous, file)) continue;
+    throw Error(Failure::usage, fmt::format("{} names {}, which {} replaces by its checkpoints",
+                                            name, file, *arguments.output));
+  }
   add_output("--output", *arguments.output);
+  names.emplace_back("the previous checkpoint", previous);
   if (arguments.given("log")) add_output("--log", arguments.text("log"));
   if (arguments.json && !arguments.json->empty()) add_output("--json", *arguments.json);
 }

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <boost/crc.hpp>
 
+#include "attn_train/checked_datasets.hpp"
 #include "attn_train/run_tensors.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/frame/output_format.hpp"
@@ -17,14 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* state_group = "state/";
-
-// RUN.previous.h5 for RUN.h5.
-std::string previous_of(const std::string& path) {
-  const std::filesystem::path file(path);
-  const std::string ending = file.extension().string();
-  return (file.parent_path() / (file.stem().string() + ".previous" + ending)).string();
-}
+const std::string sums_name = state_group + "/sums";
 
 // The first key in which two recipes differ.
 std::string difference(const Json& stored, const Json& own) {
@@ -50,7 +43,7 @@ std::vector<StateArray<T>> arrays_of(const train::Parameters& parameters,
                                      train::WeightOptimizer<T>& optimizer) {
   std::vector<StateArray<T>> arrays;
   const auto add = [&](const std::string& name, T* numbers, Index count) {
-    arrays.push_back({fmt::format("{}{}{}", state_group, name, arrays.size()), numbers, count});
+    arrays.push_back({fmt::format("{}/{}{}", state_group, name, arrays.size()), numbers, count});
   };
   for (T* const moments : optimizer.moments()) add("moments", moments, parameters.size());
   if (!optimizer.in_paths()) return arrays;
@@ -65,20 +58,6 @@ std::array<double, 4> sums_of(const RunProgress& progress) {
   return {progress.loss, progress.targets, progress.least_ratio, progress.largest_ratio};
 }
 
-// Tells whether any number of the state has changed.
-template <class T>
-std::string checksum_of(const train::Parameters& parameters, const T* weights,
-                        train::WeightOptimizer<T>& optimizer, const std::array<double, 4>& sums) {
-  boost::crc_32_type crc;
-  const auto add = [&](const auto* numbers, Index count) {
-    crc.process_bytes(numbers, static_cast<std::size_t>(count) * sizeof(*numbers));
-  };
-  add(weights, parameters.size());
-  for (const StateArray<T>& one : arrays_of(parameters, optimizer)) add(one.numbers, one.count);
-  add(sums.data(), std::ssize(sums));
-  return fmt::format("{:08x}", crc.checksum());
-}
-
 Index count_attribute(const io::InputBundle& bundle, const std::string& path,
                       const std::string& name) {
   const std::optional<double> count = bundle.number_attribute(name);
@@ -89,6 +68,12 @@ Index count_attribute(const io::InputBundle& bundle, const std::string& path,
 }
 
 }  // namespace
+
+std::string previous_of(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string ending = file.extension().string();
+  return (file.parent_path() / (file.stem().string() + ".previous" + ending)).string();
+}
 
 RunFile::RunFile(const cli::Arguments& arguments, cli::Report& report, RunIdentity identity)
     : identity_(std::move(identity)), deflate_(arguments.compress) {
@@ -146,6 +131,7 @@ void RunFile::look_at_existing(const cli::Arguments& arguments, cli::Report& rep
 template <class T>
 RunProgress RunFile::load(const Task<T>& task, T* weights,
                           train::WeightOptimizer<T>& optimizer) const {
+  checked_datasets(*existing_, path_, previous_of(path_) + " is the checkpoint before it");
   read_tensors<T>(task, *existing_, weights, [](const train::Parameter& one) { return one.name; });
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
     const ArraySource dataset = existing_->dataset(one.name);
@@ -157,7 +143,7 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
   RunProgress progress;
   progress.step = *steps_done_;
   std::array<double, 4> sums = sums_of(progress);
-  const ArraySource stored = existing_->dataset(std::string(state_group) + "sums");
+  const ArraySource stored = existing_->dataset(sums_name);
   if (stored.shape() != Shape{static_cast<Index>(sums.size())}) {
     throw Error(Failure::input, stored.address() + " is damaged");
   }
@@ -166,11 +152,6 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
   progress.targets = sums[1];
   progress.least_ratio = sums[2];
   progress.largest_ratio = sums[3];
-  const auto checksum = checksum_of(task.parameters(), weights, optimizer, sums);
-  if (existing_->text_attribute("train_checksum") != checksum) {
-    throw Error(Failure::input, path_ + " is damaged: its numbers are not those that were written",
-                previous_of(path_) + " is the checkpoint before it");
-  }
   return progress;
 }
 
@@ -195,23 +176,22 @@ void RunFile::save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimiz
   options.force = replaces_;
   options.deflate = deflate_;
   io::OutputBundle bundle(options);
-  write_tensors(task, weights, bundle);
+  CheckedOutput checked(bundle);
+  write_tensors(task, weights, checked);
   if (extras.inputs) task.write_inputs(weights, bundle);
   if (extras.source_weights) task.write_source_weights(weights, bundle);
   task.write_vocabulary(bundle);
   for (const StateArray<T>& one : arrays_of(task.parameters(), optimizer)) {
-    bundle.create(one.name, dtype_of<T>(), {one.count}).write({0}, {one.count}, one.numbers);
+    checked.write(one.name, {one.count}, one.numbers);
   }
   const std::array<double, 4> sums = sums_of(progress);
-  const Shape count = {static_cast<Index>(sums.size())};
-  bundle.create(std::string(state_group) + "sums", DType::f64, count)
-      .write({0}, count, sums.data());
+  checked.write(sums_name, {std::ssize(sums)}, sums.data());
+  checked.finish();
   bundle.attribute("train_recipe", identity_.recipe.dump());
   bundle.attribute("train_data", identity_.data);
   bundle.attribute("train_version", identity_.version);
   if (!from_.is_null()) bundle.attribute("train_from", from_.dump());
   bundle.attribute("train_step", std::int64_t{progress.step});
-  bundle.attribute("train_checksum", checksum_of(task.parameters(), weights, optimizer, sums));
   bundle.attribute("history", history_);
   if (replaces_) keep_previous();
   bundle.commit();

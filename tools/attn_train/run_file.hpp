@@ -14,6 +14,9 @@
 
 namespace attn::tools {
 
+/// The name of the checkpoint before the last one: RUN.previous.h5 for RUN.h5.
+std::string previous_of(const std::string& path);
+
 /// The identity of a run. Runs with the same identity produce the same bytes.
 struct RunIdentity {
   nlohmann::ordered_json recipe;  ///< by key, without the names of files

@@ -1,6 +1,9 @@
 #include "attn_train/run_tensors.hpp"
 
 #include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
 
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
@@ -89,9 +92,11 @@ void write_attention(const AttentionGroup& attention, const T* weights, io::Outp
 }  // namespace
 
 template <class T>
-void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle) {
+void write_tensors(const Task<T>& task, const T* weights, CheckedOutput& output) {
   const std::vector<AttentionGroup> attentions = task.attentions();
-  for (const AttentionGroup& attention : attentions) write_attention(attention, weights, bundle);
+  for (const AttentionGroup& attention : attentions) {
+    write_attention(attention, weights, output.bundle());
+  }
   for (const Parameter& one : task.parameters().all()) {
     const Form form = form_of(one, attentions);
     const Shape shape = stored_shape(one, form);
@@ -99,8 +104,7 @@ void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bund
     for_each_number(one, form, [&](Index in_model, Index stored) {
       numbers.data()[stored] = weights[one.offset + in_model];
     });
-    bundle.create(one.name, dtype_of<T>(), shape, labels_of(form))
-        .write(Shape(shape.size(), 0), shape, numbers.data());
+    output.write(one.name, shape, numbers.data(), labels_of(form));
   }
 }
 
@@ -128,6 +132,10 @@ void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights
     }
     Buffer<T> numbers(one.size());
     dataset.read(Shape(shape.size(), 0), shape, numbers.data());
+    if (!std::all_of(numbers.begin(), numbers.end(), [](T x) { return std::isfinite(x); })) {
+      throw Error(Failure::input, fmt::format("{} has a number that is not finite in {}",
+                                              dataset.address(), attn::name(dtype_of<T>())));
+    }
     for_each_number(one, form, [&](Index in_model, Index stored) {
       weights[one.offset + in_model] = numbers.data()[stored];
     });
@@ -135,7 +143,7 @@ void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights
 }
 
 #define ATTN_RUN_TENSORS(T)                                                          \
-  template void write_tensors(const Task<T>&, const T*, io::OutputBundle&);          \
+  template void write_tensors(const Task<T>&, const T*, CheckedOutput&);             \
   template bool has_tensor(const Task<T>&, const Parameter&, const io::InputBundle&, \
                            const std::string&);                                      \
   template void read_tensors(const Task<T>&, const io::InputBundle&, T*, const TensorName&);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "attn_train/checked_datasets.hpp"
 #include "attn_train/task.hpp"
 #include "io/input.hpp"
 
@@ -15,13 +16,14 @@ namespace attn::tools {
 
 /// Writes all tensors, and for each attention its scheme, its mask and its u.
 template <class T>
-void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle);
+void write_tensors(const Task<T>& task, const T* weights, CheckedOutput& output);
 
 /// The dataset of a tensor; empty: none.
 using TensorName = std::function<std::string(const train::Parameter&)>;
 
 /// Reads the result of write_tensors, each tensor from the dataset of this name; tensors without
-/// one stay as they are. Throws Error(input).
+/// one stay as they are. Throws Error(input) for another shape or type, and for numbers that are
+/// not finite in T.
 template <class T>
 void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights,
                   const TensorName& name_of);
