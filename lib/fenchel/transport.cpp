@@ -11,6 +11,7 @@
 #include "kernel/factor.hpp"
 #include "kernel/product.hpp"
 #include "kernel/tile.hpp"
+#include "tensor/number_text.hpp"
 
 namespace attn::fenchel {
 
@@ -24,7 +25,7 @@ ScaledCost::ScaledCost(const TransportCost& cost, Index n) : gamma_(cost.gamma),
       const double value = cost.cost(t, i);
       if (!(value >= 0)) {
         throw Error(Failure::input, "the cost at " + to_string({t, i}) + " is " +
-                                        std::to_string(value) + ", expected a number >= 0");
+                                        number_text(value) + ", expected a number >= 0");
       }
       const double scaled = value / gamma_;
       if (std::isinf(scaled) && std::isfinite(value)) {

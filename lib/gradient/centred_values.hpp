@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "gradient/gradient.hpp"
 #include "tensor/buffer.hpp"
 
@@ -20,10 +22,17 @@ class CentredValues {
 
   const Forward<T>& forward() const { return forward_; }
 
+  /// The values less the same c of the keys that some query may attend to by these counts, where
+  /// they are more than the forward step has; zeros, or −c, for the others. In `storage`, or as
+  /// given.
+  MatrixView<const T> values_of(std::span<const Index> queries_of_key, Buffer<T>& storage) const;
+
  private:
   void centre(int threads);
 
   Forward<T> forward_;
+  MatrixView<const T> given_v_;
+  PooledVector<double> mean_;  // c; empty: values are not centred
   Buffer<T> v_;
   Buffer<T> centred_v_;
   Buffer<T> out_;

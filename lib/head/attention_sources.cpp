@@ -285,6 +285,7 @@ void AttentionSources::take_transport_cost(const ArraySource& source) {
   }
   cost.emplace(matrix_operand(source, leading, keys, keys, "keys, keys"));
   cost->of_cost = true;
+  cost->from_zero = true;
 }
 
 void AttentionSources::take_relative_bias(const ArraySource& source) {

@@ -399,10 +399,11 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
   if (sources_.with_plain) head.plain_.emplace(sources_.plain, arrays, threads);
   arrays.preference = matrix(sources_.preference, preference_);
   if (sources_.cost) {
-    naming([&] { return sources_.cost->dataset.address(); },
+    const std::string name = sources_.cost->dataset.address();
+    naming([&] { return name; },
            [&] {
              head.transport_.emplace(*matrix(sources_.cost, cost_), arrays.keys,
-                                     *sources_.preferring.gamma);
+                                     *sources_.preferring.gamma, name);
            });
     arrays.transport = &*head.transport_;
   }

@@ -50,13 +50,14 @@ void require_scores(const Operand& operand, const BlockAxes& axes, const T* valu
   }
   // The forbidding value is also the least allowed one.
   const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
+  const T largest = operand.from_zero ? T{0} : std::numeric_limits<T>::max();
   bool forbidden = false;
   for (Index n = 0; n < size; ++n) {
     // NaN fails the comparisons.
-    if (!(values[n] >= forbids && values[n] <= std::numeric_limits<T>::max())) {
+    if (!(values[n] >= forbids && values[n] <= largest)) {
       if (operand.of_cost) {
         refuse_element(operand.dataset, axes.start, axes.count, n, -values[n],
-                       "finite numbers or inf");
+                       operand.from_zero ? "numbers >= 0 or inf" : "finite numbers or inf");
       }
       refuse_element(operand.dataset, axes.start, axes.count, n, values[n],
                      operand.zero_forbids ? "finite numbers >= 0" : "finite numbers or -inf");

@@ -31,8 +31,9 @@ struct Operand {
   LeadingMap block;  ///< problem → block
   /// For a matrix: 0 forbids a pair (preference), as −inf does elsewhere.
   bool zero_forbids = false;
-  bool finite = false;   ///< for a matrix: no element forbids a pair, all must be finite
-  bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
+  bool finite = false;     ///< for a matrix: no element forbids a pair, all must be finite
+  bool of_cost = false;    ///< for a matrix: its negatives are the scores, and +inf forbids a pair
+  bool from_zero = false;  ///< for a cost: no element is below 0
   HeadAxis heads = HeadAxis::leading;
 };
 

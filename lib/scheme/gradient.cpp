@@ -30,11 +30,12 @@ NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoi
 
 // The preferences u of fenchel: weights are exp(t_ij − f_i) u_ij with scores t that leave them out,
 // so ∂L/∂u_ij = exp(t_ij − f_i)(G_ij − δ_i), also where u_ij = 0. This is dS of the weights exp(t −
-// f).
+// f). A key without any preference is not in use by the scores, but by t.
 template <class T>
-void differentiate_preferences(const Forward<T>& forward, const TileProduct<T>& products,
+void differentiate_preferences(const CentredValues<T>& centred, const TileProduct<T>& products,
                                const PooledVector<WeightAdjoint<T>>& adjoints,
                                const GradientTargets<T>& targets, int threads) {
+  const Forward<T>& forward = centred.forward();
   typename Scores<T>::Terms terms = forward.scores->terms();
   terms.preference = nullptr;
   const Scores<T> plain(terms);
@@ -43,7 +44,14 @@ void differentiate_preferences(const Forward<T>& forward, const TileProduct<T>& 
   without.folds = false;
   GradientTargets<T> sinks;
   sinks.scores = targets.preferences;
-  differentiate_weights(without, products, adjoints, sinks, threads);
+  if (forward.attention->allowed.empty_keys() == 0) {
+    differentiate_weights(without, products, adjoints, sinks, threads);
+    return;
+  }
+  Buffer<T> values;
+  without.v = centred.values_of(plain.allowed_counts().queries_of_key, values);
+  const TileProduct<T> with_all(forward.grad_out, without.v, T{1}, forward.dropout);
+  differentiate_weights(without, with_all, adjoints, sinks, threads);
 }
 
 }  // namespace
@@ -74,7 +82,7 @@ NumberGradients differentiate(const Forward<T>& given, const GradientTargets<T>&
   }
   PooledVector<WeightAdjoint<T>> adjoints = scheme.differentiate(forward, products, threads);
   if (!wanted.preferences.empty()) {
-    differentiate_preferences(forward, products, adjoints, wanted, threads);
+    differentiate_preferences(centred, products, adjoints, wanted, threads);
   }
   NumberGradients found;
   if (given.options.sink != no_sink) found = of_sink(given.options.sink, adjoints);

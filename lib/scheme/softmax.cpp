@@ -62,9 +62,16 @@ class Softmax final : public TypedScheme<Softmax> {
     return row_bytes(rows, cols, 1, element_size, threads);
   }
   std::int64_t gradient_bytes(const GradientSizes& sizes, const SchemeOptions&) const override {
-    return differentiate_weights_bytes(sizes, {}) +
-           sizes.rows * sizes.v_head_dim *
-               static_cast<std::int64_t>(sizes.element_size);  // fold_rows
+    const auto element = static_cast<std::int64_t>(sizes.element_size);
+    // The values of keys without a preference, and the products with them.
+    const std::int64_t of_preference =
+        has_preference_
+            ? 2 * sizes.cols * sizes.v_head_dim * element +
+                  tile_product_bytes(sizes.rows, sizes.cols, sizes.v_head_dim, sizes.element_size) +
+                  (sizes.rows + sizes.cols) * static_cast<Index>(sizeof(Index))
+            : 0;
+    return differentiate_weights_bytes(sizes, {}) + of_preference +
+           sizes.rows * sizes.v_head_dim * element;  // fold_rows
   }
   double score_passes(const SchemeOptions&) const override { return 1; }
 

@@ -19,6 +19,9 @@ namespace {
 // Flushed exponentials are below 2⁻¹⁰²²; a sum of this size loses nothing to them.
 constexpr double smallest_sum = 0x1p-800;
 
+// Below this share of its largest term, a derivative has lost too many digits.
+constexpr double most_cancelled = 0x1p-24;
+
 const TransportKernel& required(const TransportKernel* kernel) {
   if (kernel == nullptr) throw std::logic_error("transport has no costs");
   return *kernel;
@@ -38,9 +41,11 @@ TransportRows<T>::TransportRows(const Scores<T>& scores, Index most_rows, bool d
       sums_(most_rows, keys_),
       shift_(static_cast<std::size_t>(most_rows)),
       total_(shift_.size()),
-      potential_(shift_.size()) {
+      potential_(shift_.size()),
+      all_direct_(shift_.size()),
+      targets_(keys_) {
   if (scores.terms().sources != nullptr) preference_storage_ = Buffer<T>(most_rows * keys_);
-  small_.reserve(static_cast<std::size_t>(most_rows * keys_));  // all of them, as bytes() says
+  direct_.reserve(static_cast<std::size_t>(most_rows * keys_));  // all of them, as bytes() says
   if (!differentiates) return;
   gradient_ = OwnedMatrix<double>(most_rows, keys_);
   weighted_ = OwnedMatrix<double>(most_rows, keys_);
@@ -51,7 +56,7 @@ TransportRows<T>::TransportRows(const Scores<T>& scores, Index most_rows, bool d
 template <class T>
 void TransportRows<T>::make(RowRange rows) {
   rows_ = rows;
-  small_.clear();
+  direct_.clear();
   fill();
   const Index n = count();
   for (Index i = 0; i < n; ++i) {
@@ -77,9 +82,10 @@ void TransportRows<T>::make(RowRange rows) {
     const double* const e = exponentials_.row(i);
     for (Index j = 0; j < keys_; ++j) w[j] *= e[j];
   }
-  for (const Small& of : small_) {
+  for (const Direct& of : direct_) {
     double* const w = weights_.row(of.row);
-    for_targets(of, [&](Index j, double p) { w[j] += of.share * p; });
+    take_targets(of, targets_.data());
+    for (Index j = 0; j < keys_; ++j) w[j] += of.share * targets_[j];
   }
 }
 
@@ -140,9 +146,10 @@ void TransportRows<T>::add_source(Index i, Index source) {
   if (sum >= smallest_sum) {
     log_of_sum = std::log(sum);
   } else {
-    log_of_sum = log_sum(i, source);
-    if (share > 0 && log_of_sum == minus_infinity) refuse(i, source);
-    small_.push_back({i, source, share, log_of_sum, 0});
+    const Direct found = direct(i, source, share);
+    log_of_sum = found.largest + std::log(found.sum);
+    if (share > 0 && found.largest == minus_infinity) refuse(i, source);
+    direct_.push_back(found);
   }
   if (!(share > 0)) return;
   potential_[static_cast<std::size_t>(i)] += share * (log_of_sum - kernel_.least(source));
@@ -154,34 +161,81 @@ void TransportRows<T>::refuse(Index i, Index source) const {
   throw Error(Failure::numerical,
               "query " + std::to_string(scores_.terms().first_query + rows_.first + i) +
                   ": source " + std::to_string(source) +
-                  " has a preference but no allowed target, as its costs to all of them are inf");
+                  " has a preference but no allowed target: its costs in " + kernel_.name() +
+                  " are inf for all of them");
 }
 
 template <class T>
-double TransportRows<T>::log_sum(Index i, Index source) const {
+void TransportRows<T>::take_logits(Index i, Index source, double* to) const {
   const T* const scores = score_storage_.data() + i * keys_;
   const double* const cost = kernel_.scaled(source);
   const double shift = shift_[static_cast<std::size_t>(i)];
-  const auto logit = [&](Index j) { return static_cast<double>(scores[j]) - shift - cost[j]; };
-  double largest = minus_infinity;
-  for (Index j = 0; j < keys_; ++j) largest = std::max(largest, logit(j));
-  if (largest == minus_infinity) return largest;
-  double sum = 0;
-  for (Index j = 0; j < keys_; ++j) sum += std::exp(logit(j) - largest);
-  return largest + std::log(sum);
+  for (Index j = 0; j < keys_; ++j) to[j] = static_cast<double>(scores[j]) - shift - cost[j];
 }
 
 template <class T>
-template <class Body>
-void TransportRows<T>::for_targets(const Small& of, const Body& body) const {
-  if (of.log_sum == minus_infinity) return;
-  const T* const scores = score_storage_.data() + of.row * keys_;
-  const double* const cost = kernel_.scaled(of.source);
-  const double shift = shift_[static_cast<std::size_t>(of.row)];
-  for (Index j = 0; j < keys_; ++j) {
-    const double p = std::exp(static_cast<double>(scores[j]) - shift - cost[j] - of.log_sum);
-    if (p > 0) body(j, p);
+typename TransportRows<T>::Direct TransportRows<T>::direct(Index i, Index source, double share) {
+  double* const p = targets_.data();
+  take_logits(i, source, p);
+  Direct found{i, source, share, kernel::row_max(p, keys_, nullptr)};
+  if (found.largest == minus_infinity) return found;
+  found.likeliest = std::find(p, p + keys_, found.largest) - p;
+  found.sum = kernel::exp_row(p, p, keys_, nullptr, found.largest);
+  return found;
+}
+
+// The sum is no part of the logarithm, beside which it might be rounded away.
+template <class T>
+void TransportRows<T>::take_targets(const Direct& of, double* p) const {
+  if (of.largest == minus_infinity) {
+    std::fill_n(p, keys_, 0.0);
+    return;
   }
+  take_logits(of.row, of.source, p);
+  kernel::exp_row(p, p, keys_, nullptr, of.largest);
+  for (Index j = 0; j < keys_; ++j) p[j] /= of.sum;
+}
+
+template <class T>
+void TransportRows<T>::take_mean(Direct& of) {
+  const double* const g = gradient_.row(of.row);
+  const double at_likeliest = g[of.likeliest];
+  take_targets(of, targets_.data());
+  of.mean = 0;
+  for (Index j = 0; j < keys_; ++j) of.mean += targets_[j] * (g[j] - at_likeliest);
+  means_.row(of.row)[of.source] = of.largest == minus_infinity ? 0 : at_likeliest + of.mean;
+}
+
+// Whether the terms of ∂L/∂s leave too few digits.
+template <class T>
+bool TransportRows<T>::cancels(Index i) const {
+  const double* const w = weights_.row(i);
+  const double* const g = gradient_.row(i);
+  const double* const of_scores = sums_.row(i);
+  double terms = 0;
+  double largest = 0;
+  for (Index j = 0; j < keys_; ++j) {
+    terms = std::max(terms, std::abs(w[j] * g[j]));
+    largest = std::max(largest, std::abs(of_scores[j]));
+  }
+  return largest < most_cancelled * terms;
+}
+
+// Takes all sources of a query out of the products.
+template <class T>
+void TransportRows<T>::make_direct(Index i) {
+  all_direct_[static_cast<std::size_t>(i)] = 1;
+  std::fill_n(sums_.row(i), keys_, 0.0);
+  double* const in_products = opposite_.row(i);
+  std::copy_n(shares_.row(i), keys_, in_products);
+  take_preferences(i);
+  for (Index source = 0; source < keys_; ++source) {
+    if (!(in_products[source] > 0)) continue;
+    direct_.push_back(direct(i, source, shares_.row(i)[source]));
+    take_mean(direct_.back());
+  }
+  std::fill_n(in_products, keys_, 0.0);
+  std::fill_n(shares_.row(i), keys_, 0.0);
 }
 
 template <class T>
@@ -208,28 +262,43 @@ void TransportRows<T>::differentiate() {
       opposite_.row(i)[s] = -shares_.row(i)[s] * means[s];
     }
   }
-  for (Small& of : small_) {
-    const double* const g = gradient_.row(of.row);
-    for_targets(of, [&](Index j, double p) { of.mean += p * g[j]; });
-    means_.row(of.row)[of.source] = of.mean;
-  }
+  for (Direct& of : direct_) take_mean(of);
   // Z is no longer needed.
   kernel::multiply(opposite_.first(n), k, sums_.first(n));
   for (Index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
     const double* const g = gradient_.row(i);
     double* const of_scores = sums_.row(i);
-    double* const means = means_.row(i);
     for (Index j = 0; j < keys_; ++j) {
       of_scores[j] = weights_.row(i)[j] * g[j] + exponentials_.row(i)[j] * of_scores[j];
+    }
+    all_direct_[static_cast<std::size_t>(i)] = 0;
+  }
+  for (const Direct& of : direct_) {
+    double* const of_scores = sums_.row(of.row);
+    const double mean = means_.row(of.row)[of.source];
+    take_targets(of, targets_.data());
+    for (Index j = 0; j < keys_; ++j) of_scores[j] -= of.share * targets_[j] * mean;
+  }
+  for (Index i = 0; i < n; ++i) {
+    if (cancels(i)) make_direct(i);
+  }
+  for (const Direct& of : direct_) {
+    if (all_direct_[static_cast<std::size_t>(of.row)] == 0) continue;
+    const double* const g = gradient_.row(of.row);
+    double* const of_scores = sums_.row(of.row);
+    take_targets(of, targets_.data());
+    for (Index j = 0; j < keys_; ++j) {
+      of_scores[j] += of.share * targets_[j] * ((g[j] - g[of.likeliest]) - of.mean);
+    }
+  }
+  for (Index i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    double* const means = means_.row(i);
+    for (Index j = 0; j < keys_; ++j) {
       const bool allowed =
           score_storage_[i * keys_ + j] != -std::numeric_limits<T>::infinity() && has_source(i);
       means[j] = allowed ? means[j] / total_[at] : 0;
     }
-  }
-  for (const Small& of : small_) {
-    double* const of_scores = sums_.row(of.row);
-    for_targets(of, [&](Index j, double p) { of_scores[j] -= of.share * p * of.mean; });
   }
 }
 
@@ -244,11 +313,16 @@ void TransportRows<T>::add_cost(RowRange sources, MatrixView<double> by_source,
   const auto first = [&](const OwnedMatrix<double>& of) { return of.read().row_range(0, n); };
   kernel::add_transposed_product(columns(shares_), first(weighted_), by_source);
   kernel::add_transposed_product(columns(opposite_), first(exponentials_), by_source);
-  for (const Small& of : small_) {
-    if (of.source < sources.first || of.source >= sources.last) continue;
+  Buffer<double> p;
+  for (const Direct& of : direct_) {
+    if (of.source < sources.first || of.source >= sources.last || !(of.share > 0)) continue;
     const double* const g = gradient_.row(of.row);
     double* const to = rest.row(of.source - sources.first);
-    for_targets(of, [&](Index j, double p) { to[j] += of.share * p * (g[j] - of.mean); });
+    p.reserve(keys_);
+    take_targets(of, p.data());
+    for (Index j = 0; j < keys_; ++j) {
+      to[j] += of.share * p[j] * ((g[j] - g[of.likeliest]) - of.mean);
+    }
   }
 }
 
@@ -256,8 +330,9 @@ template <class T>
 std::int64_t TransportRows<T>::bytes(Index rows, Index keys, bool differentiates) {
   const Index matrices = differentiates ? 8 : 4;
   return rows * (keys * (matrices * static_cast<Index>(sizeof(double)) +
-                         2 * static_cast<Index>(sizeof(T)) + static_cast<Index>(sizeof(Small))) +
-                 3 * static_cast<Index>(sizeof(double))) +
+                         2 * static_cast<Index>(sizeof(T)) + static_cast<Index>(sizeof(Direct))) +
+                 3 * static_cast<Index>(sizeof(double)) + 1) +
+         keys * static_cast<Index>(sizeof(double)) +
          // Bias and mask of a tile.
          rows * pass_tile_length * static_cast<Index>(sizeof(T) + 1);
 }

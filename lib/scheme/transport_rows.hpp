@@ -27,6 +27,16 @@ namespace attn {
 ///
 /// All is computed in float64. A Z_i so small that flushed exponentials could count is computed
 /// again as a sum of exp(s_j − M(j,i)/γ), without loss; that takes the time of Lk exponentials.
+///
+/// The terms of ∂L/∂s_j may cancel: if each source has one target, ∂L/∂s is 0, which a division by
+/// a small γ would turn into large noise. Where every ∂L/∂s_j of a query is below 2⁻²⁴ of the
+/// largest term w_j G_j, derivatives come from the sums
+///
+///   ∂L/∂s_j = Σ_i u_i p(j|i) ((G_j − G_m) − Σ_l p(l|i) (G_l − G_m)),   m the likeliest target of
+///   i,
+///
+/// which are exactly 0 where every p is 0 or 1; that takes the time of Lk² exponentials for the
+/// query. The error is so below Lk·2⁻²⁹ of the largest ∂L/∂s_j of the query.
 template <class T>
 class TransportRows : public FromPool {
  public:
@@ -54,28 +64,34 @@ class TransportRows : public FromPool {
   /// these queries' terms of A and B for some sources i, whose first is row 0 of both. Without
   /// has_rest(), B need not have memory. Several threads may add for different sources at once.
   void add_cost(RowRange sources, MatrixView<double> by_source, MatrixView<double> rest) const;
-  bool has_rest() const { return !small_.empty(); }
+  bool has_rest() const { return !direct_.empty(); }
 
   static std::int64_t bytes(Index rows, Index keys, bool differentiates);
 
  private:
-  // A source of a query whose Z is computed by logarithms.
-  struct Small {
+  // A source of a query that is computed by itself, target by target.
+  struct Direct {
     Index row = 0;
     Index source = 0;
     double share = 0;    // u
-    double log_sum = 0;  // log Z; −inf if the source can go nowhere, whose share is then 0
-    double mean = 0;     // G̅
+    double largest = 0;  // the largest log (K_ij E_j); −inf: the source goes nowhere, share is 0
+    double sum = 0;      // Z over exp(largest)
+    Index likeliest = 0;
+    double mean = 0;  // G̅ less the G of the likeliest target
   };
 
   void fill();
   void take_preferences(Index i);
   void add_source(Index i, Index source);
   [[noreturn]] void refuse(Index i, Index source) const;
-  double log_sum(Index i, Index source) const;
-  // Calls body(j, p(j|source)) for the targets of a source.
-  template <class Body>
-  void for_targets(const Small& of, const Body& body) const;
+  // log (K_ij E_j) of all targets j.
+  void take_logits(Index i, Index source, double* to) const;
+  Direct direct(Index i, Index source, double share);
+  // p(j|source) of all targets j.
+  void take_targets(const Direct& of, double* p) const;
+  void take_mean(Direct& of);
+  bool cancels(Index i) const;
+  void make_direct(Index i);
 
   const Scores<T>& scores_;
   const TransportKernel& kernel_;
@@ -91,7 +107,9 @@ class TransportRows : public FromPool {
   OwnedMatrix<double> means_;                       // G̅, then ∂L/∂u
   OwnedMatrix<double> opposite_;                    // −R G̅
   PooledVector<double> shift_, total_, potential_;  // max s, Σu, f
-  PooledVector<Small> small_;
+  PooledVector<Direct> direct_;
+  PooledVector<std::uint8_t> all_direct_;  // whether all sources of a query are
+  Buffer<double> targets_;                 // of one source
 };
 
 }  // namespace attn

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "attnkit/error.hpp"
 #include "kernel/tile.hpp"
 #include "tensor/infinity.hpp"
+#include "tensor/number_text.hpp"
 
 namespace attn {
 namespace {
@@ -17,17 +19,22 @@ double cost_over_gamma(double cost, double gamma, Index target, Index source) {
   const std::string place = "the cost at " + index_text({target, source});
   if (cost >= 0) throw Error(Failure::numerical, place + " over gamma is beyond float64");
   throw Error(Failure::input,
-              place + " is " + std::to_string(cost) + ", expected a number >= 0 or inf");
+              place + " is " + number_text(cost) + ", expected a number >= 0 or inf");
 }
 
 }  // namespace
 
 template <class T>
-TransportKernel::TransportKernel(const MatrixSource<T>& minus_cost, Index n, double gamma)
-    : gamma_(gamma), scaled_(n, n), exponentials_(n, n), least_(static_cast<std::size_t>(n)) {
+TransportKernel::TransportKernel(const MatrixSource<T>& minus_cost, Index n, double gamma,
+                                 std::string name)
+    : gamma_(gamma),
+      name_(std::move(name)),
+      scaled_(n, n),
+      exponentials_(n, n),
+      least_(static_cast<std::size_t>(n)) {
   if (!(gamma > 0 && std::isfinite(gamma))) {
     throw Error(Failure::input,
-                "gamma is " + std::to_string(gamma) + ", expected a finite number > 0");
+                "gamma is " + number_text(gamma) + ", expected a finite number > 0");
   }
   std::fill(least_.begin(), least_.end(), infinity);
   const Buffer<T> row(n);
@@ -50,7 +57,7 @@ TransportKernel::TransportKernel(const MatrixSource<T>& minus_cost, Index n, dou
   }
 }
 
-template TransportKernel::TransportKernel(const MatrixSource<float>&, Index, double);
-template TransportKernel::TransportKernel(const MatrixSource<double>&, Index, double);
+template TransportKernel::TransportKernel(const MatrixSource<float>&, Index, double, std::string);
+template TransportKernel::TransportKernel(const MatrixSource<double>&, Index, double, std::string);
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "score/matrix_source.hpp"
 #include "tensor/owned_matrix.hpp"
@@ -21,9 +22,12 @@ class TransportKernel : public FromPool {
   /// −M, as ready-made scores of a cost do. Throws Error(input) for a cost below 0 or a gamma that
   /// is not a finite number > 0, Error(numerical) if M/γ is beyond float64.
   template <class T>
-  TransportKernel(const MatrixSource<T>& minus_cost, Index n, double gamma);
+  TransportKernel(const MatrixSource<T>& minus_cost, Index n, double gamma,
+                  std::string name = "cost");
 
   double gamma() const { return gamma_; }
+  /// The address of the costs, for messages.
+  const std::string& name() const { return name_; }
   Index count() const { return scaled_.rows(); }
 
   MatrixView<const double> exponentials() const { return exponentials_.read(); }
@@ -40,6 +44,7 @@ class TransportKernel : public FromPool {
 
  private:
   double gamma_;
+  std::string name_;
   OwnedMatrix<double> scaled_;
   OwnedMatrix<double> exponentials_;
   PooledVector<double> least_;

@@ -75,7 +75,7 @@ class Problem:
         return LONG(self.scale * factor) * s
 
     def scores(self, data):
-        """What the softmax sees."""
+        """What the softmax sees, without preferences."""
         s = self.scaled_energies(data)
         if self.softcap:
             s = self.softcap * np.tanh(s / self.softcap)
@@ -87,9 +87,6 @@ class Problem:
             s = s - np.array(alibi_slopes(s.shape[-3]))[:, None, None] * np.abs(apart)
         s = formulas.scores(ready=s, mask=data.get("mask"), bias=data.get("bias"),
                             causal=self.causal)
-        if "preference" in data and self.scheme == "fenchel":
-            with np.errstate(divide="ignore"):
-                s = s + np.log(data["preference"])
         if self.window:
             s = np.where(np.abs(apart) < self.window, s, formulas.FORBIDDEN)
         return s
@@ -102,6 +99,10 @@ class Problem:
         if inner == "transport":
             weights = formulas.transport_weights(s, data["cost"] / LONG(self.gamma), data.get("preference"))
             out = weights @ formulas.stretched(v, s.shape[:-2], 2, True)
+        elif "preference" in data:
+            # Without a logarithm, so that there are differences at 0.
+            weights = data["preference"] * np.exp(s - s.max(-1, keepdims=True))
+            out = weights / weights.sum(-1, keepdims=True) @ formulas.stretched(v, s.shape[:-2], 2, True)
         else:
             out = formulas.attention(s, v, inner, hybrid, iterations).out
         if "gate" in data:
@@ -146,6 +147,7 @@ def differences(result, data, gradient_of_result, names):
                 losses.append((gradient_of_result * result(data)).sum())
             data[name][at] = start
             gradient[at] = (losses[0] - losses[1]) / (2 * STEP)
+            assert np.isfinite(gradient[at]), (name, at)
         found[name] = gradient
     return found
 

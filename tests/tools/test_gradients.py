@@ -163,6 +163,59 @@ class Gradients(ToolTest):
             self.refused("attn-compute", "in.h5", f"--emit=grad_{name}", status=2,
                          says=[f"grad_{name}", "transport"])
 
+    def test_keys_without_any_preference(self):
+        for scheme in ("fenchel", "transport"):
+            for shape in ((6,), (2, 6)):
+                with self.subTest(scheme=scheme, shape=shape):
+                    u = np.round((0.1 + self.random.random(shape)) * 2**20) / 2**20
+                    u[..., [0, 3]] = 0
+                    data = self.vectors(queries=2) | {"preference": u, "cost": np.abs(self.normal(6, 6))}
+                    mask = np.ones((2, 6), bool)
+                    mask[:, 4] = mask[1, 3] = False
+                    for more in ({}, {"mask": mask}):
+                        self.near(Problem(scheme, "dot", 0.3), data | more, ["preference"])
+                    # Values of masked keys are not read, and other gradients keep their bits.
+                    options = ["-q", "--only", *Problem(scheme, "dot", 0.3).options()]
+                    emit = "--emit=grad_q,grad_k,grad_v"
+                    both = self.compute("in.h5", *options, f"{emit},grad_preference")
+                    others = self.compute("in.h5", *options, emit)
+                    data = self.read("in.h5")
+                    data["v"][..., 4, :] += 3
+                    self.write("in.h5", **data)
+                    with_others = self.compute("in.h5", *options, f"{emit},grad_preference")
+                    for name, found in both.items():
+                        np.testing.assert_array_equal(found, with_others[name])
+                        if name in others:
+                            np.testing.assert_array_equal(found, others[name])
+                    # A padded key is no key.
+                    data = {n: a for n, a in data.items() if n != "mask"}
+                    data["v"][..., 5, :] = np.nan
+                    self.write("in.h5", **data, key_length=np.array(5))
+                    padded = self.compute("in.h5", *options, "--emit=grad_preference")["grad_preference"]
+                    data = data | {"k": data["k"][..., :5, :], "v": data["v"][..., :5, :],
+                                   "preference": u[..., :5], "cost": data["cost"][:5, :5]}
+                    self.write("in.h5", **data)
+                    alone = self.compute("in.h5", *options, "--emit=grad_preference")["grad_preference"]
+                    np.testing.assert_array_equal(padded[..., :5], alone)
+                    self.assertTrue((padded[..., 5] == 0).all())
+
+    def test_saturated_transport(self):
+        # Where each source has one target, nothing depends on scores and costs, however small gamma is.
+        for u in ([1.0, 1.0], [0.3, 0.7]):
+            for gamma in (1e-8, 1e-30):
+                self.write("in.h5", q=np.array([[1, 0.3]]), k=np.eye(2), v=np.array([[1.0], [3.0]]),
+                           grad_out=np.ones((1, 1)), preference=np.array(u), cost=1 - np.eye(2))
+                found = self.compute("in.h5", "-q", "--only", "--scheme=transport", f"--gamma={gamma}",
+                                     "--emit=grad_q,grad_k,grad_cost")
+                for name, gradient in found.items():
+                    np.testing.assert_array_equal(gradient, np.zeros(gradient.shape), name)
+        # Two sources between two equal targets, far below the score of the third.
+        self.write("in.h5", q=np.ones((1, 1)), k=np.array([[0.0], [0], [1]]), v=np.ones((3, 1)),
+                   cost=10.0 * np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]]))
+        weights = self.compute("in.h5", "-q", "--only", "--scheme=transport", "--gamma=1e-20",
+                               "--emit=weights")["weights"]
+        self.assert_near("weights", weights, np.full((1, 3), 1 / 3), 1e-15)
+
     def test_cost(self):
         for shape in ((6, 6), (2, 6, 6)):
             cost = np.abs(self.normal(*shape))

@@ -40,7 +40,6 @@ class CostProblem {
       for (Index i = 0; i < n; ++i) {
         const bool closed = t != i && chance(random, transport.forbidden);
         minus_cost_.push_back(static_cast<T>(closed ? minus_infinity : -costs(random)));
-        cost_(t, i) = -static_cast<long double>(minus_cost_.back()) / gamma_;
       }
     }
     if (transport.preference) make_preference(random);
@@ -48,6 +47,9 @@ class CostProblem {
   }
 
   void finish() {
+    for (std::size_t at = 0; at < minus_cost_.size(); ++at) {
+      cost_.values[at] = -static_cast<long double>(minus_cost_[at]) / gamma_;
+    }
     const BroadcastMatrix<T> cost(minus_cost_.data(), cost_.cols, 1);
     kernel_.emplace(cost, cost_.rows, gamma_);
     typename Scores<T>::Terms terms = problem_.scores().terms();
@@ -165,15 +167,11 @@ TransportDerivatives<T> derivatives_of(const CostProblem<T>& problem,
   return gradient;
 }
 
-// `saturated`: where each source has one target, derivatives are differences of nearly equal
-// products; the error is then relative to the largest product.
 template <class T>
-void check_derivatives(const CostProblem<T>& problem, double gamma, Random& random,
-                       bool saturated = false) {
+auto reference_derivatives(const CostProblem<T>& problem, double gamma,
+                           const reference::Matrix& grad_out) {
   const auto s = problem.problem().reference_scores();
   const auto v = problem.problem().reference_v();
-  auto grad_out = random_matrix(s.rows, v.cols, random);
-  for (long double& x : grad_out.values) x = static_cast<T>(x);
   reference::Matrix grad_weights(s.rows, s.cols);
   for (Index q = 0; q < s.rows; ++q) {
     for (Index t = 0; t < s.cols; ++t) {
@@ -183,9 +181,22 @@ void check_derivatives(const CostProblem<T>& problem, double gamma, Random& rand
   auto want =
       reference::differentiate_transport(s, problem.preference(), problem.cost(), grad_weights);
   for (long double& x : want.cost.values) x /= gamma;
+  return want;
+}
+
+// `saturated`: where each source has one target, reference derivatives are differences of nearly
+// equal products; the error is then relative to the largest product.
+template <class T>
+void check_derivatives(const CostProblem<T>& problem, double gamma, Random& random,
+                       bool saturated = false) {
+  const auto s = problem.problem().reference_scores();
+  const auto v = problem.problem().reference_v();
+  const auto grad_out = random_matrix(s.rows, v.cols, random);
+  const auto want = reference_derivatives(problem, gamma, grad_out);
   const TransportDerivatives<T> got = derivatives_of(problem, grad_out);
   const double bound = gradient_tolerance<T>(largest_score(s));
-  const double floor = saturated ? largest_score(grad_weights) : 0;
+  const double products = static_cast<double>(v.cols) * largest_entry(grad_out.values);
+  const double floor = saturated ? products * largest_entry(v.values) : 0;
   CHECK(gradient_error(got.scores, want.scores.values, floor) <= bound);
   CHECK(gradient_error(got.preference, want.preference.values, floor) <= bound);
   CHECK(gradient_error(got.cost, want.cost.values, floor) <= bound);
@@ -264,6 +275,41 @@ TEST_CASE_TEMPLATE("transport at large costs and scores", T, float, double) {
       check_transport_weights(problem);
       check_derivatives(problem, 1, random, true);
     }
+  }
+}
+
+// The terms of the derivatives cancel to what the few other targets leave, or to nothing.
+TEST_CASE_TEMPLATE("gradients of saturated transport", T, float, double) {
+  Random random(908);
+  ProblemOptions options;
+  options.queries = 35;
+  options.keys = 24;
+  options.depth = 9;
+  options.v_head_dim = 3;
+  options.mask = true;
+  CostOptions transport;
+  for (const double gamma : {1.0, 0.6, 1e-30}) {
+    transport.gamma = gamma;
+    CAPTURE(gamma);
+    CostProblem<T> problem(options, transport, random);
+    for (Index t = 0; t < 24; ++t) {
+      for (Index i = 0; i < 24; ++i) {
+        problem.minus_cost()[static_cast<std::size_t>(24 * t + i)] -= t == i ? 0 : T{12};
+      }
+      problem.minus_cost()[static_cast<std::size_t>(25 * t)] = 0;
+    }
+    problem.finish();
+    const auto grad_out = random_matrix(35, 3, random);
+    const TransportDerivatives<T> got = derivatives_of(problem, grad_out);
+    if (gamma < 1e-3) {
+      CHECK(largest_entry(got.scores) == 0);
+      CHECK(largest_entry(got.cost) == 0);
+      continue;
+    }
+    const auto want = reference_derivatives(problem, gamma, grad_out);
+    const double bound = 1e3 * std::numeric_limits<T>::epsilon() + 1e-6;
+    CHECK(gradient_error(got.scores, want.scores.values, 0) <= bound);
+    CHECK(gradient_error(got.cost, want.cost.values, 0) <= bound);
   }
 }
 
@@ -414,12 +460,13 @@ TEST_CASE("what transport refuses") {
   const Error negative = thrown_error([&] { problem.finish(); });
   CHECK(negative.failure() == Failure::input);
   CHECK(std::string(negative.what()) ==
-        std::string("the cost at [0, 1] is -2.000000, expected a number >= 0 or inf"));
+        std::string("the cost at [0, 1] is -2, expected a number >= 0 or inf"));
   for (Index t = 0; t < 3; ++t) cost[static_cast<std::size_t>(3 * t + 1)] = minus_infinity;
   problem.finish();
   const Error walled = thrown_error([&] { attend_at_cost(problem); });
   CHECK(walled.failure() == Failure::numerical);
-  CHECK(std::string(walled.what()) ==
-        std::string("query 0: source 1 has a preference but no allowed target, as its costs to all "
-                    "of them are inf"));
+  CHECK(
+      std::string(walled.what()) ==
+      std::string("query 0: source 1 has a preference but no allowed target: its costs in cost are "
+                  "inf for all of them"));
 }

@@ -21,8 +21,10 @@ namespace {
 std::string remarks(const std::string& scheme, const Totals& totals) {
   std::string text = padding_words(totals.padding);
   if (totals.empty_queries > 0) {
+    const bool transports =
+        !is_repeated(scheme) && description_of(scheme_of(scheme).value()).is_transport();
     text += ", " + cli::counted(totals.empty_queries, "query has", "queries have") +
-            " no key to attend to";
+            (transports ? " no source: no allowed key has a preference" : " no key to attend to");
   }
   if (totals.masked_keys > 0) {
     text +=
