@@ -437,7 +437,7 @@ class Terms(ToolTest):
              ["in.h5:/cost", "over gamma"]),
             ({"cost": np.full((5, 5), np.inf)}, ["--scheme=transport", "--gamma=1"], 4,
              ["query 0", "source 0", "no allowed target", "in.h5:/cost"]),
-            ({"cost": np.full((1, 2, 5, 5), -1e-9)}, ["--scheme=transport", "--gamma=1"], 3,
+            ({"cost": np.full((2, 1, 5, 5), -1e-9)}, ["--scheme=transport", "--gamma=1"], 3,
              ["in.h5:/cost has -1e-09 at [0, 0, 0, 0]", "numbers >= 0 or inf"]),
             ({"cost": zeros((5, 5)), "sink": np.zeros(4)}, ["--scheme=transport", "--gamma=1"], 2,
              ["in.h5:/sink", "transport"]),
