@@ -75,7 +75,15 @@ class Problem:
         return LONG(self.scale * factor) * s
 
     def scores(self, data):
-        """What the softmax sees, without preferences."""
+        """What the softmax sees."""
+        s = self.plain_scores(data)
+        if "preference" in data and self.scheme == "fenchel":
+            with np.errstate(divide="ignore"):
+                s = s + np.log(data["preference"])
+        return s
+
+    def plain_scores(self, data):
+        """Without preferences."""
         s = self.scaled_energies(data)
         if self.softcap:
             s = self.softcap * np.tanh(s / self.softcap)
@@ -95,7 +103,7 @@ class Problem:
         hybrid = data.get("hybrid", LONG(self.hybrid or 0))
         inner = "unas" if self.scheme == "fenchel" else self.scheme
         iterations = self.iterations if inner == "sinkhorn" else 1
-        s, v = self.scores(data), self.vectors(data, "v")
+        s, v = self.plain_scores(data), self.vectors(data, "v")
         if inner == "transport":
             weights = formulas.transport_weights(s, data["cost"] / LONG(self.gamma), data.get("preference"))
             out = weights @ formulas.stretched(v, s.shape[:-2], 2, True)
