@@ -62,6 +62,17 @@ cluster-demo: ## build, and run a requeued job, four seeds and an array on a pri
 	@$(MAKE) --no-print-directory compile TARGETS="attn-train seed-test"
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/slurm/demo
 
+findings: ## build, and write the tables of the page of experiments from the logs that are kept; takes seconds
+	@scripts/install-deps --check build
+	@$(MAKE) --no-print-directory compile TARGETS=seed-test
+	PATH=$(CURDIR)/build/$(PRESET)/bin:$$PATH /usr/bin/python3 scripts/experiments/write-findings
+
+experiments: ## build, train all models of scripts/experiments (DATA=FOLDER, see there), and keep the logs; takes a day
+	@scripts/install-deps build plots
+	@$(MAKE) --no-print-directory compile TARGETS=tools
+	@for file in scripts/experiments/[am][0-9].mk; do for goal in all keep; do \
+	  $(MAKE) --no-print-directory -f $$file -j$(JOBS) BIN=build/$(PRESET)/bin $$goal || exit; done; done
+
 figures:  ## build, and draw the figures of the literature into build/figures; installs missing packages
 	@scripts/install-deps build plots
 	@$(MAKE) --no-print-directory compile
@@ -125,4 +136,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) $(OPTIONS) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo figures bench bench-compare bench-view axe same-results install uninstall package format lint clean help compile
+.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo findings experiments figures bench bench-compare bench-view axe same-results install uninstall package format lint clean help compile

@@ -2,7 +2,7 @@
 #
 #   make -f scripts/experiments/a2.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# logs/VARIANT_SEED.jsonl -> table.tsv, the figure loss.
+# logs/VARIANT_SEED.jsonl -> the figure loss.
 
 NAME := a2
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
@@ -19,24 +19,15 @@ settings_cross     := optimizer.paths=decoder.cross optimizer.start=ones
 settings_encoder   := optimizer.paths=encoder.self optimizer.start=ones
 settings_all       := optimizer.paths=$(EVERY) optimizer.start=ones
 
-# The metrics, and in which direction one is better.
-METRICS := bleu_higher character_error_rate_lower word_accuracy_higher
+all: $(OUT)/baselines.tsv $(OUT)/loss.png
 
-TABLES := $(OUT)/table.tsv
-all: $(TABLES) $(OUT)/loss.png
+$(OUT)/baselines.tsv:
+	$(call baselines,pairs,$(DATA)/translit/ar2en-train.txt $(DATA)/translit/ar2en-test.txt)
 
 LOGS := $(foreach v,$(VARIANTS),$(SEEDS:%=$(OUT)/logs/$v_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a2.toml
 	$(call train,a2,$(names) $(settings_$(call word_of,1)) seed=$(call word_of,2) schedule.warm-up=$(call usual,400,40) \
 	  run.epochs=$(call usual,20,2))
-
-better = $(lastword $(subst _, ,$*))
-$(METRICS:%=$(OUT)/table-%.tsv): $(OUT)/table-%.tsv: $(LOGS)
-	$(call compare,variant,--baseline variant=adam --test one-sample --test welch \
-	  --metric test.$(*:%_$(better)=%) --better $(better),$^) >$@.part && mv $@.part $@
-
-$(OUT)/table.tsv: $(METRICS:%=$(OUT)/table-%.tsv)
-	$(join)
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $^ --by optimizer.paths,optimizer.start --quantity loss,valid.loss -o $@

@@ -3,29 +3,25 @@
 #
 #   make -f scripts/experiments/a3.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# logs/SCHEME_SEED.jsonl -> table.tsv (accuracy), claims.tsv; the figures loss, shares, heads, sums, away.
+# logs/SCHEME_SEED.jsonl -> the figures loss, shares, heads, sums, away.
 
 NAME := a3
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
 
-SCHEMES := unas dnas hnas
-SEEDS   := $(call seeds,5)
-data     = $(foreach part,train valid test,data.$(part)=$(DATA)/text/wiki.$(part).tokens)
+# none: the same model without attention.
+SCHEMES := none unas dnas hnas fenchel transport
+SEEDS   := $(call seeds,4)
 
-TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
-all: $(TABLES) $(foreach name,loss shares heads sums away,$(OUT)/$(name).png)
+all: $(OUT)/baselines.tsv $(foreach name,loss shares heads sums away,$(OUT)/$(name).png)
 
 of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a3.toml
-	$(call train,a3,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) \
-	  schedule.warm-up=$(call usual,200,20) run.steps=$(call usual,2000,200) run.evaluate-every=$(call usual,200,50))
+	$(call train,a3,data.text=$(DATA)/text/tinyshakespeare.txt encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) \
+	  schedule.warm-up=$(call usual,200,20) run.steps=$(call usual,4000,200) run.evaluate-every=$(call usual,200,50))
 
-$(OUT)/table.tsv: $(LOGS)
-	$(call compare,scheme,--baseline scheme=unas --metric test.accuracy --better higher,$^) >$@.part && mv $@.part $@
-
-$(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns scheme $^ >$@.part && mv $@.part $@
+$(OUT)/baselines.tsv:
+	$(call baselines,hidden,$(DATA)/text/tinyshakespeare.txt)
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $^ --quantity loss,valid.accuracy -o $@

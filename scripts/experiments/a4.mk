@@ -2,8 +2,8 @@
 #
 #   make -f scripts/experiments/a4.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# pairs/PART.tsv (text, tab, heading) -> logs/SCHEME_SEED.jsonl -> table.tsv, claims.tsv; the figures loss
-# and shares. EA prints standard errors: the column standard_error.
+# pairs/PART.tsv (text, tab, heading) -> logs/SCHEME_SEED.jsonl -> the figures loss
+# and shares.
 
 NAME := a4
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
@@ -13,8 +13,10 @@ SEEDS   := $(call seeds,5)
 PARTS   := train valid test
 data     = $(foreach part,$(PARTS),data.$(part)=$(OUT)/pairs/$(part).tsv)
 
-TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
-all: $(TABLES) $(OUT)/loss.png $(OUT)/shares.png
+all: $(OUT)/baselines.tsv $(OUT)/loss.png $(OUT)/shares.png
+
+$(OUT)/baselines.tsv: $(PARTS:%=$(OUT)/pairs/%.tsv)
+	$(call baselines,pairs,$(OUT)/pairs/train.tsv $(OUT)/pairs/test.tsv)
 
 $(PARTS:%=$(OUT)/pairs/%.tsv): $(OUT)/pairs/%.tsv: $(HERE)/headings
 	@mkdir -p $(@D)
@@ -25,14 +27,6 @@ LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a4.toml $(PARTS:%=$(OUT)/pairs/%.tsv)
 	$(call train,a4,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) \
 	  schedule.warm-up=$(call usual,100,10) run.epochs=$(call usual,5,0.5) run.evaluate-every=$(call usual,100,20))
-
-$(OUT)/table.tsv: $(LOGS)
-	$(call compare,scheme,--baseline scheme=unas --baseline scheme=dnas --better higher \
-	  --metric test.rouge_1$(comma)test.rouge_2$(comma)test.rouge_l,$^) >$@.part && mv $@.part $@
-
-$(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns scheme --groups encoder \
-	  --without least_u,correlation_of_layer_and_u $^ >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $^ --quantity loss,valid.loss -o $@

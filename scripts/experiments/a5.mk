@@ -3,20 +3,18 @@
 #
 #   make -f scripts/experiments/a5.mk -j2 [QUICK=1]
 #
-# scenes/PART.h5 -> logs/HEADS_SCHEME_SEED.jsonl -> table.tsv; the figures loss, shares and sums.
+# scenes/PART.h5 -> logs/HEADS_SCHEME_SEED.jsonl -> the figures loss, shares and sums.
 # Scheme none: the boxes of all views are those of one.
 
 NAME := a5
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
 include $(HERE)/scenes.mk
 
-HEADS   := 1 2 4
+HEADS   := 1 4
 SCHEMES := none unas dnas hnas
 SEEDS   := $(call seeds,5)
-METRICS := test.accuracy$(comma)test.accuracy_colour$(comma)test.accuracy_count
 
-TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
-all: $(TABLES) $(foreach name,loss shares sums,$(OUT)/$(name).png)
+all: $(OUT)/baselines.tsv $(foreach name,loss shares sums,$(OUT)/$(name).png)
 
 of    = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 # Without attention there are no heads.
@@ -25,14 +23,6 @@ LOGS  := $(foreach kind,$(KINDS),$(call of,$(kind)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a5.toml $(PARTS:%=$(OUT)/scenes/%.h5)
 	$(call train,a5,$(data) model.heads=$(call word_of,1) views.scheme=$(call word_of,2) seed=$(call word_of,3) \
 	  schedule.warm-up=$(call usual,100,10) run.steps=$(call usual,3000,300))
-
-$(OUT)/table.tsv: $(LOGS)
-	$(call compare,heads$(comma)scheme,--baseline scheme=none --baseline scheme=unas --better higher \
-	  --metric $(METRICS),$^) >$@.part && mv $@.part $@
-
-$(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns heads$(comma)scheme \
-	  --without "u of views/view1$(comma)u of views/view2" $^ >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $(foreach scheme,$(SCHEMES),$(call of,1_$(scheme))) --quantity loss,valid.accuracy -o $@

@@ -11,7 +11,7 @@ BIN    ?= $(ROOT)/build/release/bin
 PYTHON ?= /usr/bin/python3
 QUICK  ?=
 OUT    ?= $(ROOT)/build/experiments/$(NAME)$(if $(QUICK),-quick)
-DATA   ?= $(error DATA is missing: DATA=FOLDER holds text/ and translit/, see scripts/experiments/README.md)
+DATA   ?= $(error DATA is missing: DATA=FOLDER holds text/, translit/ and alignment/, see scripts/experiments/README.md)
 $(if $(word 2,$(BIN))$(word 2,$(OUT))$(word 2,$(HERE)),$(error BIN, OUT and the project have spaces in their names))
 override OUT := $(abspath $(OUT))
 
@@ -28,42 +28,34 @@ seeds   = $(wordlist 1,$(if $(QUICK),3,$1),0 1 2 3 4 5 6 7 8 9)
 # The first argument, or the second one if QUICK is set.
 usual   = $(if $(QUICK),$2,$1)
 
-# $(call train,RECIPE,SETTINGS): a run, to its log $@. It and its checkpoints stay in $(OUT)/runs.
+# $(call train,RECIPE,SETTINGS[,OPTIONS]): a run, to its log $@. It and its checkpoints stay in $(OUT)/runs.
 run = $(OUT)/runs/$(notdir $(@D))-$(basename $(notdir $@))
 define train
 @mkdir -p $(@D) $(OUT)/runs
-attn-train $(HERE)/recipes/$1.toml $(addprefix --set ,$2) --quiet -o $(run).h5 --log $(run).jsonl || [ $$? -eq 4 ]
+attn-train $(HERE)/recipes/$1.toml $(addprefix --set ,$2) $3 --quiet -o $(run).h5 --log $(run).jsonl || [ $$? -eq 4 ]
 sed 's|"$(DATA)/|"DATA/|g; s|"$(OUT)/|"OUT/|g' $(run).jsonl >$@.part && mv $@.part $@
 endef
 
 # The settings of the transliterations, columns as they are: Arabic, a tab, English.
 names = $(foreach part,train valid test,data.$(part)=$(DATA)/translit/ar2en-$(patsubst valid,eval,$(part)).txt)
 
-# $(call compare,COLUMNS,OPTIONS,LOGS): a row for each kind of run, tested by seed-test.
-compare = $(PYTHON) $(HERE)/compare-runs --columns $1 $2 $3
 plot    = $(PYTHON) $(ROOT)/scripts/attn-plot training
-
-comma := ,
-# Joins tables; columns that a table lacks are empty.
-join = $(PYTHON) $(HERE)/join-tables $(filter %.tsv,$^) >$@.part && mv $@.part $@
-
-# Writes the tables, which an experiment lists in TABLES, into the page beside this file.
-page: all
-	$(if $(QUICK),$(error a run with QUICK=1 is no finding))
-	$(PYTHON) $(HERE)/write-findings $(NAME) $(TABLES)
+comma  := ,
+# $(call baselines,KIND,FILES): what answers without attention reach.
+baselines = @mkdir -p $(@D) && $(PYTHON) $(HERE)/baselines $1 $2 >$@.part && mv $@.part $@
 
 # The logs of finished runs, whether all are or not: `restore` puts those that are kept beside this file
 # into OUT, and make runs only what they lack. In the order in which they are made, as what is unpacked
 # later is newer.
 KEPT  ?= $(HERE)/kept
-KEPT_FOLDERS := search rates rescaled logs
+KEPT_PARTS := baselines.tsv search rates rescaled logs
 keep:
-	$(if $(QUICK),$(error a run with QUICK=1 is no finding))
+	$(if $(QUICK),$(error a run with QUICK=1 is not kept))
 	@mkdir -p $(KEPT)
 	tar --create --xz --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --exclude='*.part' \
-	  --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz $(notdir $(wildcard $(KEPT_FOLDERS:%=$(OUT)/%)))
+	  --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz $(notdir $(wildcard $(KEPT_PARTS:%=$(OUT)/%)))
 restore:
 	@mkdir -p $(OUT)
 	tar --extract --touch --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz
 
-.PHONY: all page keep restore
+.PHONY: all keep restore

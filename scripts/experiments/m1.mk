@@ -2,12 +2,12 @@
 #
 #   make -f scripts/experiments/m1.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# logs/VARIANT_SEED.jsonl -> table.tsv, the figure loss.
+# logs/VARIANT_SEED.jsonl -> the figure loss.
 
 NAME := m1
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
 
-VARIANTS := words position previous agreement all hard
+VARIANTS := words position previous agreement all hard sampled sampled-baseline
 SEEDS    := $(call seeds,4)
 
 ALIGNMENT := model.kind=alignment-attention
@@ -17,23 +17,18 @@ settings_previous  := $(ALIGNMENT) alignment.terms=previous
 settings_agreement := $(ALIGNMENT) alignment.agreement=1
 settings_all       := $(ALIGNMENT) alignment.terms=position$(comma)previous alignment.agreement=1
 settings_hard      := model.kind=hard-attention
+# REINFORCE, in place of all choices.
+settings_sampled          := model.kind=hard-attention hard.gradient=sampled
+settings_sampled-baseline := model.kind=hard-attention hard.gradient=sampled-baseline
 
-# The metrics, and in which direction one is better.
-METRICS := character_error_rate_lower word_accuracy_higher
+all: $(OUT)/baselines.tsv $(OUT)/loss.png
 
-TABLES := $(OUT)/table.tsv
-all: $(TABLES) $(OUT)/loss.png
+$(OUT)/baselines.tsv:
+	$(call baselines,pairs,$(DATA)/translit/ar2en-train.txt $(DATA)/translit/ar2en-test.txt)
 
 LOGS := $(foreach v,$(VARIANTS),$(SEEDS:%=$(OUT)/logs/$v_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/m1.toml
 	$(call train,m1,$(names) $(settings_$(call word_of,1)) seed=$(call word_of,2) run.epochs=$(call usual,3,0.3))
 
-better = $(lastword $(subst _, ,$*))
-$(METRICS:%=$(OUT)/table-%.tsv): $(OUT)/table-%.tsv: $(LOGS)
-	$(call compare,variant,--baseline variant=words --metric test.$(*:%_$(better)=%) --better $(better),$^) >$@.part && mv $@.part $@
-
-$(OUT)/table.tsv: $(METRICS:%=$(OUT)/table-%.tsv)
-	$(join)
-
 $(OUT)/loss.png: $(LOGS)
-	$(plot) $^ --by model.kind,alignment.terms,alignment.agreement --quantity loss,valid.loss -o $@
+	$(plot) $^ --by model.kind,alignment.terms,alignment.agreement,hard.gradient --quantity loss,valid.loss -o $@

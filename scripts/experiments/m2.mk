@@ -2,7 +2,7 @@
 #
 #   make -f scripts/experiments/m2.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# speeches/PART.tsv -> logs/HOPS_PENALTY_SEED.jsonl -> table.tsv, the figure loss. off_diagonal is the mean
+# speeches/PART.tsv -> logs/HOPS_PENALTY_SEED.jsonl -> the figure loss. off_diagonal is the mean
 # overlap of two hops.
 
 NAME := m2
@@ -14,11 +14,10 @@ SEEDS     := $(call seeds,5)
 PARTS     := train valid test
 data       = $(foreach part,$(PARTS),data.$(part)=$(OUT)/speeches/$(part).tsv)
 
-# The metrics, and in which direction one is better.
-METRICS := accuracy_higher off_diagonal_lower
+all: $(OUT)/baselines.tsv $(OUT)/loss.png
 
-TABLES := $(OUT)/table.tsv
-all: $(TABLES) $(OUT)/loss.png
+$(OUT)/baselines.tsv: $(PARTS:%=$(OUT)/speeches/%.tsv)
+	$(call baselines,classes,$(OUT)/speeches/train.tsv $(OUT)/speeches/test.tsv)
 
 $(PARTS:%=$(OUT)/speeches/%.tsv): $(OUT)/speeches/%.tsv: $(HERE)/speeches
 	@mkdir -p $(@D)
@@ -28,14 +27,6 @@ LOGS := $(foreach h,$(HOPS),$(foreach p,$(PENALTIES),$(SEEDS:%=$(OUT)/logs/$h_$p
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/m2.toml $(PARTS:%=$(OUT)/speeches/%.tsv)
 	$(call train,m2,$(data) structured.hops=$(call word_of,1) structured.penalty=$(call word_of,2) \
 	  seed=$(call word_of,3) run.epochs=$(call usual,8,0.8))
-
-better = $(lastword $(subst _, ,$*))
-$(METRICS:%=$(OUT)/table-%.tsv): $(OUT)/table-%.tsv: $(LOGS)
-	$(call compare,hops$(comma)penalty,--baseline hops=1 --baseline penalty=0 --metric test.$(*:%_$(better)=%) \
-	  --better $(better),$^) >$@.part && mv $@.part $@
-
-$(OUT)/table.tsv: $(METRICS:%=$(OUT)/table-%.tsv)
-	$(join)
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $^ --by structured.hops,structured.penalty --quantity loss,valid.accuracy -o $@

@@ -2,7 +2,7 @@
 #
 #   make -f scripts/experiments/m3.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# lists/PART.tsv (questions of spans) -> logs/TASK_SEED.jsonl -> table.tsv, the figures loss-TASK.
+# lists/PART.tsv (questions of spans) -> logs/TASK_SEED.jsonl -> the figures loss-TASK.
 
 NAME := m3
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
@@ -16,13 +16,11 @@ data_matches    = $(names) run.epochs=$(call usual,3,0.3)
 data_cloze      = $(SHAKESPEARE) run.steps=$(call usual,1000,100)
 data_next       = $(SHAKESPEARE) run.steps=$(call usual,1000,100)
 data_spans      = $(foreach part,$(PARTS),data.$(part)=$(OUT)/lists/$(part).tsv) run.epochs=$(call usual,3,0.3)
-metrics_matches := test.accuracy
-metrics_cloze   := test.accuracy,test.accuracy_of_most_frequent,test.accuracy_of_last
-metrics_next    := test.bits_per_character
-metrics_spans   := test.exact_match,test.f1,test.iterations
 
-TABLES := $(OUT)/table.tsv
-all: $(TABLES) $(TASKS:%=$(OUT)/loss-%.png)
+all: $(OUT)/baselines.tsv $(TASKS:%=$(OUT)/loss-%.png)
+
+$(OUT)/baselines.tsv:
+	$(call baselines,characters,$(DATA)/text/tinyshakespeare.txt)
 
 $(PARTS:%=$(OUT)/lists/%.tsv): $(OUT)/lists/%.tsv: $(HERE)/lists
 	@mkdir -p $(@D)
@@ -32,13 +30,6 @@ of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 LOGS := $(foreach task,$(TASKS),$(call of,$(task)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(TASKS:%=$(HERE)/recipes/m3-%.toml) $(PARTS:%=$(OUT)/lists/%.tsv)
 	$(call train,m3-$(call word_of,1),$(data_$(call word_of,1)) seed=$(call word_of,2))
-
-$(foreach task,$(TASKS),$(eval $(OUT)/table-$(task).tsv: $(call of,$(task))))
-$(TASKS:%=$(OUT)/table-%.tsv): $(OUT)/table-%.tsv:
-	$(call compare,task,--metric $(metrics_$*) --better higher,$^) >$@.part && mv $@.part $@
-
-$(OUT)/table.tsv: $(TASKS:%=$(OUT)/table-%.tsv)
-	$(join)
 
 $(foreach task,$(TASKS),$(eval $(OUT)/loss-$(task).png: $(call of,$(task))))
 $(TASKS:%=$(OUT)/loss-%.png):

@@ -2,12 +2,16 @@
 
 import importlib.util
 import json
+import random
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import unittest
 
+import h5py
+import numpy as np
 from attn import BIN, LONG, SOURCE, TIMEOUT, ToolTest
 from train_logs import write_log
 
@@ -44,73 +48,117 @@ class Script(ToolTest):
                 for seed, value in enumerate(values)]
 
 
-class Tables(Script):
+class Bars(Script):
+    """comparisons.py and attention_claims.py, through write-findings with settings of the test's own."""
 
-    def compare(self, columns, *words):
-        return self.table("compare-runs", "--columns", columns, "--metric", "valid.loss", "--better", "lower",
-                          *words)
+    def setUp(self):
+        super().setUp()
+        self.copy = self.folder / "experiments"
+        shutil.copytree(HERE, self.copy, ignore=shutil.ignore_patterns("__pycache__", "kept"))
+        (self.folder / "of/logs").mkdir(parents=True)
 
-    def test_runs_are_tested_against_baselines(self):
-        kinds = {"1_sgd": [3, 3.5, 4], "1_si": [2, 2.5, 4], "2_sgd": [5, 6, 7.5], "2_si": [5, 5.5, 6]}
-        logs = {kind: self.runs(kind, values, rate=0.5) for kind, values in kinds.items()}
-        rows = self.compare("layers,variant", "--baseline", "variant=sgd", "--recipe", "rate",
-                            *sum(logs.values(), []))
-        self.assertEqual([(row["layers"], row["variant"], row["against"]) for row in rows],
-                         [("1", "sgd", ""), ("1", "si", "sgd"), ("2", "sgd", ""), ("2", "si", "sgd")])
-        for layers, row in (("1", rows[1]), ("2", rows[3])):
-            test = self.run_tool("seed-test", "--json", *logs[f"{layers}_si"], "against", *logs[f"{layers}_sgd"],
-                                 "--metric=valid.loss", "--better=lower").json()["result"]["comparisons"][0]
-            self.assertEqual(float(row["p_population"]), test["population"]["p"])
-            self.assertEqual(float(row["p_sample"]), test["sample"]["p"])
-            self.assertEqual(float(row["mean_a"]), test["a"]["mean"])
-            error = test["a"]["sample_deviation"] / 3**0.5
-            self.assert_near("standard error", float(row["standard_error_a"]), error, 1e-15)
-            self.assertEqual((row["started"], row["finished"], row["rate"]), ("3", "3", "0.5"))
-        self.assertEqual(rows[0]["p_population"], "")
+    def runs(self, kind, values, steps=None, attention=None, **recipe):
+        """A log for each value, the last validation loss less 1."""
+        for seed, value in enumerate(values):
+            write_log(self.folder / f"of/logs/{kind}_{seed}.jsonl", recipe | {"seed": seed}, [9.0, value], attention,
+                      steps)
 
-    def test_baselines_are_tested_against_those_before_them(self):
-        logs = sum((self.runs(kind, values) for kind, values in (("a", [1, 2]), ("b", [2, 4]), ("c", [3, 7]))), [])
-        rows = self.compare("kind", "--baseline=kind=a", "--baseline=kind=b", "--test=welch", "--test=one-sample",
-                            *logs)
-        self.assertEqual([(row["kind"], row["against"], row["test"]) for row in rows],
-                         [("a", "", ""), ("b", "a", "welch"), ("b", "a", "one-sample"), ("c", "a", "welch"),
-                          ("c", "a", "one-sample"), ("c", "b", "welch"), ("c", "b", "one-sample")])
-        # A baseline that is there only once serves all.
-        logs = sum((self.runs(kind, values) for kind, values in (("1_none", [1, 2]), ("1_x", [2, 4]),
-                                                                 ("4_x", [3, 7]))), [])
-        rows = self.compare("heads,kind", "--baseline=kind=none", *logs)
-        self.assertEqual([row["against"] for row in rows], ["", "none", "none"])
-        self.assertIn("no such column", self.script("compare-runs", "--columns=a", "--baseline=b=c",
-                                                    "--metric=loss",
-                                                    "--better=lower", *logs, status=2))
+    def findings(self, bars, status=0):
+        (self.copy / "bars.toml").write_text("[x]\n" + bars)
+        return self.script("write-findings", "x", "--of", self.folder / "of", folder=self.copy, status=status)
+
+    def tables(self, bars):
+        """The tables of the page, as lists of rows."""
+        found = []
+        for table in self.findings(bars).strip().split("\n\n"):
+            header, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+            found.append([dict(zip(header, line)) for line in lines])
+        return found
+
+    BARS = """columns = ["layers", "variant"]
+seeds = 3
+tests = ["*_si/*_sgd", "*_far/*_sgd"]
+metrics = [{ name = "valid.loss", better = "lower", bars = ["trigram - 0.5", "*_none", 6.5] }]
+"""
+
+    def test_kinds_are_judged_by_bars_and_by_seed_test(self):
+        for layers in "12":
+            self.runs(f"{layers}_sgd", [4, 4.5, 4.25])
+            self.runs(f"{layers}_si", [3.1, 3.5, 3.3] if layers == "1" else [4.1, 4.4, 4.3])
+            self.runs(f"{layers}_far", [4.8, 5.7, 5.9])
+            self.runs(f"{layers}_none", [5, 5.1, 5.2])
+        (self.folder / "of/baselines.tsv").write_text("metric\tname\tvalue\nvalid.loss\ttrigram\t7.25\n")
+        known, reached, tested = self.tables(self.BARS)
+        self.assertEqual(known, [{"metric": "valid.loss", "baseline": "trigram", "value": "7.25"}])
+        found = {(row["layers"], row["variant"]): row for row in reached}
+        self.assertEqual(found["1", "sgd"]["learned"], "yes")
+        self.assertEqual(found["1", "sgd"]["bars"], "6.75 (trigram - 0.5); 6.1 (none); 6.5")
+        self.assertEqual(found["1", "sgd"]["mean ± deviation"], "5.25 ± 0.25")
+        # Below the number and the trigram, and not below the model without attention, which is a bar of others only.
+        self.assertEqual(found["1", "far"]["learned"], "no")
+        self.assertEqual((found["1", "none"]["learned"], found["1", "none"]["bars"]),
+                         ("yes", "6.75 (trigram - 0.5); 6.5"))
+        self.assertEqual([(row["runs"], row["against"], row["verdict"]) for row in tested],
+                         [("1 si", "1 sgd", "better"), ("2 si", "2 sgd", "no difference seen"),
+                          ("1 far", "1 sgd", "not learned"), ("2 far", "2 sgd", "not learned")])
+        test = self.run_tool("seed-test", "--json", "4.1", "4.5", "4.3", "against", "5", "5.5", "5.25",
+                             "--better=lower").json()["result"]["comparisons"][0]
+        self.assert_near("p", float(tested[0]["p"]), 2 * test["p"], 0.02 * test["p"])
+        # Two tests are the family: Holm doubles the smaller p, and runs that have not learned have none.
+        self.assert_near("corrected", float(tested[0]["corrected"]), 4 * test["p"], 0.05 * test["p"] + 5e-4)
+        self.assertEqual(tested[2].get("corrected", ""), "")
+        self.assertEqual(tested[0]["difference (95% interval)"], "{:.3g} ({:.3g} to {:.3g})".format(
+            test["difference"], test["interval"]["low"], test["interval"]["high"]))
+        self.assertGreater(float(tested[1]["seen alone"]), 0.3)
+
+    def test_metrics_without_a_bar_need_the_others(self):
+        self.runs("1_sgd", [4, 4.5, 4.25])
+        self.runs("1_si", [3.1, 3.5, 3.3])
+        bars = self.BARS.replace(', "*_far/*_sgd"', "").replace('"trigram - 0.5", "*_none", 6.5] }]', '6.5] },\n'
+                                 '  { name = "valid.other", better = "lower", bars = [] }]')
+        for kind in ("sgd", "si"):
+            for log in (self.folder / "of/logs").glob(f"1_{kind}_*"):
+                text = log.read_text()
+                log.write_text(re.sub(r'"valid": {"loss": ([0-9.]+)}', r'"valid": {"loss": \1, "other": \1}', text))
+        self.assertEqual([row["verdict"] for row in self.tables(bars)[1]], ["better", "better"])
+        self.assertEqual([row["verdict"] for row in self.tables(bars.replace("6.5", "5"))[1]], ["not learned"] * 2)
+        self.assertIn("there is no valid.none", self.findings(bars.replace("valid.other", "valid.none"), status=1))
+
+    def test_a_worse_kind(self):
+        self.runs("1_sgd", [4, 4.5, 4.25])
+        self.runs("1_si", [3.1, 3.5, 3.3])
+        tested = self.tables(self.BARS.replace("*_si/*_sgd", "*_sgd/*_si").replace(', "*_far/*_sgd"', "")
+                           .replace('"trigram - 0.5", "*_none", ', ""))[1]
+        self.assertEqual([row["verdict"] for row in tested], ["worse"])
 
     def test_runs_that_ended_early_are_in_no_mean(self):
-        logs = self.runs("a", [1, 2]) + [self.log("a_9", {"seed": 9}, [50.0], steps=100)]
-        lost = [self.log("b_1", {"seed": 1}, [3.0], steps=100), self.log("b_2", {"seed": 2}, [])]
-        rows = self.compare("kind", "--baseline=kind=a", *logs, *lost)
-        self.assertEqual([(row["started"], row["finished"], row["mean_a"]) for row in rows],
-                         [("3", "2", "2.5"), ("2", "0", "")])
+        self.runs("1_sgd", [4, 4.5, 4.25])
+        self.runs("1_si", [3, 99, 99])
+        for seed in (1, 2):
+            write_log(self.folder / f"of/logs/1_si_{seed}.jsonl", {"seed": seed}, [50.0], steps=100)
+        bars = self.BARS.replace(', "*_far/*_sgd"', "").replace('"trigram - 0.5", "*_none", ', "")
+        reached, tested = self.tables(bars)
+        self.assertEqual([(row["variant"], row["runs"], row["mean ± deviation"], row["learned"]) for row in reached],
+                         [("sgd", "3 of 3", "5.25 ± 0.25", "yes"), ("si", "1 of 3", "4.0000", "no")])
+        self.assertEqual([row["verdict"] for row in tested], ["not learned"])
+        # None finished: nothing is learned.
+        write_log(self.folder / "of/logs/1_si_0.jsonl", {"seed": 0}, [50.0], steps=100)
+        reached, tested = self.tables(bars)
+        self.assertEqual((reached[1]["runs"], reached[1]["learned"], tested[0]["verdict"]), ("0 of 3", "no", "not learned"))
 
     def test_equal_runs_are_no_test(self):
-        logs = self.runs("a", [1, 1]) + self.runs("b", [2, 2])
-        rows = self.compare("kind", "--baseline=kind=a", *logs)
-        self.assertEqual([(row["mean_a"], row["p_sample"]) for row in rows], [("2", ""), ("3", "")])
-        # Other metrics are tested.
-        logs = [write_log(self.folder / f"{kind}_{seed}.jsonl", {"seed": seed},
-                          [1.0]) for kind in "cd" for seed in (1, 2)]
-        for place, name in enumerate(logs):
-            text = (self.folder / name).read_text().replace('"rate": 0.5', f'"rate": {place**2}')
-            (self.folder / name).write_text(text)
-        rows = self.table("compare-runs", "--columns=kind", "--metric=valid.loss,rate", "--better=lower",
-                          "--baseline=kind=c", *logs)
-        self.assertEqual([(row["kind"], row["metric"], row["p_sample"] != "") for row in rows],
-                         [("c", "valid.loss", False), ("c", "rate", False), ("d", "valid.loss", False),
-                          ("d", "rate", True)])
+        self.runs("1_sgd", [4, 4, 4])
+        self.runs("1_si", [3, 3, 3])
+        tested = self.tables(self.BARS.replace(', "*_far/*_sgd"', "").replace('"trigram - 0.5", "*_none", ', ""))[1]
+        self.assertEqual([row["verdict"] for row in tested], ["no test"])
 
-    def test_join(self):
-        (self.folder / "a.tsv").write_text("x\ty\n1\t2\n")
-        (self.folder / "b.tsv").write_text("x\tz\n3\t4\n5\t\n")
-        self.assertEqual(self.script("join-tables", "a.tsv", "b.tsv"), "x\ty\tz\n1\t2\t\n3\t\t4\n5\t\t\n")
+    def test_what_is_missing_is_named(self):
+        self.runs("1_sgd", [4, 4.5, 4.25])
+        self.assertIn("no baseline trigram of valid.loss", self.findings(self.BARS, status=1))
+        bars = self.BARS.replace('"trigram - 0.5", "*_none", ', "")
+        self.assertIn("no runs for the test *_si/*_sgd", self.findings(bars, status=1))
+        self.assertIn("3 runs of 1_sgd, where bars.toml has 9 seeds", self.findings(bars.replace("seeds = 3", "seeds = 9"), status=1))
+        self.assertIn("expected a name of 2 words", self.findings(bars.replace('"layers", ', ""), status=1))
 
     def test_best_rate(self):
         logs = [self.log(f"r{rate}", {"schedule.rate": rate}, [4.0, loss], steps=steps)
@@ -119,46 +167,111 @@ class Tables(Script):
         self.assertEqual(self.script("best-rate", *logs), "0.25\n")
         self.assertIn("none of the runs", self.script("best-rate", logs[0], logs[4], status=1))
 
-    def test_loss_deviations(self):
-        self.log("f64_si_none", {}, [3.0, 2.0, 1.0], every=1)
-        self.log("f64_si_factors", {}, [3.0, 2.5, 1.25], every=1)
-        self.assertEqual(self.table("loss-deviations", "f64_si_none.jsonl", "f64_si_factors.jsonl"), [
-            {"kind": "f64 si", "step": "1", "deviation": "0.0", "largest": "0.0"},
-            {"kind": "f64 si", "step": "2", "deviation": "0.5", "largest": "0.5"}])
+    def test_rescaled_starts(self):
+        self.runs("a", [1, 2, 3])
+        (self.folder / "of/rescaled").mkdir()
+        write_log(self.folder / "of/rescaled/f64_si_none.jsonl", {}, [3.0, 2.0, 1.0], every=1)
+        write_log(self.folder / "of/rescaled/f64_si_factors.jsonl", {}, [3.0, 2.5, 1.25], every=1)
+        bars = 'columns = ["kind"]\nseeds = 3\ntests = []\nmetrics = [{ name = "valid.loss", better = "lower", bars = [] }]\n'
+        self.assertEqual(self.tables(bars)[1], [{"precision": "f64", "steps in": "si", "steps": "3",
+                                               "largest difference of the losses": "0.5"}])
 
-    def test_attention_claims(self):
+    def test_attention(self):
         def attention(shares, away):
             return lambda line: [{"group": f"layer{n}", "u": share, "least_column_sum": 0.1 / (n + 1),
                                   "explained_away": away} for n, share in enumerate(shares)] + [
                                       {"group": "other", "u": 0.0, "least_column_sum": 0, "explained_away": 1}]
 
-        logs = [self.log("hnas_0", {}, [1.0], attention=attention([[0.9, 0.7], [0.6, 0.8], [0.55, 0.65]], 0)),
-                self.log("hnas_1", {}, [1.0], attention=attention([[0.9, 0.7], [0.3, 0.5], [0.6, 0.6]], 0)),
-                self.log("hnas_2", {}, [1.0], attention=attention([[0.9, 0.7], [0.7, 0.5], [0.45, 0.65]], 0.25))]
-        for name in logs:
-            shutil.copy(self.folder / name, self.folder / name.replace("hnas", "unas"))
-        rows = {row["quantity"]: row for row in self.table("attention-claims", "--columns=scheme",
-                                                           "--groups=layer", *logs)}
-        self.assertEqual(rows["least_u"]["holds"], "1")  # 0.55, 0.3, 0.45
-        self.assert_near("mean", float(rows["least_u"]["mean"]), 1.3 / 3, 1e-15)
-        self.assertEqual(rows["correlation_of_layer_and_u"]["holds"], "3")
+        made = [([[0.9, 0.7], [0.6, 0.8], [0.55, 0.65]], 0), ([[0.9, 0.7], [0.3, 0.5], [0.6, 0.6]], 0),
+                ([[0.9, 0.7], [0.7, 0.5], [0.45, 0.65]], 0.25)]
+        for scheme in ("hnas", "unas"):
+            for seed, one in enumerate(made):
+                write_log(self.folder / f"of/logs/{scheme}_{seed}.jsonl", {}, [1.0], attention(*one))
+        rows = self.tables('columns = ["scheme"]\nseeds = 3\ntests = []\nmetrics = [{ name = "valid.loss", better = "lower", '
+                         'bars = [] }]\nattention = "layer"\n'
+                           'claims = ["least u", "correlation of layer and u", "explained away"]\n')[1]
+        hnas, unas = rows
+        self.assertEqual(hnas["least u"], "0.433 (0.3 to 0.55)")
+        self.assertEqual(hnas["least u > 0.5"], "1 of 3")
         # Means of layers: 0.8 0.7 0.6, 0.8 0.4 0.6, 0.8 0.6 0.55.
-        self.assert_near("least", float(rows["correlation_of_layer_and_u"]["least"]), -1, 1e-15)
-        self.assert_near("largest", float(rows["correlation_of_layer_and_u"]["largest"]), -0.5, 1e-15)
-        self.assert_near("least c", float(rows["least_column_sum"]["mean"]), 0.1 / 3, 1e-15)
-        test = self.run_tool("seed-test", "--json", "--reference=0.5", "--better=higher", "0.55", "0.3",
-                             "0.45").json()
-        self.assertEqual(float(rows["least_u"]["p_population"]),
-                         test["result"]["comparisons"][0]["population"]["p"])
-        self.assert_near("u of a layer", float(rows["u of layer1"]["mean"]), (0.7 + 0.4 + 0.6) / 3, 1e-15)
+        self.assertEqual(hnas["correlation of layer and u"], "-0.833 (-1 to -0.5)")
+        self.assertEqual(hnas["correlation of layer and u < 0"], "3 of 3")
+        self.assertEqual(hnas["least column sum"], "0.0333")
+        self.assertEqual(hnas["u of layer1"], "0.567 (0.4 to 0.7)")
         # Only softmax is said to explain keys away.
-        self.assertEqual((rows["explained_away"]["claim"], rows["explained_away"]["largest"]), ("", "0.25"))
-        rows = {row["quantity"]: row for row in self.table("attention-claims", "--columns=scheme", "--without=least_u",
-                                                           *(name.replace("hnas", "unas") for name in logs))}
-        self.assertEqual((rows["explained_away"]["claim"], rows["explained_away"]["holds"]), ("> 0", "3"))
-        self.assertNotIn("least_u", rows)
-        self.assertIn("no finished run", self.script("attention-claims", "--columns=a", self.log("a_0", {}, [1.0]),
-                                                     status=1))
+        self.assertEqual((hnas["explained away > 0"], unas["explained away > 0"]), ("", "1 of 3"))
+
+
+class Baselines(Script):
+
+    def values(self, *words):
+        header, *lines = self.script("baselines", *words).splitlines()
+        self.assertEqual(header, "metric\tname\tvalue")
+        return {tuple(line.split("\t")[:2]): float(line.split("\t")[2]) for line in lines}
+
+    def test_characters(self):
+        # The next symbol is known from two, and one symbol leaves two cases.
+        (self.folder / "t").write_text("aabb" * 500)
+        found = self.values("characters", "t")
+        self.assert_near("unigram", found["test.bits_per_character", "unigram"], 1, 1e-4)
+        self.assert_near("bigram", found["test.bits_per_character", "bigram"], 1, 1e-3)
+        self.assertLess(found["test.bits_per_character", "trigram"], 0.01)
+
+    def test_hidden(self):
+        # Symbols in threes: x stands between p and r and between q and s, y between the others.
+        middle = {"pr": "x", "qs": "x", "ps": "y", "qr": "y"}
+        draws = random.Random(1)
+        sides = [draws.choice(list(middle)) for _ in range(20000)]
+        (self.folder / "t").write_text("".join(side[0] + middle[side] + side[1] for side in sides))
+        found = self.values("hidden", "t")
+        self.assert_near("unigram", found["test.accuracy", "unigram"], 0.1 + 0.8 / 6, 0.01)
+        # One neighbour leaves two cases; both of them say which symbol is between them.
+        one_side, two_sides = 1 / 2, 2 / 3
+        expected = 0.1 + 0.8 * (two_sides / 3 + one_side / 3 + (2 * one_side + 1 / 6) / 9)
+        self.assert_near("neighbours", found["test.accuracy", "neighbours"], expected, 0.02)
+
+    def test_pairs_and_classes(self):
+        (self.folder / "train").write_text("x\tone two\ny\tone two\nz\tthree\n")
+        (self.folder / "test").write_text("x\tone two\ny\tone\nz\tfour\n")
+        found = self.values("pairs", "train", "test")
+        self.assert_near("words", found["test.word_accuracy", "constant"], 1 / 3, 1e-15)
+        # From "one two" to "one" are 4 edits, to "four" 7.
+        self.assert_near("errors", found["test.character_error_rate", "constant"], 11 / 14, 1e-15)
+        self.assert_near("rouge 1", found["test.rouge_1", "constant"], (1 + 2 / 3) / 3, 1e-15)
+        self.assert_near("rouge 2", found["test.rouge_2", "constant"], 1 / 3, 1e-15)
+        self.assert_near("rouge l", found["test.rouge_l", "constant"], (1 + 2 / 3) / 3, 1e-15)
+        (self.folder / "train").write_text("b\tx\nb\ty\na\tz\n")
+        (self.folder / "test").write_text("a\tx\nb\ty\nb\tz\na\tz\n")
+        self.assertEqual(self.values("classes", "train", "test"), {("test.accuracy", "constant"): 0.5})
+
+    def test_alignments(self):
+        (self.folder / "pairs").write_text("a b c\tx y z\na b\tw x y z\n")
+        (self.folder / "gold").write_text("1-1 2-2 2p3\n1-1 1-2 1p4\n")
+        # The diagonal: 1-1 2-2 3-3, then 1-1 1-2 2-3 2-4. Four of the links are sure, and none possible only.
+        self.assert_near("error", self.values("alignments", "pairs", "gold")["test.alignment_error_rate", "diagonal"],
+                         1 - (4 + 4) / (7 + 4), 1e-15)
+        (self.folder / "gold").write_text("1-1 2p2\n1-2 2-4\n")
+        found = self.values("alignments", "pairs", "gold")
+        self.assert_near("possible", found["test.alignment_error_rate", "diagonal"], 1 - (3 + 4) / (7 + 3), 1e-15)
+        log = self.log("words_0", {}, [1.0])
+        report = {"result": {"heads": [{"shifts": [{"source": 1, "target": 0, "aer": 0.5},
+                                                   {"source": 0, "target": 0, "aer": 0.25}]}]}}
+        lines = (self.folder / log).read_text().splitlines()
+        lines[-1] = lines[-1][:-1] + ', "test": {"loss": 2.0}}'
+        (self.folder / log).write_text("\n".join(lines) + "\n")
+        subprocess.run([HERE / "with-alignment-error", log], cwd=self.folder, input=json.dumps(report).encode(), check=True)
+        last = json.loads((self.folder / log).read_text().splitlines()[-1])
+        self.assertEqual(last["test"], {"loss": 2.0, "alignment_error_rate": 0.25})
+
+    def test_scenes(self):
+        self.run_tool("tensor-gen", "scenes", "--scenes=200", "--seed=1", "-o", "s.h5")
+        with h5py.File(self.folder / "s.h5") as file:
+            answers, kinds = file["answers"][:], file["question_kinds"][:]
+        found = self.values("scenes", "s.h5", "s.h5")
+        for number, kind in enumerate(("colour", "count")):
+            counts = np.bincount(answers[kinds == number])
+            self.assert_near(kind, found[f"test.accuracy_{kind}", "constant"], counts.max() / counts.sum(), 1e-15)
+        self.assertIn("baselines characters FILE", self.script("baselines", "other", "t", status=1))
 
 
 class Headings(Script):
@@ -212,37 +325,16 @@ class Lists(Script):
 
 class Page(Script):
 
-    def test_findings_are_written_between_marks(self):
+    def test_the_page_is_that_of_the_kept_logs(self):
         folder = self.folder / "experiments"
         shutil.copytree(HERE, folder, ignore=shutil.ignore_patterns("__pycache__"))
         page = (folder / "README.md").read_text()
-        before, _, rest = page.partition("<!-- found: a2 -->\n")
-        after = rest.partition("<!-- end: a2 -->")[2]
-        logs = self.runs("sgd", [3, 3.5, 4]) + self.runs("si", [2, 2.5, 4])
-        (self.folder / "t.tsv").write_text(self.script("compare-runs", "--columns=variant",
-                                                       "--baseline=variant=sgd",
-                                                       "--metric=valid.loss", "--better=lower", *logs))
-        for _ in range(2):
-            self.script("write-findings", "a2", "t.tsv", folder=folder)
-            text = (folder / "README.md").read_text()
-            self.assertTrue(text.startswith(before) and text.endswith(after))
-            made = text[len(before):len(text) - len(after)]
-            self.assertIn("| variant | runs | metric | mean ± deviation | s.e. | difference from sgd | p, welch, sgd |",
-                          made)
-            self.assertIn("| sgd | 3 of 3 | valid.loss | 4.50 ± 0.41 | 0.29 |  |  |", made)
-            self.assertRegex(made, r"\| si \| 3 of 3 \| valid\.loss \| 3\.83 ± 0\.85 \| 0\.6 \| -0\.67 "
-                                   r"\| 0\.\d\d / 0\.\d\d \|")
-        (self.folder / "c.tsv").write_text(
-            "scheme\tquantity\tclaim\truns\tholds\tmean\tleast\tlargest\tp_population\tp_sample\n"
-            "unas\texplained_away\t> 0\t3\t1\t0.25\t0.0\t0.75\t\t\nunas\tleast\t\t3\t\t0.5\t0.5\t0.5\t\t\n"
-            "dnas\tleast\t\t3\t\t0.6\t0.5\t0.7\t\t\n")
-        (self.folder / "s.tsv").write_text("kind\tstep\tdeviation\nf32\t1\t0\nf32\t2\t1e-07\n")
-        self.script("write-findings", "a2", "c.tsv", "s.tsv", folder=folder)
-        text = (folder / "README.md").read_text()
-        self.assertIn("| scheme | runs | explained away | explained away > 0 | least |\n", text)
-        self.assertIn("\n| unas | 3 | 0.25 (0 to 0.75) | 1 of 3 | 0.5 |\n| dnas | 3 |  |  | 0.6 (0.5 to 0.7) |\n\n", text)
-        self.assertIn("\n| f32 | 2 | 1e-07 |\n\n<!-- end: a2 -->", text)
-        self.assertIn("no place for a9", self.script("write-findings", "a9", "t.tsv", folder=folder, status=1))
+        (folder / "README.md").write_text(re.sub(r"(<!-- found: \w+ -->\n).*?(<!-- end)", r"\1\2", page, flags=re.DOTALL))
+        self.script("write-findings", folder=folder)
+        self.assertEqual((folder / "README.md").read_text(), page)
+        self.assertIn("has no a9", self.script("write-findings", "a9", "--of", self.folder, folder=folder, status=1))
+        (folder / "README.md").write_text(page.replace("<!-- found: a2 -->", ""))
+        self.assertIn("no place for a2", self.script("write-findings", "a2", folder=folder, status=1))
 
     def test_every_experiment_has_its_place(self):
         page = (HERE / "README.md").read_text()
@@ -297,13 +389,13 @@ class Makefiles(Script):
                 if line.startswith("attn-train ")]
         self.assertEqual(len(runs), 1)
         self.assertIn("logs-all_3", runs[0])
-        self.assertIn("no finding", self.make("a2", "keep", kept, "QUICK=1", status=2))
+        self.assertIn("not kept", self.make("a2", "keep", kept, "QUICK=1", status=2))
 
     def test_what_is_kept(self):
         for archive in (HERE / "kept").iterdir():
             with tarfile.open(archive) as logs:
                 for member in logs:
-                    self.assertRegex(member.name, r"^(search|rates|rescaled|logs)(/[\w.-]+)?$")
+                    self.assertRegex(member.name, r"^(baselines\.tsv|(search|rates|rescaled|logs)(/[\w.-]+)?)$")
                     if member.name.endswith(".jsonl"):
                         first = json.loads(logs.extractfile(member).readline())
                         self.assertEqual(first["schema"], "attnkit-log/1")
@@ -315,26 +407,28 @@ class Makefiles(Script):
         prose = (SOURCE / "data/prose.txt").read_bytes()
         # Short runs train on a quarter of the text, and rescale only the starts in float64, which are checked below.
         (self.folder / "text/tinyshakespeare.txt").write_bytes(prose if LONG else prose[:len(prose) // 4])
-        words = ["-j2", f"DATA={self.folder}", "QUICK=1", "LEVELS=characters", "DEPTHS=1", "RATES=0.5 0.1",
+        words = ["-j2", f"DATA={self.folder}", "QUICK=1", "DEPTHS=1", "VARIANTS=sgd si-sgd", "rates=0.5 0.1",
                  *([] if LONG else ["STARTS=f64_sgd f64_si-sgd"])]
         self.make("a1", *words)
         out = self.folder / "out"
-        rows = rows_of((out / "table.tsv").read_text())
-        self.assertEqual([(row["variant"], row["against"], row["started"], row["finished"]) for row in rows],
-                         [("sgd", "", "3", "3"), ("si-sgd", "sgd", "3", "3"), ("si-sgd", "sgd-ones", "3", "3"),
-                          ("sgd-ones", "sgd", "3", "3")])
-        for row in rows:
-            self.assertIn(row["schedule.rate"], ("0.5", "0.1"))
-            self.assertTrue(row["against"] == "" or 0 < float(row["p_population"]) < 1)
-        largest = {row["kind"]: float(row["largest"]) for row in rows_of((out / "rescaled.tsv").read_text())}
-        self.assertLess(largest["f64 si-sgd"], 1e-9)
-        self.assertGreater(largest["f64 sgd"], 100 * largest["f64 si-sgd"])
-        for figure in ("search-characters-1", "loss-characters-1", "rescaled"):
+        for variant in ("sgd", "si-sgd"):
+            self.assertIn((out / f"rates/1_{variant}").read_text(), ("0.5\n", "0.1\n"))
+            for seed in range(3):
+                recipe = json.loads((out / f"logs/1_{variant}_{seed}.jsonl").read_text().splitlines()[0])["recipe"]
+                self.assertEqual((recipe["seed"], recipe["optimizer.momentum"], recipe["optimizer.paths"]),
+                                 (seed, 0.9, ["decoder.self"] if variant == "si-sgd" else []))
+        sys.path.insert(0, str(HERE))
+        from experiment_logs import Log  # pylint: disable=import-outside-toplevel
+        from loss_deviations import largest_deviation  # pylint: disable=import-outside-toplevel
+        largest = {name: largest_deviation(*(Log(out / f"rescaled/f64_{name}_{start}.jsonl")
+                                             for start in ("none", "factors")))[1] for name in ("sgd", "si-sgd")}
+        self.assertLess(largest["si-sgd"], 1e-9)
+        self.assertGreater(largest["sgd"], 100 * largest["si-sgd"])
+        for figure in ("search-1", "loss-1", "rescaled"):
             self.assertTrue((out / f"{figure}.png").stat().st_size > 1000)
-        log = json.loads((out / "logs/characters_1_si-sgd_2.jsonl").read_text().splitlines()[0])
-        self.assertEqual((log["recipe"]["seed"], log["recipe"]["optimizer.paths"]), (2, ["decoder.self"]))
+        self.assertIn("trigram", (out / "baselines.tsv").read_text())
         self.assertIn("Nothing to be done", self.make("a1", *words))
-        self.assertIn("no finding", self.make("a1", "page", *words, status=2))
+        self.assertIn("not kept", self.make("a1", "keep", *words, status=2))
 
 
 if __name__ == "__main__":
