@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <boost/crc.hpp>
 
+#include "attnkit/error.hpp"
+
 namespace attn::tools {
 namespace {
 
