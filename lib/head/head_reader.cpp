@@ -400,7 +400,7 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
   arrays.preference = matrix(sources_.preference, preference_);
   if (sources_.cost) {
     const std::string name = sources_.cost->dataset.address();
-    naming([&] { return name; },
+    naming([&] { return sources_.cost->dataset.address(); },
            [&] {
              head.transport_.emplace(*matrix(sources_.cost, cost_), arrays.keys,
                                      *sources_.preferring.gamma, name);

@@ -197,8 +197,9 @@ std::int64_t transport_gradient_bytes(const GradientSizes& sizes) {
                                    ? TransportRows<float>::bytes(rows, sizes.cols, true)
                                    : TransportRows<double>::bytes(rows, sizes.cols, true);
   return weights + 2 * sizes.cols * sizes.cols * static_cast<std::int64_t>(sizeof(double)) +
-         (parts_of_block + sizes.threads) * sizes.cols * static_cast<std::int64_t>(sizeof(double)) +
-         sizes.threads * 3 * tile * element +
+         (static_cast<Index>(parts_of_block) + sizes.threads) * sizes.cols *
+             static_cast<std::int64_t>(sizeof(double)) +
+         static_cast<Index>(sizes.threads) * 3 * tile * element +
          tile_product_bytes(sizes.rows, sizes.cols, sizes.v_head_dim, sizes.element_size) +
          kernel::packed_bytes(sizes.rows, sizes.v_head_dim, sizes.element_size) +
          (sizes.rows + 2 * sizes.cols) * sizes.v_head_dim * element;  // CentredValues

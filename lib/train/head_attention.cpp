@@ -33,9 +33,12 @@ HeadAttention::Terms<T> HeadAttention::terms(const T* weights, Index keys) const
     const T largest = keys > 0 ? *std::max_element(rho, rho + keys) : T{0};
     for (Index j = 0; j < keys; ++j) made.preference.push_back(std::exp(rho[j] - largest));
   }
-  for (Index n = 0; scheme.is_transport() && n < keys * keys; ++n) {
-    const double away = static_cast<double>(n / keys - n % keys) / scheme.reach;
-    made.cost.push_back(static_cast<T>(away * away));
+  if (!scheme.is_transport()) return made;
+  for (Index i = 0; i < keys; ++i) {
+    for (Index j = 0; j < keys; ++j) {
+      const double away = static_cast<double>(i - j) / scheme.reach;
+      made.cost.push_back(static_cast<T>(away * away));
+    }
   }
   return made;
 }
