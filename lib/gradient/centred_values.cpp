@@ -30,7 +30,7 @@ void CentredValues<T>::centre(int threads) {
   mean_ = centre.mean();
   forward_.v = centred(forward_.v, mean_, centred_v_);
   forward_.out = centred(out, mean_, out_);
-  // Those of transport do not start from the output.
+  // The gradients of transport do not start from the output.
   const bool from_output = forward_.options.scheme != Scheme::transport;
   if (!from_output || is_small(*forward_.scores) || !centre.hides(distances)) return;
   Output<T> output(forward_.v, {out_.data(), out.rows, out.cols});

@@ -19,11 +19,6 @@ HERE = SOURCE / "scripts/experiments"
 HAS_TRAINING = (BIN / "attn-train").is_file() and importlib.util.find_spec("matplotlib")
 
 
-def rows_of(text):
-    header, *lines = text.splitlines()
-    return [dict(zip(header.split("\t"), line.split("\t"))) for line in lines]
-
-
 class Script(ToolTest):
 
     def setUp(self):
@@ -36,16 +31,8 @@ class Script(ToolTest):
         self.assertEqual(done.returncode, status, f"{name} {words}: {done.stderr.decode()}")
         return done.stdout.decode() if status == 0 else done.stderr.decode()
 
-    def table(self, *words):
-        return rows_of(self.script(*words))
-
     def log(self, name, recipe, losses, **more):
         return write_log(self.folder / f"{name}.jsonl", recipe, losses, **more)
-
-    def runs(self, kind, values, **recipe):
-        """A log for each value, the last validation loss less 1."""
-        return [self.log(f"{kind}_{seed}", recipe | {"seed": seed}, [9.0, value])
-                for seed, value in enumerate(values)]
 
 
 class Bars(Script):

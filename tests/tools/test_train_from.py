@@ -173,7 +173,7 @@ class From(TrainTest):
         self.refused_from(["bad.h5:/state/checksums is damaged"])
         self.changed(state__checksums=None)
         self.refused_from(["bad.h5 has no state/checksums"])
-        # Nor does a run itself go on from such numbers.
+        # A run does not go on from such numbers either.
         self.train(*self.settings(run__steps=5))
         self.changed_copy("run.previous.h5", {"layer0/wq": weights})
         self.refused("attn-train", "r.toml", *self.settings(run__steps=5), output="bad.h5", status=3,

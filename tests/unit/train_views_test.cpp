@@ -233,7 +233,7 @@ class PlainModel {
  private:
   const Plain& of(const std::string& name) const { return weights_.at("views/" + name); }
 
-  // Of the boxes of a scene with these scores.
+  // The weights of the boxes of a scene, from their scores.
   Plain box_weights(const Plain& scores) const {
     if (options_.pooling == Pooling::softmax) {
       return reference::attend(scores, Scheme::unas, 0, 1).weights;
