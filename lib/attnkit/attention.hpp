@@ -159,6 +159,13 @@ struct AttentionOperands {
   /// Causal. Not with bottom_right; only with causality, a window or relative positions.
   Array<Index> query_offset;
 
+  /// (S + 1): where S packed sequences begin among the queries and among the keys, and the ends: 0,
+  /// …, Lq and 0, …, Lk, never falling. Both or none, and without the operands above. A query may
+  /// attend to keys of its own sequence only, and positions and offsets count from its start, as if
+  /// each sequence were alone. Not under transport; under sinkhorn, and with relative positions,
+  /// only if each sequence has as many keys as queries.
+  Array<Index> cu_seqlens_q, cu_seqlens_k;
+
   Array<double> hybrid;  ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]
 
   /// A scalar, (H), (B, H), …: a logit that joins each row's sum and has no value; finite, or −inf

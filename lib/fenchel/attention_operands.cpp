@@ -13,8 +13,9 @@ namespace {
 // Whether all queries have the preferences of the first.
 bool rows_alike(const Scores<double>::Terms& terms) {
   const auto alike = [](const auto* source) { return source == nullptr || source->rows_alike(); };
-  return !terms.band.causal && terms.band.window.is_open() && terms.relative == nullptr &&
-         alike(terms.bias) && alike(terms.mask) && alike(terms.preference);
+  return !terms.band.causal && terms.band.window.is_open() && terms.band.packing == nullptr &&
+         terms.relative == nullptr && alike(terms.bias) && alike(terms.mask) &&
+         alike(terms.preference);
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ std::string Vectors::address() const {
 }
 
 void AttentionSources::set_extents(const Shape& axes) {
-  leading = axes;
+  leading = join(front, axes);
   problems = element_count(leading);
 }
 
@@ -367,8 +367,9 @@ std::vector<double> AttentionSources::pairs_by_problem() const {
     // The heads of a batch share their part.
     const OwnPart& part = parts[n];
     if (n == 0 || part.queries() != parts[n - 1].queries() || part.keys() != parts[n - 1].keys() ||
-        part.offset != parts[n - 1].offset) {
-      const Band band(part.queries(), part.keys(), {plain.causal, plain.window, part.offset});
+        part.offset != parts[n - 1].offset || !packings.empty()) {
+      const Band band(part.queries(), part.keys(),
+                      {plain.causal, plain.window, part.offset, packing(static_cast<Index>(n))});
       of_head = 0;
       for (Index row = 0; row < part.queries(); ++row) {
         of_head += static_cast<double>(band.end(row) - band.begin(row));
@@ -408,6 +409,7 @@ std::int64_t AttentionSources::matrix_bytes(std::size_t element_size, std::int64
   if (plain.relative != RelativePositions::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }
+  if (!packings.empty()) bytes += Band::packed_bytes(queries);
   const auto held = [&](const std::optional<Operand>& operand, std::size_t size,
                         std::optional<Index> rows) {
     if (operand) bytes += matrix_source_bytes(*operand, size, dense_limit, rows);

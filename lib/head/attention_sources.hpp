@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "head/operand.hpp"
 #include "head/own_part.hpp"
 #include "scheme/scheme_description.hpp"
+#include "score/packing.hpp"
 
 namespace attn {
 
@@ -48,6 +50,7 @@ struct AttentionSources {
   bool with_preference = false;   ///< some scheme has scores with a preference
   ScoreRecipe plain, preferring;  ///< how these scores are computed
   bool bf16 = false;              ///< q and k must hold bfloat16 numbers
+  Shape front;                    ///< further leading axes, before those of the operands
   Shape leading;                  ///< of the results
   Index problems = 1;
   Index queries = 0;     ///< Lq
@@ -67,6 +70,9 @@ struct AttentionSources {
   Index joined_width = 0;                               ///< D, or H·dv without wo
   std::optional<Vectors> grad_out;                      ///< like out
   std::vector<OwnPart> parts;                           ///< of every problem
+  /// Of every problem, or empty. A problem with a packing has no padding, and the packing's offset
+  /// if there is only one.
+  std::vector<std::shared_ptr<const Packing>> packings;
 
   // The next functions take operands, whose shapes are in attnkit/attention.hpp. Call one of the
   // first four first: it sets the leading axes. Call the others in any order. They throw
@@ -115,6 +121,11 @@ struct AttentionSources {
 
   /// The queries and keys of a problem that are not padding.
   const OwnPart& part(Index problem) const { return parts[static_cast<std::size_t>(problem)]; }
+
+  /// The packing of a problem, or null.
+  const Packing* packing(Index problem) const {
+    return packings.empty() ? nullptr : packings[static_cast<std::size_t>(problem)].get();
+  }
 
   /// The logit of a problem's sink, or no_sink.
   double sink_of(Index problem) const {

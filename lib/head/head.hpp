@@ -48,9 +48,12 @@ struct HeadArrays {
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
   const TransportKernel* transport = nullptr;
-  Index first_query = 0;  ///< the number of the first query, for messages
+  const Packing* packing = nullptr;
+  Index first_query = 0;  ///< the number of the first query, for messages and the packing
 
-  BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
+  BandRule band(const ScoreRecipe& recipe) const {
+    return {recipe.causal, recipe.window, offset, packing, first_query};
+  }
 
   /// The energy's arguments, with the scale of a recipe.
   EnergyArguments<T> energy_arguments(double scale, int threads) const {

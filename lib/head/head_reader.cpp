@@ -372,6 +372,7 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
   arrays.queries = part.own.queries();
   arrays.keys = part.own.keys();
   arrays.offset = part.own.offset;
+  arrays.packing = sources_.packing(part.problem);
   arrays.first_query = part.first_query;
   arrays.q = q_.of(n);
   arrays.k = k_.of(n);

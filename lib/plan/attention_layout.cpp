@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "energy/table.hpp"
+#include "head/packed_problem.hpp"
 #include "head/repeated_scores.hpp"
 #include "plan/operand_list.hpp"
 #include "plan/option_checks.hpp"
@@ -18,8 +20,9 @@ namespace {
 DType type_of(std::string_view operand, DType computed) {
   if (operand == "mask") return DType::u8;
   if (operand == "hybrid" || operand == "sink") return DType::f64;
-  const bool bound = operand.starts_with("query_") || operand.starts_with("key_");
-  return bound ? DType::i64 : computed;
+  const bool integers = operand.starts_with("query_") || operand.starts_with("key_") ||
+                        operand.starts_with("cu_seqlens");
+  return integers ? DType::i64 : computed;
 }
 
 // A number for each position of `aligned`, which broadcasts to the leading axes.
@@ -217,10 +220,9 @@ void AttentionLayout::take_bounds() {
 
 namespace {
 
-// The numbers of an operand with one for each problem. Throws Error(input) unless they are dense.
+// Throws Error(input) unless the numbers are dense.
 template <class X>
-const X* numbers_of(const Operand& operand) {
-  const ArraySource& source = operand.dataset;
+const X* numbers_of(const ArraySource& source) {
   if (const Shape* const strides = source.strides()) {
     require_dense(source.name(), source.shape(), *strides);
   }
@@ -278,7 +280,7 @@ void AttentionLayout::find_parts() {
   for_bound_pairs(bounds, bounds, [&](const std::string& name, const auto& bound, const auto&) {
     if (!bound) return;
     const Index most = name.starts_with("query") ? queries : keys;
-    const auto* const values = numbers_of<Index>(*bound);
+    const auto* const values = numbers_of<Index>(bound->dataset);
     for (Index n = 0; n < element_count(bound->leading); ++n) {
       if (name == "query_offset" || (values[n] >= 0 && values[n] <= most)) continue;
       refuse(*bound, n, values[n], "a whole number in [0, " + std::to_string(most) + "]");
@@ -292,11 +294,30 @@ void AttentionLayout::find_parts() {
     });
     parts.push_back(own_part(own, queries, keys, causal));
   }
+  packings.clear();
+  if (arrays.cu_seqlens_q) find_packing();
+}
+
+// All problems share it.
+void AttentionLayout::find_packing() {
+  const auto starts = [](const std::shared_ptr<MemoryArray>& array, Index length,
+                         const char* side) {
+    const std::span numbers(numbers_of<Index>(ArraySource(array)),
+                            static_cast<std::size_t>(array->shape.front()));
+    require_starts(numbers, length, array->name, side);
+    return numbers;
+  };
+  const auto packing =
+      std::make_shared<const Packing>(starts(arrays.cu_seqlens_q, queries, "queries"),
+                                      starts(arrays.cu_seqlens_k, keys, "keys"), causal);
+  require_packing(*packing, scheme.scheme, plain.relative);
+  packings.assign(static_cast<std::size_t>(problems), packing);
+  for (OwnPart& part : parts) part.offset = packing->common_offset().value_or(0);
 }
 
 void AttentionLayout::find_sinks() {
   if (hybrid) {
-    const auto* const values = numbers_of<double>(*hybrid);
+    const auto* const values = numbers_of<double>(hybrid->dataset);
     for (Index n = 0; n < element_count(hybrid->leading); ++n) {
       // NaN fails the comparisons.
       if (values[n] >= 0 && values[n] <= 1) continue;
@@ -305,7 +326,7 @@ void AttentionLayout::find_sinks() {
   }
   sinks.clear();
   if (!sink) return;
-  const auto* const values = numbers_of<double>(*sink);
+  const auto* const values = numbers_of<double>(sink->dataset);
   for (Index n = 0; n < element_count(sink->leading); ++n) {
     // NaN fails the comparison.
     if (values[n] <= std::numeric_limits<double>::max()) continue;

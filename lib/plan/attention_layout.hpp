@@ -55,6 +55,7 @@ class AttentionLayout : public AttentionSources {
   void take_terms();
   void take_bounds();
   void find_parts();
+  void find_packing();
   void find_sinks();
 
   std::shared_ptr<MemoryArray> grad_out_array_;

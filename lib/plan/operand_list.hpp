@@ -26,6 +26,8 @@ void for_operand_pairs(A& a, B& b, const Body& body) {
   body("rel_bias", a.rel_bias, b.rel_bias);
   body("mask", a.mask, b.mask);
   for_bound_pairs(a, b, body);
+  body("cu_seqlens_q", a.cu_seqlens_q, b.cu_seqlens_q);
+  body("cu_seqlens_k", a.cu_seqlens_k, b.cu_seqlens_k);
   body("hybrid", a.hybrid, b.hybrid);
   body("sink", a.sink, b.sink);
   body("gate", a.gate, b.gate);

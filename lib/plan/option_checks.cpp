@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "head/own_part.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn {
@@ -79,6 +80,17 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "the operand query_offset requires causality, a window or relative positions");
   require(!shapes.query_offset || options.causal != Causal::bottom_right,
           "causality to the bottom right has an offset of its own: query_offset requires top_left");
+  require(shapes.cu_seqlens_q.has_value() == shapes.cu_seqlens_k.has_value(),
+          "cu_seqlens_q and cu_seqlens_k go together");
+  if (shapes.cu_seqlens_q) {
+    for (const auto* starts : {&shapes.cu_seqlens_q, &shapes.cu_seqlens_k}) {
+      require((*starts)->size() == 1 && (*starts)->front() > 0 && *starts == shapes.cu_seqlens_q,
+              "cu_seqlens_q and cu_seqlens_k have not the shape (sequences + 1)");
+    }
+    for_bound_pairs(shapes, shapes, [](const std::string& name, const auto& shape, const auto&) {
+      require(!shape, "the operand " + name + " has no effect on packed sequences");
+    });
+  }
   require(options.tuning.kept_bytes >= 0, "kept_bytes is negative");
   require(scheme.is_iterated() || options.tuning.kept_bytes == 0,
           "kept_bytes requires the scheme sinkhorn");

@@ -50,11 +50,10 @@ std::map<std::string, Array<T>*> numbers_of(AttentionOperands<Array, T>& in) {
 
 template <template <class> class Array, class T>
 std::map<std::string, Array<Index>*> positions_of(AttentionOperands<Array, T>& in) {
-  return {{"query_length", &in.query_length},
-          {"key_length", &in.key_length},
-          {"query_start", &in.query_start},
-          {"key_start", &in.key_start},
-          {"query_offset", &in.query_offset}};
+  return {{"query_length", &in.query_length}, {"key_length", &in.key_length},
+          {"query_start", &in.query_start},   {"key_start", &in.key_start},
+          {"query_offset", &in.query_offset}, {"cu_seqlens_q", &in.cu_seqlens_q},
+          {"cu_seqlens_k", &in.cu_seqlens_k}};
 }
 
 const std::set<std::string> plan_results = {

@@ -23,6 +23,8 @@ CASES = [
     {"scheme": "dnas", "sink": normal(6), "softcap": 5, "window": (4, 3)},
     {"scheme": "hnas", "hybrid": 0.3, "key_length": numpy.array([11, 6]), "query_length": numpy.array([9, 4])},
     {"scheme": "hnas", "hybrid": RANDOM.random(6)},
+    {"scheme": "dnas", "causal": "bottom-right", "cu_seqlens_q": numpy.array([0, 4, 4, 9]),
+     "cu_seqlens_k": numpy.array([0, 3, 5, 11])},
     {"scheme": "sinkhorn", "iterations": 7},
     {"scheme": "fenchel", "preference": RANDOM.random((9, 11)).astype("float32"), "alpha": 2},
     {"scheme": "transport", "preference": RANDOM.random((9, 11)).astype("float32"), "gamma": 0.5,

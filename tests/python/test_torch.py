@@ -154,6 +154,9 @@ class Function(unittest.TestCase):
         self.check_gradients("dnas", window=(2, 1), query_offset=1, relative_bias="t5", rel_bias=table)
         self.check_gradients("unas", causal="bottom-right", relative_bias="alibi")
         self.check_gradients("unas", causal="top-left", query_offset=torch.tensor([0, 2]))
+        packing = {"cu_seqlens_q": torch.tensor([0, 2, 5]), "cu_seqlens_k": torch.tensor([0, 4, 7])}
+        for scheme in ("unas", "dnas"):
+            self.check_gradients(scheme, causal="bottom-right", **packing)
 
     def test_finite_differences_of_every_energy(self):
         self.check_gradients("dnas", energy="gaussian")

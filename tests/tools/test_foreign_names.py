@@ -17,9 +17,9 @@ PADDING = np.arange(LENGTH) < 7
 
 # The name of another program, its values, and datasets that are read and say the same.
 NAMES = [
-    ("cu_seqlens", CUTS, {"mask": SAME}),
+    ("cu_seqlens_kv", CUTS, {"mask": SAME}),
     ("cu_seq_lens_k", CUTS, {"mask": SAME}),
-    ("segment_ids", DOCUMENTS, {"mask": SAME}),
+    ("seq_idx", DOCUMENTS, {"segment_ids": DOCUMENTS}),
     ("document_ids", DOCUMENTS, {"mask": SAME}),
     ("position_ids", np.concatenate([np.arange(4), np.arange(5)]), {"mask": SAME}),
     ("attention_mask", PADDING.astype(int)[None], {"key_length": np.array([7, 7])}),
@@ -86,19 +86,20 @@ class ForeignNames(ToolTest):
 
     def test_a_mask_separates_documents(self):
         data = vectors()
-        np.savez(self.folder / "in.npz", **data, cu_seqlens=CUTS)
+        np.savez(self.folder / "in.npz", **data, document_id=DOCUMENTS)
         np.save(self.folder / "mask.npy", SAME)
-        self.refused("attn-compute", "in.npz", "--only", status=2, says=["in.npz:cu_seqlens packs several"],
-                     hint="mask")
-        out = self.compute("in.npz", "-i", "mask=mask.npy", "--only")["out"]
-        for part in (slice(0, 4), slice(4, 9)):
-            q, k, v = (data[name][:, part] for name in "qkv")
-            expected = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(DEPTH)) @ v
-            self.assert_near("out", out[:, part], expected, 1e-12)
+        self.refused("attn-compute", "in.npz", "--only", status=2, says=["in.npz:document_id packs several"],
+                     hint="--map segment_ids=document_id")
+        for said in (["-i", "mask=mask.npy"], ["--map", "segment_ids=document_id"]):
+            out = self.compute("in.npz", *said, "--only")["out"]
+            for part in (slice(0, 4), slice(4, 9)):
+                q, k, v = (data[name][:, part] for name in "qkv")
+                expected = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(DEPTH)) @ v
+                self.assert_near("out", out[:, part], expected, 1e-12)
 
     def test_a_bias_is_none_of_them(self):
         """A bias of positions says nothing of packing, masks and lengths."""
-        for name, values in (("cu_seqlens", CUTS), ("segment_ids", DOCUMENTS), ("seqlens", np.array([7, 7])),
+        for name, values in (("cu_seqlens_kv", CUTS), ("document_ids", DOCUMENTS), ("seqlens", np.array([7, 7])),
                              ("attention_mask", PADDING.astype(int)[None]),
                              ("position_ids", np.concatenate([np.arange(4), np.arange(5)]))):
             with self.subTest(name=name):
@@ -135,8 +136,8 @@ class ForeignNames(ToolTest):
             for layer in ("layer0", "layer1"):
                 for name, values in vectors().items():
                     file[f"{layer}/{name}"] = values
-            file["layer1/segment_ids"] = DOCUMENTS
-        self.refused("attn-compute", "--each", "/layer*", "dump.h5", status=2, says=["dump.h5:/layer1/segment_ids"])
+            file["layer1/document_ids"] = DOCUMENTS
+        self.refused("attn-compute", "--each", "/layer*", "dump.h5", status=2, says=["dump.h5:/layer1/document_ids"])
         self.run_on("attn-compute", "--each", "/layer0", "dump.h5")
 
     def test_mechanisms(self):

@@ -151,6 +151,46 @@ TEST_CASE("options that do not fit together") {
   refuses(shapes, {}, Failure::usage, "give wv in its place");
 }
 
+TEST_CASE("packed sequences that do not fit") {
+  AttentionShapes packed = usual();
+  packed.cu_seqlens_q = Shape{3};
+  refuses(packed, {}, Failure::usage, "cu_seqlens_q and cu_seqlens_k go together");
+  packed.cu_seqlens_k = Shape{4};
+  refuses(packed, {}, Failure::usage, "have not the shape (sequences + 1)");
+  packed.cu_seqlens_k = Shape{3};
+  AttentionShapes padded = packed;
+  padded.key_length = Shape{2};
+  refuses(padded, {}, Failure::usage, "key_length has no effect on packed sequences");
+
+  Random random(7);
+  const Batch<float> batch(BatchSizes(), random, false);
+  AttentionInputs<float> in = batch.inputs();
+  std::vector<Index> starts_q = {0, 2, 5};
+  std::vector<Index> starts_k = {0, 2, 7};
+  in.cu_seqlens_q = {starts_q.data(), {3}};
+  in.cu_seqlens_k = {starts_k.data(), {3}};
+  std::vector<double> sums(static_cast<std::size_t>(batch.sizes.problems() * batch.sizes.keys));
+  const auto refuses_run = [&](const AttentionOptions& options, Failure failure,
+                               const std::string& part) {
+    AttentionPlan<float> plan(shapes_of(in), options, 1);
+    const Error error = thrown_error([&] {
+      plan.run(in, {.col_sum = {sums.data(), plan.key_shape()}});
+    });
+    CHECK(error.failure() == failure);
+    CHECK(contains(error.what(), part));
+  };
+  refuses_run(attention_options(Scheme::sinkhorn), Failure::usage,
+              "as many keys as queries; sequence 1 has 5 and 3");
+  AttentionOptions alibi;
+  alibi.relative = RelativePositions::alibi;
+  alibi.causal = Causal::bottom_right;
+  refuses_run(alibi, Failure::usage, "a bias of positions takes packed sequences only");
+  starts_k.back() = 6;
+  refuses_run({}, Failure::input, "cu_seqlens_k is 6 at [2], expected the number of keys, 7");
+  starts_k = {0, 8, 7};
+  refuses_run({}, Failure::input, "cu_seqlens_k is 7 at [2], expected at least 8");
+}
+
 TEST_CASE("values outside of an enumeration") {
   AttentionOptions options;
   options.scheme = static_cast<Scheme>(99);

@@ -12,6 +12,7 @@
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
+#include "stats/sink_figures.hpp"
 #include "tensor/error_fall.hpp"
 
 namespace attn::tools {
@@ -31,7 +32,9 @@ void require_row_sums(const std::vector<double>& row_sums, const PooledVector<do
         fmt::format(
             "{}: the weights of query {} add up to {:.6g}, expected 1{}", in_bundle.place(problem),
             query, sum,
-            in_bundle.holds_weights() ? "" : ": the potentials were computed for other scores"));
+            in_bundle.holds_weights() ? "" : ": the potentials were computed for other scores"),
+        in_bundle.holds_weights() && sum < 1 ? "--rest sink, if the rest is the weight of a sink"
+                                             : "");
   }
 }
 
@@ -61,6 +64,42 @@ void append(const std::vector<T>& more, std::vector<T>& all) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
+/// The figures of the first keys of a head, if they are wanted.
+template <class T>
+class FirstKeys {
+ public:
+  template <class Observers>
+  FirstKeys(const ColumnOptions& options, const Head<T>& head, const AllowedCounts& allowed,
+            Observers& observers)
+      : wanted_(options.sinks.has_value()), allowed_(allowed) {
+    if (!wanted_) return;
+    keys_ = first_open_keys(allowed.queries_of_key, *options.sinks);
+    if (head.v().data == nullptr) return;
+    outputs_.emplace(head.v(), head.part.queries(), keys_);
+    observers.insert(observers.end(), {&outputs_->output(), &outputs_->without()});
+  }
+
+  /// `scores` may be null.
+  std::optional<SinkFigures> figures(const std::vector<double>& sums, const Scores<T>* scores,
+                                     int threads) const {
+    if (!wanted_) return std::nullopt;
+    SinkFigures found;
+    if (outputs_) {
+      found = outputs_->figures(allowed_.queries_of_key);
+    } else {
+      found.norms = found.other_norms = SinkFigures::unknown;
+    }
+    if (scores != nullptr) found.largest_score = largest_score(*scores, threads);
+    return sink_figures(found, allowed_, keys_, sums);
+  }
+
+ private:
+  bool wanted_;
+  const AllowedCounts& allowed_;
+  std::vector<Index> keys_;
+  std::optional<SinkOutputs<T>> outputs_;
+};
+
 template <class T>
 SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention& in_bundle,
                             const AttentionInput& input, const Head<T>& head,
@@ -69,9 +108,12 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   ColumnSums<T> sums;
   RowEntropy<T> entropy;
   RowSums<T> row_sums;
-  in_bundle.show(head, {&sums, &entropy, &row_sums}, threads);
+  std::vector<Observer<T>*> observers = {&sums, &entropy, &row_sums};
+  FirstKeys<T> first(options, head, allowed, observers);
+  in_bundle.show(head, observers, threads);
   PooledVector<double> on_sink;
-  if (!input.sinks.empty()) on_sink = in_bundle.on_sink(head.problem, row_sums.values());
+  if (!input.sinks.empty() || options.rest_on_sink)
+    on_sink = in_bundle.on_sink(head.problem, row_sums.values());
   require_row_sums(row_sums.values(), on_sink, in_bundle, head.problem);
   require_masked(sums.values(), allowed, in_bundle, head.problem);
   if (input.options.source == ScoreOptions::Source::weights) {
@@ -83,6 +125,8 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   }
   found.columns = {sums.values(), entropy.values()};
   if (!on_sink.empty()) take_sink(on_sink, allowed, found);
+  const bool has_scores = !in_bundle.holds_weights();
+  found.sinks = first.figures(found.columns.sums, has_scores ? &head.scores() : nullptr, threads);
   return found;
 }
 
@@ -151,15 +195,18 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
       if (scheme) {
         ColumnSums<T> sums;
         RowEntropy<T> entropy;
+        ObserverList<T> observers = {&sums, &entropy};
+        FirstKeys<T> first(options, head, allowed, observers);
         SchemeOptions made = options.scheme_options(*scheme, head.problem);
         made.kept_bytes = useful_bytes;
         made.keeper = state ? &*state : nullptr;
         made.sink = task.input.sink_of(head.problem);
         const Attention attention = naming_head(task.input, head, [&] {
-          return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
+          return attend<T>(scores.of(*scheme), made, observers, threads);
         });
         if (state && description_of(*scheme).is_iterated()) state->next();
         found = result_of(attention, made, {sums.values(), entropy.values()});
+        found.sinks = first.figures(found.columns.sums, &scores.of(*scheme), threads);
       } else {
         found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
         scheme = options.recorded;
@@ -183,6 +230,7 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   static_cast<HeadAxes&>(statistics) = input.axes;
   statistics.queries = input.queries;
   statistics.keys = input.keys;
+  statistics.packed = !input.front.empty();
   statistics.slack = slack;
   // Allocated at once: blocks allocated head by head would fragment the memory that the next head's
   // keys need.
@@ -190,7 +238,7 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   statistics.queries_of_key.reserve(all_keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
-    statistics.schemes.push_back({name, {}, {}, {}, {}, true, {}});
+    statistics.schemes.push_back({name, {}, {}, {}, {}, {}, true, {}});
     statistics.schemes.back().sums.reserve(all_keys);
   }
   return statistics;
@@ -211,6 +259,7 @@ void add_head(const PointResult& head, const OwnPart& part,
     scheme.mean_entropies.push_back(found.mean_entropy);
     scheme.bounds.push_back(found.bound);
     scheme.on_sink.push_back(found.on_sink);
+    if (found.sinks) scheme.sinks.push_back(*found.sinks);
     if (!found.converged) scheme.converged = false;
     scheme.convergence = slower(scheme.convergence, found.convergence);
   }

@@ -93,6 +93,9 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle) {
   ColumnOptions options;
   options.scores = resolve_score_options(arguments, &bundle);
+  options.scores.by_sequence = true;
+  options.sinks = arguments.integer("sinks");
+  options.rest_on_sink = arguments.text("rest") == "sink";
   if (!arguments.given("precision")) {
     options.scores.bf16 = bundle.text_attribute("attn_precision") == "bf16";
   }

@@ -20,6 +20,8 @@ struct ColumnOptions {
   std::vector<double> hybrid;      ///< u per head; empty if not needed
   std::optional<Scheme> recorded;  ///< the scheme that made the stored weights
   Stopping stopping;               ///< for sinkhorn, as recorded
+  std::optional<Index> sinks;      ///< the number of first keys that count as sinks
+  bool rest_on_sink = false;       ///< what stored weights lack to 1 is on a sink
   bool f64 = false;  ///< --precision, else as recorded, else by the type of the datasets
 
   bool wants(const std::string& scheme) const;

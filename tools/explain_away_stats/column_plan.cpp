@@ -5,6 +5,7 @@
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
+#include "stats/sink_figures.hpp"
 
 namespace attn::tools {
 
@@ -73,6 +74,11 @@ HeadNeeds column_needs(const ColumnTask& task, bool stops, Index ranks) {
     if (options.wants(stored)) {
       // malloc may keep the memory of the head before.
       most += 2 * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
+    }
+    if (options.sinks && input.v) {
+      const Index width = input.v_head_dim;
+      most += options.f64 ? SinkOutputs<double>::bytes(partition, input.queries, input.keys, width)
+                          : SinkOutputs<float>::bytes(partition, input.queries, input.keys, width);
     }
     return most + sums;
   };

@@ -1,5 +1,6 @@
 #include "explain_away_stats/column_result.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/heads/own_rows.hpp"
@@ -40,6 +41,16 @@ SchemeResult result_of(const Attention& attention, const SchemeOptions& made, He
   found.convergence = attention.summary.convergence;
   found.columns = std::move(columns);
   take_sink(sink_weights(attention.potentials, made), attention.allowed, found);
+  return found;
+}
+
+SinkFigures sink_figures(SinkFigures of_values, const AllowedCounts& allowed,
+                         const std::vector<Index>& sinks, const std::vector<double>& sums) {
+  SinkFigures found = of_values;
+  found.keys = std::ssize(sinks);
+  found.other_keys = std::ssize(allowed.queries_of_key) - found.keys -
+                     std::count(allowed.queries_of_key.begin(), allowed.queries_of_key.end(), 0);
+  for (const Index key : sinks) found.attention += sums[static_cast<std::size_t>(key)];
   return found;
 }
 

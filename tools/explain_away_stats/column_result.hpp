@@ -16,6 +16,7 @@ struct SchemeResult {
   HeadColumns columns;
   double mean_entropy = 0;
   double on_sink = 0;  ///< of all queries
+  std::optional<SinkFigures> sinks;
   std::optional<double> bound;
   bool converged = true;
   std::optional<Convergence> convergence;
@@ -41,6 +42,7 @@ void archive(Archive& with, SchemeResult& result) {
   archive(with, result.columns.entropies);
   archive(with, result.mean_entropy);
   archive(with, result.on_sink);
+  archive(with, result.sinks);
   archive(with, result.bound);
   archive(with, result.converged);
   archive(with, result.convergence);
@@ -72,6 +74,10 @@ SchemeResult result_of(const Attention& attention, const SchemeOptions& made, He
 void complete(const ColumnOptions& options, const AttentionInput& input, Index problem,
               const AllowedCounts& allowed, const std::optional<Scheme>& scheme,
               Index empty_queries, SchemeResult& found);
+
+/// The figures of the first keys, `sinks`, of a head with these column sums.
+SinkFigures sink_figures(SinkFigures of_values, const AllowedCounts& allowed,
+                         const std::vector<Index>& sinks, const std::vector<double>& sums);
 
 /// A point without schemes.
 PointResult point_of(const AllowedCounts& allowed);

@@ -11,6 +11,7 @@
 #include "common/frame/bundles.hpp"
 #include "common/heads/key_names.hpp"
 #include "common/runs/restart.hpp"
+#include "common/shards/shard.hpp"
 #include "explain_away_stats/column_plan.hpp"
 #include "explain_away_stats/line_table.hpp"
 #include "explain_away_stats/stored_attention.hpp"
@@ -36,7 +37,8 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
   for (const SweepPoint& at : sweep_points(arguments)) {
     const cli::Arguments own = at_point(arguments, at);
     ColumnOptions options = resolve_column_options(own, bundle);
-    AttentionInput input(bundle, options.scores, false, options.scored_schemes());
+    AttentionInput input(bundle, options.scores, options.sinks.has_value(),
+                         options.scored_schemes());
     complete_column_options(own, bundle, input, options);
     points.push_back({at, std::move(options), std::move(input)});
   }
@@ -50,6 +52,14 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
       points(points_of(arguments, bundle)),
       input(points.front().input) {
   require_layout_effect(arguments, input);
+  if (options().sinks && shard_of(arguments)) {
+    throw Error(Failure::usage, "--sinks has no effect on a shard", "run it without --shard");
+  }
+  if (!input.front.empty() && shard_of(arguments)) {
+    throw Error(Failure::usage,
+                bundle.description() + " has packed sequences, which shards do not divide",
+                "run it without --shard");
+  }
   bundle.has("tokens");  // read later; requested before Sections::warn_of_root
   if (arguments.given("heads")) input.choose_heads(arguments.text("heads"), bundle.description());
   const RowsOf rows = rows_of(arguments);

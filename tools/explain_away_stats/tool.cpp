@@ -86,6 +86,15 @@ cli::Declaration declare() {
            "Names the heads in which a key with enough queries gets more than X of their weight, "
            "on average.",
            {0, 1}, 0.3);
+  d.integer("sinks", "N",
+            "Takes the first N keys that some query may attend to as sinks: reports their share of "
+            "the attention, the norms of their values beside the others, the stable rank of the "
+            "output with and without them, and the largest score.",
+            1, Index{1} << 40)
+      .default_words("no such figures");
+  d.choice("rest", {"refused", "sink"},
+           "What a row of stored weights lacks to 1: an error, or the weight of a sink.",
+           "refused");
   d.text("heads", "LIST",
          "Reports only these heads of the queries, such as 0,3,8:12,-1: places along the last of "
          "the leading axes, in every group. Each keeps its number and, where heads share keys, its "
@@ -142,17 +151,25 @@ ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
   options.min_queries = arguments.integer("min-queries");
   options.most = arguments.integers("top-shares");
   options.concentration = arguments.number("concentration").value();
+  options.sinks = arguments.integer("sinks");
   const bool asks_for_keys = arguments.given("top") && !arguments.given("sort");
   options.full = arguments.flag("full") || (asks_for_keys && options.sums.top > 0);
   return options;
 }
 
+// Without the axis of packed sequences.
+Shape unpacked(const Shape& leading, const AttentionInput& input) {
+  return Shape(leading.begin() + std::ssize(input.front), leading.end());
+}
+
 // Writes the vectors of each head as they are computed, since the vectors of all heads are large.
+// Packed sequences are written where they lie.
 class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
       : bundle_(std::move(bundle)),
-        outputs_(bundle_, task.input.leading, report, task.input.share.get()),
+        input_(task.input),
+        outputs_(bundle_, unpacked(task.input.leading, task.input), report, task.input.share.get()),
         first_(task.options().schemes.front()) {
     outputs_.create("queries_of_key", DType::i64, {task.input.keys}, {"key"});
     for (const std::string& scheme : task.options().schemes) {
@@ -163,16 +180,29 @@ class VectorWriter {
 
   void write(const std::string& scheme, Index head, const std::vector<Index>& queries_of_key,
              const HeadColumns& columns) {
+    const TileRange& own = input_.part(head).range;
     if (scheme == first_) {  // the same for every scheme
       const std::vector<std::int64_t> queries(queries_of_key.begin(), queries_of_key.end());
-      outputs_.write("queries_of_key", head, queries.data());
+      write("queries_of_key", head, own.col0, own.cols, queries);
     }
-    outputs_.write(scheme + "_col_sum", head, columns.sums.data());
-    outputs_.write(scheme + "_row_entropy", head, columns.entropies.data());
+    write(scheme + "_col_sum", head, own.col0, own.cols, columns.sums);
+    write(scheme + "_row_entropy", head, own.row0, own.rows, columns.entropies);
   }
 
  private:
+  template <class T>
+  void write(const std::string& name, Index head, Index first, Index count,
+             const std::vector<T>& values) {
+    if (input_.front.empty()) {
+      outputs_.write(name, head, values.data());
+    } else if (count > 0) {
+      const Index heads = input_.problems / input_.front.front();
+      outputs_.write_lines(name, head % heads, first, count, values.data() + first);
+    }
+  }
+
   io::OutputBundle bundle_;
+  const AttentionInput& input_;
   HeadOutputs outputs_;
   std::string first_;
 };
@@ -185,6 +215,10 @@ std::string terms_of(const ColumnTask& task) {
     terms.push_back("causal " + causal_name(task.input.causal));
   if (!scores.window.is_open()) terms.push_back("window " + window_text(scores.window));
   if (scores.softcap) terms.push_back(fmt::format("softcap {}", *scores.softcap));
+  const AttentionInput& input = task.input;
+  if (!input.front.empty()) {
+    terms.push_back(cli::counted(input.front.front(), "packed sequence"));
+  }
   return fmt::format("{}", fmt::join(terms, ", "));
 }
 
@@ -202,8 +236,9 @@ std::string heading_of(const ColumnTask& task) {
         fmt::format(", {} of {}", cli::counted(input.axes.chosen.size(), "head"), input.axes.all);
   }
   return fmt::format("{}: {}, {}{}, {}{}", task.bundle.description(),
-                     times(join(input.axes.leading, {input.queries, input.keys})), energy, terms,
-                     precision_words(task.options().scores, task.options().f64), heads);
+                     times(join(unpacked(input.axes.leading, input), {input.queries, input.keys})),
+                     energy, terms, precision_words(task.options().scores, task.options().f64),
+                     heads);
 }
 
 // One row for each point of a sweep and scheme, pooled over the heads of a section.

@@ -30,6 +30,7 @@ struct Pool {
   // Sums of attention: all, on the first key, on the sink, and on the keys with the most.
   double attention = 0, first = 0, on_sink = 0;
   std::vector<double> most;
+  std::optional<SinkFigures> sinks;
   // Absent for cells that were pooled here.
   double median = std::numeric_limits<double>::quiet_NaN();
 
@@ -37,6 +38,7 @@ struct Pool {
     attention += more.attention;
     first += more.first;
     on_sink += more.on_sink;
+    if (more.sinks) add_head(*more.sinks, sinks);
     most.resize(std::max(most.size(), more.most.size()), 0);
     for (std::size_t n = 0; n < more.most.size(); ++n) most[n] += more.most[n];
     median = std::numeric_limits<double>::quiet_NaN();
@@ -64,6 +66,7 @@ Pool pool_of(const SchemeSummaryOf& summary) {
   pool.first = summary.shares.first;
   pool.most.assign(summary.shares.most.begin(), summary.shares.most.end());
   pool.on_sink = summary.on_sink;
+  pool.sinks = summary.sinks;
   pool.median = summary.sums.median;
   return pool;
 }
@@ -219,6 +222,12 @@ std::string tables_of(const std::string& scheme, const Grid& grid,
   if (grid.all().on_sink > 0) {
     text += "\n" + grid.table(scheme + ": share of the attention on the sink",
                               [](const Pool& pool) { return part_text(pool, pool.on_sink); });
+  }
+  for (const SinkField& field : sink_fields()) {
+    if (!options.sinks) break;
+    text += "\n" + grid.table(fmt::format("{}: {}", scheme, field.title), [&](const Pool& pool) {
+      return pool.sinks ? field.text(*pool.sinks, pool.attention) : "-";
+    });
   }
   if (grid.concentrated() > 0) {
     text +=

@@ -80,6 +80,13 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
         {{"keys", options.most[n]}, {"share", summary.shares.most[n] / summary.shares.total}});
   }
   add({"sink_share"});
+  if (options.sinks) {
+    json["sinks"]["keys"] = *options.sinks;
+    add_members(figures, summary,
+                {"first_share", "first_value_norm", "other_value_norm", "stable_rank",
+                 "stable_rank_without", "largest_score"},
+                json["sinks"]);
+  }
   json["most_per_query"] = nullptr;
   if (const auto& greatest = summary.enough.greatest) {
     json["most_per_query"] = key_json(statistics, summary, greatest->position);

@@ -137,6 +137,27 @@ void ExplainedKeys::add(const ExplainedKeys& more) {
   enough_keys += more.enough_keys;
 }
 
+const std::vector<SinkField>& sink_fields() {
+  using Of = const SinkFigures&;
+  static const auto shown = [](double value) {
+    return std::isnan(value) ? std::string("-") : number(value);
+  };
+  static const std::vector<SinkField> fields = {
+      {"share", "share of the attention on the first keys",
+       [](Of of, double attention) {
+         return attention > 0 ? percent(of.attention / attention) : std::string("-");
+       }},
+      {"|v|", "mean norm of their values",
+       [](Of of, double) { return shown(of.norms / static_cast<double>(of.keys)); }},
+      {"others", "mean norm of the other values",
+       [](Of of, double) { return shown(of.other_norms / static_cast<double>(of.other_keys)); }},
+      {"rank", "stable rank of the output", [](Of of, double) { return shown(of.stable_rank); }},
+      {"without", "stable rank of the output without the first keys",
+       [](Of of, double) { return shown(of.stable_rank_without); }},
+      {"max |s|", "largest |score|", [](Of of, double) { return shown(of.largest_score); }}};
+  return fields;
+}
+
 std::string left_out_text(Index masked_keys, Index padded_keys, Index padded_queries,
                           Index empty_queries) {
   std::string text;

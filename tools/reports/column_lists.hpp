@@ -45,6 +45,15 @@ struct ExplainedKeys {
 };
 
 /// What the figures leave out, a line each: masked keys, padding, and queries without keys.
+/// A figure of the first keys, --sinks, in tables by head.
+struct SinkField {
+  const char* heading;
+  const char* title;
+  /// `attention` is that of all keys and of the sink.
+  std::string (*text)(const SinkFigures& of, double attention);
+};
+const std::vector<SinkField>& sink_fields();
+
 std::string left_out_text(Index masked_keys, Index padded_keys, Index padded_queries,
                           Index empty_queries);
 

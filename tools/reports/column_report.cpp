@@ -163,6 +163,29 @@ class Writer {
         "{}.\n",
         enough_words(summaries_.min_queries()));
     for (std::size_t n = 0; n < all_.size(); ++n) concentrated(n);
+    if (options_.sinks) sinks();
+  }
+
+  // What the first keys do to values and output.
+  void sinks() {
+    text_ += "\n";
+    by_head(
+        [](std::size_t) {
+          Fields titles;
+          for (const SinkField& field : sink_fields()) titles.emplace_back(field.heading);
+          return titles;
+        },
+        [](std::size_t, const SchemeSummaryOf& summary) {
+          Fields fields;
+          for (const SinkField& field : sink_fields()) {
+            fields.push_back(field.text(*summary.sinks, summary.shares.total));
+          }
+          return fields;
+        });
+    add("\nshare: of the attention on the first {}; |v|, others: the mean norm of their values and "
+        "of the other values.\nrank, without: the stable rank of the output, |O|_F^2/|O|_2^2, and "
+        "without the terms of these keys.\nmax |s|: the largest score.\n",
+        cli::counted(*options_.sinks, "key"));
   }
 
   // "unas: 2 of 8 heads give one key a mean weight above 0.3: 1 (key 0, 0.45), ..."

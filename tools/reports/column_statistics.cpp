@@ -82,6 +82,7 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
     summary.padded_queries += statistics.padded_queries[at];
     summary.padded_keys += statistics.padded_keys[at];
     summary.on_sink += scheme.on_sink[at];
+    if (!scheme.sinks.empty()) add_head(scheme.sinks[at], summary.sinks);
     summary.empty_queries += statistics.empty_queries[at];
     summary.open_queries += open_queries;
     if (open_queries > 0) entropy += scheme.mean_entropies[at] * static_cast<double>(open_queries);
@@ -116,6 +117,7 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
     summary.enough_histogram = summary.histogram;
   }
   summary.sums.masked_keys -= summary.padded_keys;
+  if (statistics.packed) summary.padded_keys = summary.padded_queries = 0;
   return summary;
 }
 
@@ -146,8 +148,9 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
   ColumnStatistics part;
   part.queries = statistics.queries;
   part.keys = statistics.keys;
+  part.packed = statistics.packed;
   part.slack = statistics.slack;
-  part.schemes.push_back({scheme.name, {}, {}, {}, {}, scheme.converged, scheme.convergence});
+  part.schemes.push_back({scheme.name, {}, {}, {}, {}, {}, scheme.converged, scheme.convergence});
   const auto append = [&](const auto& from, auto& to, Index head) {
     const auto own = of_heads(statistics, from, head, head + 1);
     to.insert(to.end(), own.begin(), own.end());
@@ -164,6 +167,7 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
     part.padded_keys.push_back(statistics.padded_keys[at]);
     part.schemes.front().bounds.push_back(scheme.bounds[at]);
     part.schemes.front().on_sink.push_back(scheme.on_sink[at]);
+    if (!scheme.sinks.empty()) part.schemes.front().sinks.push_back(scheme.sinks[at]);
   }
   return part;
 }

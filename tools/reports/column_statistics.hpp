@@ -13,6 +13,7 @@
 #include "common/heads/heads.hpp"
 #include "stats/attention_shares.hpp"
 #include "stats/enough_queries.hpp"
+#include "stats/sink_figures.hpp"
 #include "stats/summary.hpp"
 
 /// The statistics of explain-away-stats, which its report and its JSON present.
@@ -29,8 +30,9 @@ struct SchemeColumns {
   std::vector<double> sums;                   ///< (heads, Lk)
   std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
   std::vector<std::optional<double>> bounds;  ///< per head
-  std::vector<double> on_sink;  ///< per head: the weight that all its queries give the sink
-  bool converged = true;        ///< false: sinkhorn was stopped early for some head
+  std::vector<double> on_sink;     ///< per head: the weight that all its queries give the sink
+  std::vector<SinkFigures> sinks;  ///< per head, or empty
+  bool converged = true;           ///< false: sinkhorn was stopped early for some head
   std::optional<Convergence> convergence;  ///< the slowest of those heads
 };
 
@@ -44,6 +46,9 @@ struct ColumnStatistics : HeadAxes {
   std::vector<Index> padded_queries;  ///< per head
   std::vector<Index> padded_keys;     ///< per head; these are masked, too
   std::vector<SchemeColumns> schemes;
+  /// Whether the first leading axis has packed sequences, and padding is what belongs to others; no
+  /// summary counts it.
+  bool packed = false;
   double slack = 0;  ///< bound_slack of the type of the computation
   /// Names of the keys, per block of `heads_per_name` consecutive heads of the input; empty if
   /// there are none.
@@ -62,9 +67,10 @@ struct ColumnSummaryOptions {
   /// The least number of queries for a meaningful column sum of a key; by default usual_min_queries
   /// of the head's own queries.
   std::optional<Index> min_queries;
-  std::vector<Index> most;   ///< numbers of keys whose share of the attention is reported
-  double concentration = 0;  ///< a head is concentrated if a key gets a larger mean weight
-  bool full = false;         ///< the tables by head, for any number of heads
+  std::vector<Index> most;     ///< numbers of keys whose share of the attention is reported
+  double concentration = 0;    ///< a head is concentrated if a key gets a larger mean weight
+  bool full = false;           ///< the tables by head, for any number of heads
+  std::optional<Index> sinks;  ///< the number of first keys that count as sinks
 };
 
 /// The summary of one scheme, for one head or pooled over several consecutive heads. Padded keys do
@@ -81,7 +87,8 @@ struct SchemeSummaryOf : HeadStatistics {
   Index empty_queries = 0;
   Index padded_queries = 0;
   Index padded_keys = 0;
-  double on_sink = 0;    ///< the sink's part of shares.total
+  double on_sink = 0;  ///< the sink's part of shares.total
+  std::optional<SinkFigures> sinks;
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
   Index concentrated = 0;  ///< heads in which a key with enough queries gets a large mean weight
 

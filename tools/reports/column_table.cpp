@@ -1,5 +1,6 @@
 #include "reports/column_table.hpp"
 
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,6 +55,23 @@ Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options) {
   };
   add("max_c_per_query", of_greatest(&KeySum::value));
   add("max_c_per_query_key", of_greatest(&KeySum::position));
+  if (options.sinks) {
+    const auto of_sinks = [](auto value) {
+      return [value](Of of) {
+        const double found = of.sinks ? value(*of.sinks) : SinkFigures::unknown;
+        return std::isnan(found) ? Cell() : Cell(found);
+      };
+    };
+    using Sinks = const SinkFigures&;
+    add("first_share", [](Of of) { return of.sinks->attention / of.shares.total; });
+    add("first_value_norm",
+        of_sinks([](Sinks s) { return s.norms / static_cast<double>(s.keys); }));
+    add("other_value_norm",
+        of_sinks([](Sinks s) { return s.other_norms / static_cast<double>(s.other_keys); }));
+    add("stable_rank", of_sinks([](Sinks s) { return s.stable_rank; }));
+    add("stable_rank_without", of_sinks([](Sinks s) { return s.stable_rank_without; }));
+    add("largest_score", of_sinks([](Sinks s) { return s.largest_score; }));
+  }
   add("bound", [](Of of) { return cell(of.bound); });
   add("margin", [](Of of) { return cell(of.margin); });
   add("holds", [](Of of) { return of.bound ? Cell(of.holds) : Cell(); });
@@ -114,6 +132,17 @@ std::vector<std::pair<std::string, std::string>> column_table_meanings() {
       {"max_c_per_query, max_c_per_query_key",
        "the largest c/n of a key with enough queries, where n queries may attend to it, and the "
        "index of that key"},
+      {"first_share",
+       "with --sinks: the share of the attention on the first keys, as many as it says"},
+      {"first_value_norm, other_value_norm",
+       "with --sinks and values: the mean norm of the values of these keys, and of the others"},
+      {"stable_rank, stable_rank_without",
+       "with --sinks and values: the squared Frobenius norm of the output over its squared "
+       "spectral "
+       "norm, and the same without the terms of these keys"},
+      {"largest_score",
+       "with --sinks: the largest |score| of the allowed pairs, mask and bias "
+       "included"},
       {"bound, margin, holds",
        "the proven lower bound on c, min_c over it, and whether it holds; empty without a bound"},
   };

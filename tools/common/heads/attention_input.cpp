@@ -62,6 +62,8 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   if (options.bf16 && options.source != ScoreOptions::Source::vectors) {
     throw Error(Failure::usage, "--precision bf16 requires scores of q and k (--from qk)");
   }
+  const PackedSequences packed(bundle);
+  if (options.by_sequence && packed.any()) front = {std::ssize(packed.common().queries) - 1};
   switch (options.source) {
     case ScoreOptions::Source::vectors:
     case ScoreOptions::Source::templates:
@@ -78,6 +80,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   }
   axes.leading = leading;
   take_parts(bundle);
+  if (packed.any()) take_packings(packed, bundle.description(), schemes);
   set_recipes();
   if (q) {
     take_energy_operands([&](const EnergyOperand& operand) {

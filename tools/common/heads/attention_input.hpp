@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/heads/head_axes.hpp"
+#include "common/heads/packed_sequences.hpp"
 #include "common/options/padding_words.hpp"
 #include "common/options/score_options.hpp"
 #include "common/shards/problem_share.hpp"
@@ -20,8 +21,8 @@ namespace attn::tools {
 struct AttentionInput : AttentionSources {
   /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
   /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
-  /// not fit, Error(usage) for an open causal alignment, and for a sink under a scheme without
-  /// sinks.
+  /// not fit, Error(usage) for an open causal alignment, for a sink under a scheme without sinks,
+  /// and for packed sequences that a scheme does not keep apart.
   AttentionInput(const io::InputBundle& bundle, const ScoreOptions& options, bool with_values,
                  const std::vector<Scheme>& schemes = {Scheme::unas});
 
@@ -85,6 +86,8 @@ struct AttentionInput : AttentionSources {
   void take_terms(const io::InputBundle& bundle);
   void take_mask_of(const ArraySource& source);
   void take_parts(const io::InputBundle& bundle);
+  void take_packings(const PackedSequences& packed, const std::string& where,
+                     const std::vector<Scheme>& schemes);
   void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
   void set_recipes();
 };

@@ -9,7 +9,9 @@
 #include "attnkit/error.hpp"
 #include "common/heads/attention_input.hpp"
 #include "common/heads/input_warnings.hpp"
+#include "common/heads/packed_sequences.hpp"
 #include "common/outputs/written_scores.hpp"
+#include "head/packed_problem.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -79,6 +81,37 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
                          problem_place(bundle.description(), leading, problem) + ": ");
     }
   }
+}
+
+void AttentionInput::take_packings(const PackedSequences& packed, const std::string& where,
+                                   const std::vector<Scheme>& schemes) {
+  if (options.query_offset) {
+    throw Error(Failure::usage, where + ": --query-offset has no effect on packed sequences");
+  }
+  const auto packed_problems = packed.packings(leading, queries, keys, causal);
+  for (Index problem = 0; problem < problems; ++problem) {
+    const auto n = static_cast<std::size_t>(problem);
+    const Packing& packing = *packed_problems[n];
+    const Index unequal = packing.first_unequal();
+    if (unequal < packing.sequences() && options.causal && options.causal->empty()) {
+      refuse_open_causal(packing.queries_of(unequal), packing.keys_of(unequal),
+                         fmt::format("{}, sequence {}: ", where, unequal));
+    }
+    if (options.by_sequence) {
+      // The first axis is that of the sequences.
+      const Index s = problem / (problems / front.front());
+      parts[n].range = {packing[s].query, packing.queries_of(s), packing[s].key,
+                        packing.keys_of(s)};
+      parts[n].offset = usual_offset(causal, packing.queries_of(s), packing.keys_of(s));
+      continue;
+    }
+    naming([&] { return where; },
+           [&] {
+             for (const Scheme scheme : schemes) require_packing(packing, scheme, options.relative);
+           });
+    parts[n].offset = packing.common_offset().value_or(0);
+  }
+  if (!options.by_sequence) packings = packed_problems;
 }
 
 void AttentionInput::take_terms(const io::InputBundle& bundle) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/heads/packed_sequences.hpp"
 #include "io/input.hpp"
 #include "tensor/pieces.hpp"
 
@@ -22,15 +23,19 @@ struct Meaning {
   std::string hint;  ///< {0} is the name
 };
 
+Names with(Names names, const Names& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
 const Meaning& packing() {
   static const Meaning meaning = {
-      "packs several sequences into one, which is not read",
-      {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_kv", "cu_seq_lens",
-       "cu_seq_lens_q", "cu_seq_lens_k", "segment_ids", "q_segment_ids", "kv_segment_ids",
-       "document_id", "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
-      {"mask"},
-      "add a dataset mask that is true within each sequence, or take one sequence by slices: -i "
-      "q=FILE:q[:,0:4]"};
+      "packs several sequences into one under a name that is not read",
+      {"cu_seqlens_kv", "cu_seq_lens", "cu_seq_lens_q", "cu_seq_lens_k", "document_id",
+       "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
+      with(packing_names(), {"mask"}),
+      "--map cu_seqlens={0} if it has where sequences begin, --map segment_ids={0} if it has a "
+      "number for each token"};
   return meaning;
 }
 
@@ -173,13 +178,15 @@ void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions&
   refuse_names(bundle, sinks());
   if (options.relative == ScoreOptions::Relative::none) refuse_names(bundle, biases());
   const std::string positions = "position_ids";
-  if (bundle.has(positions) && !has_any(bundle, masks().read)) {
+  const Names said = with(masks().read, packing_names());
+  if (bundle.has(positions) && !has_any(bundle, said)) {
     const ArraySource dataset = bundle.dataset(positions);
     // Others hold no numbers of positions.
     if (is_integral(dataset.dtype()) && begins_anew(dataset)) {
-      throw Error(Failure::usage,
-                  dataset.address() + " begins anew within a row: it " + packing().what,
-                  packing().hint);
+      throw Error(
+          Failure::usage,
+          dataset.address() + " begins anew within a row: it packs several sequences into one",
+          "cu_seqlens or segment_ids says where they begin");
     }
   }
   if (options.source != ScoreOptions::Source::weights) refuse_options(bundle, options);
@@ -188,10 +195,11 @@ void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions&
 void require_no_masks(const io::InputBundle& bundle, const std::vector<std::string>& lengths) {
   if (has_any(bundle, lengths)) return;
   const std::string hint = fmt::format("it reads lengths: {}", fmt::join(lengths, ", "));
-  Meaning own = {"is not read by this tool",
-                 {"mask", "key_length", "query_length", "key_start", "query_start"},
-                 {},
-                 hint};
+  Meaning own = {
+      "is not read by this tool",
+      with(packing_names(), {"mask", "key_length", "query_length", "key_start", "query_start"}),
+      {},
+      hint};
   refuse_names(bundle, own);
   for (const Meaning* meaning : {&packing(), &masks(), &lengths_of_sequences()}) {
     refuse_names(bundle, {meaning->what, meaning->names, {}, hint});

@@ -49,6 +49,14 @@ void declare_score_datasets(cli::Declaration& declaration) {
                "which is never read. Each sequence is computed as if it were alone")
       .dataset("query_start, key_start", "(B), or broadcastable to the leading axes",
                "the first real query and key of each sequence, for padding on the left")
+      .dataset(
+          "cu_seqlens", "(S + 1)",
+          "where S packed sequences begin, and their end: 0, ..., L. A query may attend to keys "
+          "of its own sequence only, and its position counts from there. cu_seqlens_q and "
+          "cu_seqlens_k, if queries and keys begin elsewhere")
+      .dataset("segment_ids", "(L), (B, L), or broadcastable to the first leading axes",
+               "the same by a number for each token; q_segment_ids and kv_segment_ids, if queries "
+               "and keys have others")
       .dataset("query_offset", "(B), or broadcastable to the leading axes",
                "the position of each sequence's first query among its keys, as --query-offset");
 }

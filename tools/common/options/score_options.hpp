@@ -46,7 +46,9 @@ struct ScoreOptions {
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
   bool layout_chosen = false;  ///< given or recorded
-  bool bf16 = false;           ///< products of bfloat16 numbers, in float32
+  /// Packed sequences are problems of their own, along a first leading axis.
+  bool by_sequence = false;
+  bool bf16 = false;  ///< products of bfloat16 numbers, in float32
 
   /// Which of scale, causal, window and softcap are given or recorded.
   std::vector<std::string> chosen;

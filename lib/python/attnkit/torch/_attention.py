@@ -171,6 +171,8 @@ def attention(
     query_start: Optional[Tensor] = None,
     key_start: Optional[Tensor] = None,
     query_offset: Union[int, Tensor, None] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
     w: Optional[Tensor] = None,
     w1: Optional[Tensor] = None,
     w2: Optional[Tensor] = None,
@@ -210,6 +212,6 @@ def attention(
         "preference": preference, "cost": cost, "hybrid": hybrid, "rel_bias": rel_bias,
         "query_length": query_length, "key_length": key_length,
         "query_start": query_start, "key_start": key_start, "query_offset": query_offset,
-        "w": w, "w1": w1, "w2": w2, "b1": b1,
+        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "w": w, "w1": w1, "w2": w2, "b1": b1,
     }
     return attend(operands, {"scheme": scheme, **options}, dropout=dropout, seed=seed)[0]

@@ -13,7 +13,8 @@ NUMBERS = ("q", "k", "v", "bias", "gate", "sink", "hybrid", "preference", "cost"
            "b1")
 """Operands of floating-point numbers."""
 
-INTEGERS = ("mask", "query_length", "key_length", "query_start", "key_start", "query_offset")
+INTEGERS = ("mask", "query_length", "key_length", "query_start", "key_start", "query_offset", "cu_seqlens_q",
+            "cu_seqlens_k")
 """Operands of integers. The mask may be boolean."""
 
 

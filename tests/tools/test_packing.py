@@ -1,0 +1,179 @@
+"""Packed sequences: each gets the results that it has alone, by cu_seqlens and by segment_ids, under every scheme."""
+
+import unittest
+
+import numpy as np
+
+from attn import ToolTest, sample
+
+SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.4"], "sinkhorn": ["--iterations=7"],
+           "fenchel": ["--alpha=0.7"]}
+PLACES = {"plain": [], "causal": ["--causal"], "window": ["--window=3:2"], "alibi": ["--causal", "--relative-bias=alibi"]}
+BY_QUERY = ("out", "row_potential", "unas_row_potential", "row_entropy", "grad_q")
+BY_KEY = ("col_potential", "col_sum", "grad_k", "grad_v")
+LENGTHS = [4, 0, 130, 1, 67]
+
+
+def starts(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+class Packing(ToolTest):
+
+    def problem(self, queries, keys, kind=np.float64, seed=20):
+        """q, k, v, grad_out and preference of sequences with these lengths, one after the other."""
+        random = np.random.default_rng(seed)
+        shapes = {"q": (4, sum(queries), 8), "k": (2, sum(keys), 8), "v": (2, sum(keys), 5),
+                  "grad_out": (4, sum(queries), 5)}
+        data = {name: random.normal(size=shape).astype(kind) for name, shape in shapes.items()}
+        data["preference"] = random.uniform(0.1, 1, size=(1, sum(keys))).astype(kind)
+        return data
+
+    def emit(self, scheme, places):
+        names = ["out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy", "grad_q", "grad_k", "grad_v"]
+        return [f"--scheme={scheme}", *SCHEMES[scheme], *places, "--emit=" + ",".join(names), "--only"]
+
+    def alone(self, data, rows, cols, arguments):
+        parts = {"q": (slice(None), rows), "k": (slice(None), cols), "v": (slice(None), cols),
+                 "grad_out": (slice(None), rows), "preference": (slice(None), cols)}
+        self.write("alone.h5", **{name: data[name][part] for name, part in parts.items()})
+        return self.compute("alone.h5", *arguments)
+
+    def check(self, data, queries, keys, packing, arguments, limit):
+        self.write("packed.h5", **data, **packing)
+        found = self.compute("packed.h5", *arguments)
+        inside = np.zeros(found["weights"].shape[-2:], bool)
+        q, k = starts(queries), starts(keys)
+        for s in range(len(queries)):
+            rows, cols = slice(q[s], q[s + 1]), slice(k[s], k[s + 1])
+            inside[rows, cols] = True
+            if queries[s] == 0 or keys[s] == 0:
+                self.assertTrue((found["out"][:, rows] == 0).all())
+                self.assertTrue((found["row_potential"][:, rows] == -np.inf).all())
+                self.assertTrue((found["col_sum"][:, cols] == 0).all())
+                continue
+            alone = self.alone(data, rows, cols, arguments)
+            for name, expected in alone.items():
+                part = found[name][:, rows, cols] if name == "weights" else found[name][:, rows if name in BY_QUERY else cols]
+                self.assertTrue(name == "weights" or name in BY_QUERY + BY_KEY, name)
+                self.assert_near(f"{name} of sequence {s}", part, expected, limit)
+        self.assertTrue((found["weights"][:, ~inside] == 0).all())
+
+    def test_each_sequence_as_if_it_were_alone(self):
+        cases = [(scheme, place) for scheme in SCHEMES for place in PLACES]
+        data = self.problem(LENGTHS, LENGTHS)
+        packing = {"cu_seqlens": starts(LENGTHS).astype(np.int32)}
+        for scheme, place in sample(cases, 7):
+            with self.subTest(scheme=scheme, place=place):
+                # Rounding of sums over some hundred terms.
+                self.check(data, LENGTHS, LENGTHS, packing, self.emit(scheme, PLACES[place]), 1e-12)
+
+    def test_float32(self):
+        data = self.problem(LENGTHS, LENGTHS, np.float32)
+        for scheme in ("unas", "dnas"):
+            self.check(data, LENGTHS, LENGTHS, {"cu_seqlens": starts(LENGTHS)}, self.emit(scheme, ["--causal"]), 2e-5)
+
+    def test_unequal_lengths(self):
+        """As in FlashAttention: bottom-right in each sequence, where queries before all keys see nothing."""
+        queries, keys = [5, 0, 3, 80, 2], [3, 4, 3, 100, 0]
+        data = self.problem(queries, keys)
+        packing = {"cu_seqlens_q": starts(queries), "cu_seqlens_k": starts(keys)}
+        for scheme in ("unas", "dnas", "hnas", "fenchel"):
+            for place in ([], ["--causal=bottom-right"], ["--causal=top-left"], ["--causal=bottom-right", "--window=4:0"]):
+                with self.subTest(scheme=scheme, place=place):
+                    self.check(data, queries, keys, packing, self.emit(scheme, place), 1e-12)
+
+    def test_segment_ids(self):
+        """The same by a number for each token, also by batch, and beside cu_seqlens."""
+        data = self.problem([4, 5], [4, 5])
+        ids = np.repeat([9, 2], [4, 5])
+        arguments = self.emit("dnas", ["--causal"])
+        for packing in ({"segment_ids": ids}, {"q_segment_ids": ids, "kv_segment_ids": ids.astype(np.uint8)},
+                        {"segment_ids": ids, "cu_seqlens": np.array([0, 4, 4, 9])}):
+            self.check(data, [4, 5], [4, 5], packing, arguments, 1e-13)
+        queries, keys = [4, 5, 0], [3, 5, 2]
+        self.check(self.problem(queries, keys), queries, keys,
+                   {"q_segment_ids": np.repeat([1, 2], [4, 5]), "kv_segment_ids": np.repeat([1, 2, 3], [3, 5, 2])},
+                   self.emit("unas", []), 1e-13)
+        batch = {name: np.stack([values, values[::-1]]) for name, values in data.items() if name != "preference"}
+        others = np.repeat([1, 2, 3], [2, 6, 1])
+        found = self.compute(self.write_named("batch.h5", **batch, segment_ids=np.stack([ids, others])), "--emit=out,grad_k", "--only")
+        for b, segments in enumerate((ids, others)):
+            one = {name: values[b] for name, values in batch.items()}
+            expected = self.compute(self.write_named("one.h5", **one, segment_ids=segments), "--emit=out,grad_k", "--only")
+            self.assert_same_bits({name: found[name][b] for name in expected}, expected)
+
+    def write_named(self, name, **datasets):
+        self.write(name, **datasets)
+        return name
+
+    def test_memory_and_threads_change_no_bit(self):
+        lengths = [700, 1, 0, 900, 400]
+        data = self.problem(lengths, lengths, np.float32)
+        self.write("in.h5", **data, cu_seqlens=starts(lengths))
+        for scheme in ("unas", "dnas"):
+            runs = [self.compute("in.h5", f"--scheme={scheme}", "--causal", "--emit=out,col_sum,grad_q,grad_k", "--only", *more)
+                    for more in ([], ["--threads=1"], ["--memory=6M"])]
+            for run in runs[1:]:
+                self.assert_same_bits(run, runs[0])
+
+    def test_statistics_of_each_sequence(self):
+        """They are those of the sequence alone, to the last bit; vectors are written where the sequences lie."""
+        data = self.problem(LENGTHS, LENGTHS)
+        del data["preference"], data["grad_out"]
+        cuts = starts(LENGTHS)
+        self.write("in.h5", **data, cu_seqlens=cuts, tokens=np.arange(sum(LENGTHS)))
+        arguments = ["--scheme=unas,dnas", "--causal", "--only", "--force", "--tsv"]
+        rows = self.table("in.h5", *arguments, "-o", "found.h5")
+        self.assertEqual(len(rows), 2 * 4 * len(LENGTHS))
+        vectors = self.read("found.h5")
+        for s, length in enumerate(LENGTHS):
+            if length == 0:
+                continue
+            own = slice(cuts[s], cuts[s + 1])
+            self.write("alone.h5", **{name: values[:, own] for name, values in data.items()}, tokens=np.arange(own.start, own.stop))
+            expected_rows = self.table("alone.h5", *arguments, "-o", "alone-found.h5")
+            for name, expected in self.read("alone-found.h5").items():
+                self.assertEqual(vectors[name][:, own].tobytes(), expected.tobytes(), name)
+            for row, expected in zip([row for row in rows if row["batch"] == str(s)], expected_rows, strict=True):
+                row["max_c_per_query_key"] = str(int(row["max_c_per_query_key"]) - own.start)
+                for name in set(row) - {"file", "batch"}:
+                    self.assertEqual(row[name], expected[name], (s, name))
+        self.refused("explain-away-stats", "in.h5", "--shard=1/2", status=2, says=["packed sequences"])
+        batches = np.stack([np.repeat(np.arange(5), LENGTHS), np.zeros(sum(LENGTHS), int)])
+        self.write("batches.h5", **{name: np.stack([values, values]) for name, values in data.items()}, segment_ids=batches)
+        self.refused("explain-away-stats", "batches.h5", status=2, says=["the same sequences for all problems"])
+
+    def table(self, *arguments):
+        """The rows of explain-away-stats --tsv."""
+        lines = self.run_tool("explain-away-stats", *arguments).out.decode().splitlines()
+        names = lines[0].split("\t")
+        return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
+
+    def test_refusals(self):
+        data = self.problem([4, 5], [4, 5])
+        ids = np.repeat([9, 2], [4, 5])
+        for packing, options, status, says in [
+            ({"cu_seqlens": np.array([0, 4, 8])}, [], 3, "in.h5:/cu_seqlens is 8 at [2], expected the number of queries, 9"),
+            ({"cu_seqlens": np.array([1, 9])}, [], 3, "is 1 at [0], expected 0"),
+            ({"cu_seqlens": np.array([0, 5, 4, 9])}, [], 3, "is 4 at [2], expected at least 5"),
+            ({"cu_seqlens": np.array([0.0, 9.0])}, [], 3, "expected an integer type"),
+            ({"cu_seqlens": np.array([[0, 9]])}, [], 3, "expected (sequences + 1)"),
+            ({"cu_seqlens_q": np.array([0, 9])}, [], 2, "is there without cu_seqlens_k"),
+            ({"cu_seqlens_q": np.array([0, 9]), "cu_seqlens_k": np.array([0, 4, 9])}, [], 3, "expected as many"),
+            ({"segment_ids": ids[:8]}, [], 3, "expected a last axis of 9 queries"),
+            ({"segment_ids": np.array([1, 1, 2, 2, 1, 1, 3, 3, 3])}, [], 3, "has 1 at 0 and again at 4"),
+            ({"segment_ids": ids, "cu_seqlens": np.array([0, 5, 9])}, [], 3, "different sequences"),
+            ({"q_segment_ids": ids, "kv_segment_ids": np.repeat([9, 2], [5, 4])}, ["--causal"], 2, "ambiguous for 4 queries and 5 keys"),
+            ({"q_segment_ids": ids, "kv_segment_ids": np.repeat([9, 2], [5, 4])}, ["--scheme=sinkhorn", "--iterations=3"], 2, "as many keys as queries"),
+            ({"cu_seqlens": np.array([0, 9]), "key_length": np.array([4])}, [], 2, "in.h5:/key_length has no effect"),
+            ({"cu_seqlens": np.array([0, 9])}, ["--causal", "--query-offset=1"], 2, "--query-offset"),
+        ]:
+            with self.subTest(says=says):
+                (self.folder / "in.h5").unlink(missing_ok=True)
+                self.write("in.h5", **data, **packing)
+                self.refused("attn-compute", *options, "in.h5", "--only", status=status, says=[says])
+
+
+if __name__ == "__main__":
+    unittest.main()

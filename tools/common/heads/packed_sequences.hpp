@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/input.hpp"
+#include "score/packing.hpp"
+
+namespace attn::tools {
+
+/// The datasets that say where packed sequences begin.
+const std::vector<std::string>& packing_names();
+
+/// Where the sequences of a bundle begin: cu_seqlens, or segment_ids, or one of these for queries
+/// and one for keys. A bundle with datasets of both kinds says the same twice.
+class PackedSequences {
+ public:
+  /// Throws Error(input) that names a dataset whose type, shape or numbers do not fit, and
+  /// Error(usage) for a dataset that is missing on one side, or for lengths, starts and offsets
+  /// beside a packing.
+  explicit PackedSequences(const io::InputBundle& bundle);
+
+  /// Whether the bundle packs sequences.
+  bool any() const { return starts_ || ids_; }
+
+  /// The starts, which are the same for all problems. Requires any(). Throws Error(usage) for
+  /// numbers of segments with leading axes, and Error(input) as starts_of_ids.
+  PackedStarts common() const;
+
+  /// The packing of each problem. Requires any(). Throws Error(input) if the lengths do not fit,
+  /// and as starts_of_ids.
+  std::vector<std::shared_ptr<const Packing>> packings(const Shape& leading, Index queries,
+                                                       Index keys, Causal causal) const;
+
+ private:
+  struct Side {
+    std::string name;
+    Shape shape;
+    std::vector<Index> numbers;
+  };
+  struct Sides {
+    Side queries, keys;
+  };
+  struct Names {
+    const char* both;
+    const char* queries;
+    const char* keys;
+  };
+  friend const std::vector<std::string>& packing_names();
+  static constexpr Names starts_names = {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k"};
+  static constexpr Names ids_names = {"segment_ids", "q_segment_ids", "kv_segment_ids"};
+
+  static std::optional<Sides> read(const io::InputBundle& bundle, const Names& names);
+  void require_same(const PackedStarts& by_ids) const;
+
+  std::optional<Sides> starts_, ids_;
+};
+
+}  // namespace attn::tools
