@@ -50,13 +50,12 @@ void declare_score_datasets(cli::Declaration& declaration) {
       .dataset("query_start, key_start", "(B), or broadcastable to the leading axes",
                "the first real query and key of each sequence, for padding on the left")
       .dataset(
-          "cu_seqlens", "(S + 1)",
+          "cu_seqlens, cu_seqlens_q, cu_seqlens_k", "(S + 1)",
           "where S packed sequences begin, and their end: 0, ..., L. A query may attend to keys "
-          "of its own sequence only, and its position counts from there. cu_seqlens_q and "
-          "cu_seqlens_k, if queries and keys begin elsewhere")
-      .dataset("segment_ids", "(L), (B, L), or broadcastable to the first leading axes",
-               "the same by a number for each token; q_segment_ids and kv_segment_ids, if queries "
-               "and keys have others")
+          "of its own sequence only, and its position counts from there. _q and _k go together, "
+          "for queries and keys that begin elsewhere")
+      .dataset("segment_ids, q_segment_ids, kv_segment_ids", "(L), or (B, L)",
+               "the same by a number for each token")
       .dataset("query_offset", "(B), or broadcastable to the leading axes",
                "the position of each sequence's first query among its keys, as --query-offset");
 }
