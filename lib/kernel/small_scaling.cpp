@@ -1,194 +1,206 @@
 #include "kernel/small_scaling.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/small_scaling.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernel/vectors-inl.hpp"
+#include "kernel/small_group-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// A group of problems, one in each lane: number n of a problem in lane p is at[n * lanes + p].
+// The factor that divides a line by its sum plus eps, if its products with `before` are the line.
 template <class T>
-struct Group {
-  Index rows, cols;
-  T* scores;  // rows * cols vectors
-  T* row;     // one for each row or column: marginals, potentials
-  T* col;
-  T* row_marginal;
-  T* col_marginal;
-
-  Group(Index m, Index n, T* scratch) : rows(m), cols(n), scores(scratch) {
-    const Index step = lanes<T>();
-    row = scores + m * n * step;
-    col = row + m * step;
-    row_marginal = col + n * step;
-    col_marginal = row_marginal + m * step;
-  }
-  static Index numbers(Index m, Index n) { return (m * n + 2 * (m + n)) * lanes<T>(); }
-  Vec<T> score(Index i, Index j) const {
-    return hn::LoadU(Tag<T>(), scores + (i * cols + j) * lanes<T>());
-  }
-  void set_score(Index i, Index j, Vec<T> v) const {
-    hn::StoreU(v, Tag<T>(), scores + (i * cols + j) * lanes<T>());
-  }
-};
-
-template <class T>
-Vec<T> at(const T* lines, Index n) {
-  return hn::LoadU(Tag<T>(), lines + n * lanes<T>());
-}
-
-template <class T>
-void set(T* lines, Index n, Vec<T> v) {
-  hn::StoreU(v, Tag<T>(), lines + n * lanes<T>());
-}
-
-// Puts the numbers of a problem into a lane.
-template <class T, class From>
-void spread(const From* from, Index count, T* to, Index lane) {
-  const Index step = lanes<T>();
-  for (Index n = 0; n < count; ++n) to[n * step + lane] = static_cast<T>(from[n]);
-}
-
-// Takes the numbers of a problem from a lane.
-template <class T, class To>
-void collect(const T* from, Index count, To* to, Index lane) {
-  const Index step = lanes<T>();
-  for (Index n = 0; n < count; ++n) to[n] = static_cast<To>(from[n * step + lane]);
-}
-
-// The scores and marginals of `width` problems, number(p) in lane p; the other lanes repeat the
-// first one.
-template <class T, class Score, class Number>
-void load(const SmallProblems<Score>& problems, const Group<T>& group, Index width,
-          const Number& number) {
-  for (Index lane = 0; lane < lanes<T>(); ++lane) {
-    const Index problem = number(lane < width ? lane : 0);
-    spread(problems.scores + problem * group.rows * group.cols, group.rows * group.cols,
-           group.scores, lane);
-    if (problems.row_marginal != nullptr) {
-      spread(problems.row_marginal + problem * problems.row_step, group.rows, group.row_marginal,
-             lane);
-    }
-    if (problems.col_marginal != nullptr) {
-      spread(problems.col_marginal + problem * problems.col_step, group.cols, group.col_marginal,
-             lane);
-    }
-  }
-}
-
-// 1 where line(n) has an allowed pair, else 0.
-template <class T>
-Vec<T> is_open(Vec<T> largest) {
-  const Tag<T> d;
-  return hn::IfThenElseZero(hn::Gt(largest, hn::Set(d, static_cast<T>(minus_infinity))),
-                            hn::Set(d, T{1}));
-}
-
-template <class T>
-void complete_marginals(const Group<T>& group, bool has_rows, bool has_cols) {
-  const Tag<T> d;
-  if (!has_rows) {
-    for (Index i = 0; i < group.rows; ++i) {
-      Vec<T> largest = group.score(i, 0);
-      for (Index j = 1; j < group.cols; ++j) largest = hn::Max(largest, group.score(i, j));
-      set(group.row_marginal, i, is_open<T>(largest));
-    }
-  }
-  if (has_cols) return;
-  Vec<T> total = hn::Zero(d);
-  for (Index i = 0; i < group.rows; ++i) total = hn::Add(total, at(group.row_marginal, i));
-  Vec<T> open = hn::Zero(d);
-  for (Index j = 0; j < group.cols; ++j) {
-    Vec<T> largest = group.score(0, j);
-    for (Index i = 1; i < group.rows; ++i) largest = hn::Max(largest, group.score(i, j));
-    const Vec<T> one = is_open<T>(largest);
-    set(group.col_marginal, j, one);
-    open = hn::Add(open, one);
-  }
-  const Vec<T> share = hn::Div(total, hn::Max(open, hn::Set(d, T{1})));
-  for (Index j = 0; j < group.cols; ++j) {
-    set(group.col_marginal, j, hn::Mul(at(group.col_marginal, j), share));
-  }
-}
-
-// Σ_i |r_i − a_i| + Σ_j |c_j − b_j| of the plan in `scores`, in float64; `sums` holds cols sums.
-template <class T>
-Widened<T> marginal_error(const Group<T>& group, double* sums) {
-  const Index step = lanes<T>();
-  Widened<T> error = broadcast_wide<T>(0);
-  for (Index j = 0; j < group.cols; ++j) store_wide<T>(broadcast_wide<T>(0), sums + j * step);
-  const auto add = [&](const Widened<T>& sum, Vec<T> marginal) HWY_ATTR {
-    const Widened<T> wanted = Widened<T>::of(marginal);
-    for (int p = 0; p < Widened<T>::parts; ++p) {
-      error.part[p] = hn::Add(error.part[p], hn::Abs(hn::Sub(sum.part[p], wanted.part[p])));
-    }
-  };
-  for (Index i = 0; i < group.rows; ++i) {
-    Widened<T> sum = broadcast_wide<T>(0);
-    for (Index j = 0; j < group.cols; ++j) {
-      const Widened<T> weight = Widened<T>::of(group.score(i, j));
-      sum = plus<T>(sum, weight);
-      store_wide<T>(plus<T>(load_wide<T>(sums + j * step), weight), sums + j * step);
-    }
-    add(sum, at(group.row_marginal, i));
-  }
-  for (Index j = 0; j < group.cols; ++j) {
-    add(load_wide<T>(sums + j * step), at(group.col_marginal, j));
-  }
-  return error;
-}
-
-// Writes the results of a lane.
-template <class T, class Score>
-void write(const Group<T>& group, const SmallResults<Score>& results, Index problem, Index lane,
-           double error) {
-  const Index pairs = group.rows * group.cols;
-  if (results.plan != nullptr) collect(group.scores, pairs, results.plan + problem * pairs, lane);
-  if (results.error != nullptr) results.error[problem] = error;
-}
-
-// marginal / sum; 0 for a closed line.
-template <class T>
-Vec<T> quotient(Vec<T> marginal, Vec<T> sum) {
-  return hn::IfThenElseZero(hn::Gt(marginal, hn::Zero(Tag<T>())), hn::Div(marginal, sum));
+Vec<T> divided(Vec<T> before, Vec<T> product, Vec<T> eps) {
+  return hn::Div(before, hn::MulAdd(before, product, eps));
 }
 
 // With constant sizes (0: any), the numbers of lines stay in registers.
-template <Index Rows, Index Cols, class T>
-HWY_INLINE void iterate_sized(const Group<T>& group, Index iterations) {
+template <Index Rows, Index Cols, bool WithEps, class T>
+HWY_INLINE void iterate_sized(const Group<T>& group, Index iterations, T added) {
   const Tag<T> d;
   const Index rows = Rows > 0 ? Rows : group.rows;
   const Index cols = Cols > 0 ? Cols : group.cols;
+  const Vec<T> eps = hn::Set(d, added);
   for (Index i = 0; i < rows; ++i) set(group.row, i, hn::Set(d, T{1}));
-  for (Index t = 0; t < iterations; ++t) {
-    for (Index j = 0; j < cols; ++j) {
+  // The columns of a softmax have their sums already.
+  for (Index j = 0; WithEps && j < cols; ++j) set(group.col_of(1), j, hn::Set(d, T{1}));
+  for (Index t = 1; t <= iterations; ++t) {
+    const T* const row_before = group.row_of(t - 1);
+    const T* const col_before = group.col_of(t - 1);
+    T* const row = group.row_of(t);
+    T* const col = group.col_of(t);
+    for (Index j = 0; (!WithEps || t > 1) && j < cols; ++j) {
       Vec<T> sum = hn::Zero(d);
       for (Index i = 0; i < rows; ++i) {
-        sum = hn::MulAdd(group.score(0, i * cols + j), at(group.row, i), sum);
+        sum = hn::MulAdd(group.score(0, i * cols + j), at(row_before, i), sum);
       }
-      set(group.col, j, quotient<T>(at(group.col_marginal, j), sum));
+      set(col, j,
+          WithEps ? divided<T>(at(col_before, j), sum, eps)
+                  : quotient<T>(at(group.col_marginal, j), sum));
     }
     for (Index i = 0; i < rows; ++i) {
       Vec<T> sum = hn::Zero(d);
       for (Index j = 0; j < cols; ++j) {
-        sum = hn::MulAdd(group.score(0, i * cols + j), at(group.col, j), sum);
+        sum = hn::MulAdd(group.score(0, i * cols + j), at(col, j), sum);
       }
-      set(group.row, i, quotient<T>(at(group.row_marginal, i), sum));
+      set(row, i,
+          WithEps ? divided<T>(at(row_before, i), sum, eps)
+                  : quotient<T>(at(group.row_marginal, i), sum));
     }
   }
 }
 
+// The adjoints of all half-steps, the last first: u_i = ρ_i φ_i/a_i and w_j = κ_j γ_j/b_j for the
+// factors ρ and κ (MATHEMATICS.md §2, "Small problems").
+template <Index Rows, Index Cols, bool WithEps, class T>
+HWY_INLINE void adjoints_sized(const Group<T>& group, Index iterations, T added) {
+  const Tag<T> d;
+  const Index rows = Rows > 0 ? Rows : group.rows;
+  const Index cols = Cols > 0 ? Cols : group.cols;
+  const Vec<T> eps = hn::Set(d, added);
+  const Vec<T> zero = hn::Zero(d);
+  invert_marginals(group);
+  // −Σ P G over rows and columns.
+  const T* const last_row = group.row_of(iterations);
+  const T* const last_col = group.col_of(iterations);
+  for (Index j = 0; j < cols; ++j) set(group.col_adjoint_of(iterations), j, zero);
+  for (Index i = 0; i < rows; ++i) {
+    Vec<T> sum = zero;
+    for (Index j = 0; j < cols; ++j) {
+      const Vec<T> term =
+          hn::Mul(hn::Mul(hn::Mul(group.score(0, i * cols + j), at(last_row, i)), at(last_col, j)),
+                  at(group.gradient, i * cols + j));
+      sum = hn::Sub(sum, term);
+      T* const of_col = group.col_adjoint_of(iterations);
+      set(of_col, j, hn::Sub(at(of_col, j), term));
+    }
+    set(group.row_adjoint_of(iterations), i, sum);
+  }
+  // The adjoints of a half-step begin with what the next one left for it: φ, and with ε a share of
+  // γ.
+  for (Index t = iterations; t >= 1; --t) {
+    const T* const row = group.row_of(t);
+    const T* const col = group.col_of(t);
+    T* const u = group.row_adjoint_of(t);
+    T* const w = group.col_adjoint_of(t);
+    const T* const row_before = group.row_of(t - 1);
+    // With ε, the share ε ρᵗ/ρᵗ⁻¹ of φᵗ.
+    for (Index i = 0; i < rows; ++i) {
+      const Vec<T> phi = at(u, i);
+      if (WithEps && t > 1) {
+        set(group.row_adjoint_of(t - 1), i,
+            hn::Div(hn::Mul(hn::Mul(eps, at(row, i)), phi), at(row_before, i)));
+      }
+      set(u, i, hn::Mul(at(row, i), WithEps ? phi : hn::Mul(phi, at(group.row_share, i))));
+    }
+    for (Index j = 0; j < cols; ++j) {
+      Vec<T> sum = zero;
+      for (Index i = 0; i < rows; ++i) {
+        sum = hn::MulAdd(group.score(0, i * cols + j), at(u, i), sum);
+      }
+      const Vec<T> given = WithEps || t == iterations ? at(w, j) : zero;
+      const Vec<T> gamma = hn::NegMulAdd(at(col, j), sum, given);
+      if (WithEps && t > 1) {
+        set(group.col_adjoint_of(t - 1), j,
+            hn::Div(hn::Mul(hn::Mul(eps, at(col, j)), gamma), at(group.col_of(t - 1), j)));
+      }
+      set(w, j, hn::Mul(at(col, j), WithEps ? gamma : hn::Mul(gamma, at(group.col_share, j))));
+    }
+    if (t == 1) break;
+    for (Index i = 0; i < rows; ++i) {
+      Vec<T> sum = zero;
+      for (Index j = 0; j < cols; ++j) {
+        sum = hn::MulAdd(group.score(0, i * cols + j), at(w, j), sum);
+      }
+      T* const before = group.row_adjoint_of(t - 1);
+      const Vec<T> given = WithEps ? at(before, i) : zero;
+      set(before, i, hn::NegMulAdd(at(row_before, i), sum, given));
+    }
+  }
+}
+
+// gradient <- Σ of all that multiplies the kernel E in ∂L/∂s, ρ_i κ_j G_ij + Σ_t (u_i κ_j + ρ_i
+// w_j).
+template <Index Rows, Index Cols, bool WithEps, class T>
+HWY_INLINE void gather_sized(const Group<T>& group, Index iterations) {
+  const Index rows = Rows > 0 ? Rows : group.rows;
+  const Index cols = Cols > 0 ? Cols : group.cols;
+  for (Index i = 0; i < rows; ++i) {
+    const Vec<T> last = at(group.row_of(iterations), i);
+    const auto add = [&](Index j, Vec<T> sum, Index t) HWY_ATTR {
+      sum = hn::MulAdd(at(group.row_adjoint_of(t), i), at(group.col_of(t), j), sum);
+      // The first softmax is no product with factors.
+      if (WithEps && t == 1) return sum;
+      return hn::MulAdd(at(group.row_of(t - 1), i), at(group.col_adjoint_of(t), j), sum);
+    };
+    const auto first = [&](Index j) HWY_ATTR {
+      return hn::Mul(hn::Mul(last, at(group.col_of(iterations), j)),
+                     at(group.gradient, i * cols + j));
+    };
+    Index j = 0;
+    for (; j + 4 <= cols; j += 4) {
+      Vec<T> s0 = first(j), s1 = first(j + 1), s2 = first(j + 2), s3 = first(j + 3);
+      for (Index t = iterations; t >= 1; --t) {
+        s0 = add(j, s0, t);
+        s1 = add(j + 1, s1, t);
+        s2 = add(j + 2, s2, t);
+        s3 = add(j + 3, s3, t);
+      }
+      set(group.gradient, i * cols + j, s0);
+      set(group.gradient, i * cols + j + 1, s1);
+      set(group.gradient, i * cols + j + 2, s2);
+      set(group.gradient, i * cols + j + 3, s3);
+    }
+    for (; j < cols; ++j) {
+      Vec<T> sum = first(j);
+      for (Index t = iterations; t >= 1; --t) sum = add(j, sum, t);
+      set(group.gradient, i * cols + j, sum);
+    }
+  }
+}
+
+// gradient <- ∂L/∂s.
+template <Index Rows, Index Cols, bool WithEps, class T>
+HWY_INLINE void differentiate_sized(const Group<T>& group, Index iterations, T eps) {
+  adjoints_sized<Rows, Cols, WithEps>(group, iterations, eps);
+  gather_sized<Rows, Cols, WithEps>(group, iterations);
+  const Tag<T> d;
+  for (Index j = 0; j < group.cols; ++j) {
+    Vec<T> mean = hn::Zero(d);
+    for (Index i = 0; WithEps && i < group.rows; ++i) {
+      const Index n = i * group.cols + j;
+      mean = hn::MulAdd(at(group.softmax, n), at(group.gradient, n), mean);
+    }
+    for (Index i = 0; i < group.rows; ++i) {
+      const Index n = i * group.cols + j;
+      const Vec<T> weight = WithEps ? at(group.softmax, n) : group.score(0, n);
+      set(group.gradient, n, hn::Mul(weight, hn::Sub(at(group.gradient, n), mean)));
+    }
+  }
+}
+
+// Iterates, and differentiates if there is a gradient of the plan.
+template <Index Rows, Index Cols, bool WithEps, class T>
+void solve_sized(const Group<T>& group, Index iterations, T eps) {
+  iterate_sized<Rows, Cols, WithEps>(group, iterations, eps);
+  if (group.row_step > 0) differentiate_sized<Rows, Cols, WithEps>(group, iterations, eps);
+}
+
 template <class T>
-void iterate(const Group<T>& group, Index iterations) {
-  if (group.rows == 4 && group.cols == 4) return iterate_sized<4, 4>(group, iterations);
-  iterate_sized<0, 0>(group, iterations);
+void solve(const Group<T>& group, Index iterations, T eps) {
+  const bool usual = group.rows == 4 && group.cols == 4;
+  if (eps > 0) {
+    usual ? solve_sized<4, 4, true>(group, iterations, eps)
+          : solve_sized<0, 0, true>(group, iterations, eps);
+  } else {
+    usual ? solve_sized<4, 4, false>(group, iterations, eps)
+          : solve_sized<0, 0, false>(group, iterations, eps);
+  }
 }
 
 // scores <- exp(score − largest); returns the largest, and the range through `range`.
@@ -213,36 +225,72 @@ Vec<T> exponentials(const Group<T>& group, Vec<T>* range) {
   return largest;
 }
 
+// scores <- the softmax of each column, plus eps.
 template <class T>
-void SmallScaling(const SmallProblems<T>& problems, const SmallResults<T>& results,
-                  Index iterations, double* scratch, std::uint8_t* done) {
+void softmax_of_columns(const Group<T>& group, T eps) {
+  const Tag<T> d;
+  for (Index j = 0; j < group.cols; ++j) {
+    Vec<T> largest = group.score(0, j);
+    for (Index i = 1; i < group.rows; ++i) largest = hn::Max(largest, group.score(i, j));
+    Vec<T> sum = hn::Zero(d);
+    for (Index i = 0; i < group.rows; ++i) {
+      const Vec<T> e =
+          exp_near_zero(hn::Max(hn::Sub(group.score(i, j), largest), hn::Set(d, T{-80})));
+      group.set_score(i, j, e);
+      sum = hn::Add(sum, e);
+    }
+    for (Index i = 0; i < group.rows; ++i) {
+      const Vec<T> weight = hn::Div(group.score(i, j), sum);
+      if (group.row_step > 0) set(group.softmax, i * group.cols + j, weight);
+      group.set_score(i, j, hn::Add(weight, hn::Set(d, eps)));
+    }
+  }
+}
+
+// scores <- the plan. NaN in lanes where a factor is infinite or NaN, else 0.
+template <class T>
+Vec<T> make_plan(const Group<T>& group, Index iterations) {
+  const T* const row = group.row_of(iterations);
+  const T* const col = group.col_of(iterations);
+  const Vec<T> zero = hn::Zero(Tag<T>());
+  Vec<T> check = zero;
+  for (Index i = 0; i < group.rows; ++i) {
+    check = hn::MulAdd(at(row, i), zero, check);
+    for (Index j = 0; j < group.cols; ++j) {
+      const Vec<T> weight = hn::Mul(hn::Mul(group.score(i, j), at(row, i)), at(col, j));
+      group.set_score(i, j, weight);
+    }
+  }
+  for (Index j = 0; j < group.cols; ++j) check = hn::MulAdd(at(col, j), zero, check);
+  return check;
+}
+
+template <class T>
+void SmallScaling(const SmallProblems<T>& given, const SmallResults<T>& wanted, Index iterations,
+                  double* scratch, std::uint8_t* done) {
+  const SmallProblems<T> problems = turned(given);
+  const SmallResults<T> results = turned(wanted, given.rows_first);
   const Tag<T> d;
   const Index step = lanes<T>();
-  const Group<T> group(problems.rows, problems.cols, reinterpret_cast<T*>(scratch));
+  const Group<T> group(problems, iterations, reinterpret_cast<T*>(scratch));
+  const auto eps = static_cast<T>(problems.eps);
   HWY_ALIGN T ranges[HWY_MAX_BYTES / sizeof(T)];
-  HWY_ALIGN T shifts[HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T shifts[HWY_MAX_BYTES / sizeof(T)] = {};
   HWY_ALIGN double errors[HWY_MAX_BYTES / sizeof(T)] = {};
-  double* const sums = scratch + Group<T>::numbers(group.rows, group.cols);
+  double* const sums = scratch + group.numbers;
   for (Index first = 0; first < problems.count; first += step) {
     const Index width = problems.count - first < step ? problems.count - first : step;
     load(problems, group, width, [&](Index lane) { return first + lane; });
     complete_marginals(group, problems.row_marginal != nullptr, problems.col_marginal != nullptr);
     Vec<T> range;
-    hn::Store(exponentials(group, &range), d, shifts);
-    iterate(group, iterations);
-    // NaN if a factor is infinite or NaN, else 0.
-    Vec<T> check = hn::Zero(d);
-    const Vec<T> zero = hn::Zero(d);
-    for (Index i = 0; i < group.rows; ++i) {
-      check = hn::MulAdd(at(group.row, i), zero, check);
-      for (Index j = 0; j < group.cols; ++j) {
-        const Vec<T> weight =
-            hn::Mul(hn::Mul(group.score(i, j), at(group.row, i)), at(group.col, j));
-        group.set_score(i, j, weight);
-      }
+    if (problems.eps > 0) {
+      softmax_of_columns(group, eps);
+      range = hn::Set(d, static_cast<T>(-std::log(problems.eps)));
+    } else {
+      hn::Store(exponentials(group, &range), d, shifts);
     }
-    for (Index j = 0; j < group.cols; ++j) check = hn::MulAdd(at(group.col, j), zero, check);
-    hn::Store(hn::Add(range, check), d, ranges);
+    solve(group, iterations, eps);
+    hn::Store(hn::Add(range, make_plan(group, iterations)), d, ranges);
     if (results.error != nullptr) store_wide<T>(marginal_error(group, sums), errors);
     for (Index lane = 0; lane < width; ++lane) {
       const Index problem = first + lane;
@@ -258,96 +306,12 @@ void SmallScaling(const SmallProblems<T>& problems, const SmallResults<T>& resul
         }
       };
       if (results.row_potential != nullptr) {
-        potentials(group.row, group.rows, 0, results.row_potential + problem * group.rows);
+        potentials(group.row_of(iterations), group.rows, 0,
+                   results.row_potential + problem * group.rows);
       }
       if (results.col_potential != nullptr) {
-        potentials(group.col, group.cols, static_cast<double>(shifts[lane]),
+        potentials(group.col_of(iterations), group.cols, static_cast<double>(shifts[lane]),
                    results.col_potential + problem * group.cols);
-      }
-    }
-  }
-}
-
-// log Σ_n exp(of(n)), −inf without a finite one.
-template <class Of>
-WideVec log_sum(Index count, const Of& of) {
-  const Wide d;
-  const WideVec none = hn::Set(d, minus_infinity);
-  WideVec largest = none;
-  for (Index n = 0; n < count; ++n) largest = hn::Max(largest, of(n));
-  const auto empty = hn::Eq(largest, none);
-  const WideVec shift = hn::IfThenZeroElse(empty, largest);
-  WideVec sum = hn::Zero(d);
-  for (Index n = 0; n < count; ++n) sum = hn::Add(sum, hn::Exp(d, hn::Sub(of(n), shift)));
-  const WideVec safe = hn::IfThenElse(empty, hn::Set(d, 1.0), sum);
-  return hn::IfThenElse(empty, none, hn::Add(shift, hn::Log(d, safe)));
-}
-
-template <class T>
-void SmallLogarithms(const SmallProblems<T>& problems, const SmallResults<T>& results,
-                     Index iterations, double* scratch, std::span<const Index> chosen) {
-  const Wide d;
-  const Index step = lanes<double>();
-  const Group<double> group(problems.rows, problems.cols, scratch);
-  double* const sums = scratch + Group<double>::numbers(group.rows, group.cols);
-  HWY_ALIGN double errors[HWY_MAX_BYTES / sizeof(double)] = {};
-  const WideVec none = hn::Set(d, minus_infinity);
-  const WideVec closed = hn::Set(d, -minus_infinity);
-  const auto count = static_cast<Index>(chosen.size());
-  // The potential in the form in which it is subtracted: +inf for a line without weight.
-  const auto potential = [&](WideVec log, double* marginals, Index n) HWY_ATTR {
-    const WideVec marginal = at(marginals, n);
-    const auto empty = hn::Or(hn::Eq(log, none), hn::Eq(marginal, hn::Zero(d)));
-    const WideVec safe = hn::IfThenElse(empty, hn::Set(d, 1.0), marginal);
-    return hn::IfThenElse(empty, closed, hn::Sub(log, hn::Log(d, safe)));
-  };
-  for (Index first = 0; first < count; first += step) {
-    const Index width = count - first < step ? count - first : step;
-    const auto number = [&](Index lane) { return chosen[static_cast<std::size_t>(first + lane)]; };
-    load(problems, group, width, number);
-    complete_marginals(group, problems.row_marginal != nullptr, problems.col_marginal != nullptr);
-    for (Index i = 0; i < group.rows; ++i) set(group.row, i, hn::Zero(d));
-    for (Index t = 0; t < iterations; ++t) {
-      for (Index j = 0; j < group.cols; ++j) {
-        const WideVec log = log_sum(group.rows, [&](Index i) HWY_ATTR {
-          return hn::Sub(group.score(i, j), at(group.row, i));
-        });
-        set(group.col, j, potential(log, group.col_marginal, j));
-      }
-      for (Index i = 0; i < group.rows; ++i) {
-        const WideVec log = log_sum(group.cols, [&](Index j) HWY_ATTR {
-          return hn::Sub(group.score(i, j), at(group.col, j));
-        });
-        set(group.row, i, potential(log, group.row_marginal, i));
-      }
-    }
-    for (Index i = 0; i < group.rows; ++i) {
-      for (Index j = 0; j < group.cols; ++j) {
-        const WideVec exponent =
-            hn::Sub(hn::Sub(group.score(i, j), at(group.col, j)), at(group.row, i));
-        group.set_score(i, j, hn::Exp(d, exponent));
-      }
-    }
-    // Measures the error of the plan as written.
-    if constexpr (std::is_same_v<T, float>) {
-      for (Index n = 0; n < group.rows * group.cols * step; ++n) {
-        group.scores[n] = static_cast<double>(static_cast<float>(group.scores[n]));
-      }
-    }
-    if (results.error != nullptr) store_wide<double>(marginal_error(group, sums), errors);
-    for (Index lane = 0; lane < width; ++lane) {
-      write(group, results, number(lane), lane, errors[lane]);
-      const auto potentials = [&](const double* from, Index lines, double* to) {
-        for (Index n = 0; n < lines; ++n) {
-          to[n] = from[n * step + lane];
-          if (std::isinf(to[n])) to[n] = minus_infinity;
-        }
-      };
-      if (results.row_potential != nullptr) {
-        potentials(group.row, group.rows, results.row_potential + number(lane) * group.rows);
-      }
-      if (results.col_potential != nullptr) {
-        potentials(group.col, group.cols, results.col_potential + number(lane) * group.cols);
       }
     }
   }
@@ -360,19 +324,20 @@ HWY_AFTER_NAMESPACE();
   KERNEL(T, void, small_scaling, SmallScaling,                                                \
          (const SmallProblems<T>& problems, const SmallResults<T>& results, Index iterations, \
           double* scratch, std::uint8_t* done),                                               \
-         (problems, results, iterations, scratch, done));                                     \
-  KERNEL(T, void, small_logarithms, SmallLogarithms,                                          \
-         (const SmallProblems<T>& problems, const SmallResults<T>& results, Index iterations, \
-          double* scratch, std::span<const Index> chosen),                                    \
-         (problems, results, iterations, scratch, chosen))
+         (problems, results, iterations, scratch, done))
 #include "kernel/dispatch-inl.hpp"
 
 #if HWY_ONCE
 namespace attn::kernel {
 
-std::int64_t small_scaling_bytes(Index rows, Index cols) {
+std::int64_t small_scaling_bytes(Index rows, Index cols, Index iterations) {
   constexpr std::int64_t longest_vector = 256;  // of any instruction set
-  return (rows * cols + 2 * (rows + cols) + 2 * cols) * longest_vector;
+  const bool keeps = iterations > 0;
+  const Index lines = rows + cols;
+  const Index kept = keeps ? 2 * (iterations + 1) : 1;
+  return ((keeps ? 3 : 1) * rows * cols + ((keeps ? 2 : 1) + kept) * lines +
+          2 * std::max(rows, cols)) *
+         longest_vector;
 }
 
 }  // namespace attn::kernel

@@ -6,8 +6,8 @@
 #include "tensor/view.hpp"
 
 /// Sinkhorn's iterations (Sinkhorn and Knopp 1967; Cuturi 2013) on many small matrices, one in each
-/// lane of a vector. Dispatched at run time to the best instruction set of the CPU. The bits of a
-/// problem depend on nothing but its own numbers.
+/// lane of a vector, and gradients through them. Dispatched at run time to the best instruction set
+/// of the CPU. The bits of a problem depend on nothing but its own numbers.
 namespace attn::kernel {
 
 /// The largest range of scores (maximum less minimum) of a problem whose exponentials can be kept
@@ -28,6 +28,11 @@ struct SmallProblems {
   Index row_step = 0;
   const double* col_marginal = nullptr;  ///< b (cols)
   Index col_step = 0;
+  bool rows_first = false;  ///< each iteration normalises rows, then columns; else columns first
+  /// ε >= 0, added to each entry of the first softmax and to each later sum. With ε > 0, problems
+  /// are square, scores are finite, marginals are null, and there are no potentials.
+  double eps = 0;
+  const T* grad_plan = nullptr;  ///< G = ∂L/∂π (count, rows, cols), finite; null: no gradient
 };
 
 /// The results of an iteration; null: not wanted. A line whose sum is 0 has the potential −inf.
@@ -37,17 +42,23 @@ struct SmallResults {
   double* row_potential = nullptr;  ///< f (count, rows), π_ij = exp((s_ij − g_j) − f_i)
   double* col_potential = nullptr;  ///< g (count, cols)
   double* error = nullptr;  ///< (count): Σ_i |Σ_j π_ij − a_i| + Σ_j |Σ_i π_ij − b_j|, in float64
+  T* grad_scores = nullptr;  ///< ∂L/∂s (count, rows, cols) through the iterations; needs G
 };
 
-/// The working memory that both functions need, aligned as float64.
-std::int64_t small_scaling_bytes(Index rows, Index cols);
+/// The working memory that both functions need, aligned as float64; a gradient through `iterations`
+/// keeps the factors of all of them, without one `iterations` is 0.
+std::int64_t small_scaling_bytes(Index rows, Index cols, Index iterations);
 
 /// Iterates g_j = LSE_i(s_ij − f_i) − log b_j, f_i = LSE_j(s_ij − g_j) − log a_i `iterations` >= 1
-/// times, from f = 0, as products with exp(s − max s). Sets done[n] to 1 and writes the results for
-/// problems whose finite scores have a range of at most scaling_range. Sets done[n] to 0 for other
-/// problems, and for problems whose potentials leave the range of T because no plan meets their
-/// marginals. Relative error of each sum of a row or column of π against a or b: the error of the
-/// iteration, and rows + cols + 4 roundings of T.
+/// times, from f = 0, as products with exp(s − max s); with rows_first f before g, from g = 0. With
+/// ε, the first half-step makes the softmax of each line and adds ε to it, and every later one
+/// divides lines by their sum plus ε (MATHEMATICS.md §2, "Small problems"). Sets done[n] to 1 and
+/// writes the results for problems whose finite scores have a range of at most scaling_range (with
+/// ε: if −log ε is at most that). Sets done[n] to 0 for other problems, and for problems whose
+/// potentials leave the range of T because no plan meets their marginals. Relative error of each
+/// sum of a row or column of π against a or b: the error of the iteration, and rows + cols + 4
+/// roundings of T. Error of ∂L/∂s: about as many roundings of T times max |G|, and more where the
+/// adjoints of many iterations cancel.
 void small_scaling(const SmallProblems<float>& problems, const SmallResults<float>& results,
                    Index iterations, double* scratch, std::uint8_t* done);
 void small_scaling(const SmallProblems<double>& problems, const SmallResults<double>& results,

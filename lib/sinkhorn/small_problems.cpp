@@ -23,6 +23,7 @@ template <class T>
 kernel::SmallProblems<T> block_of(kernel::SmallProblems<T> problems, Index first) {
   problems.count = std::min(small_block, problems.count - first);
   problems.scores += first * problems.rows * problems.cols;
+  problems.grad_plan = after(problems.grad_plan, first * problems.rows * problems.cols);
   problems.row_marginal = after(problems.row_marginal, first * problems.row_step);
   problems.col_marginal = after(problems.col_marginal, first * problems.col_step);
   return problems;
@@ -32,7 +33,8 @@ template <class T>
 kernel::SmallResults<T> block_of(const kernel::SmallResults<T>& results, Index rows, Index cols,
                                  Index first) {
   return {after(results.plan, first * rows * cols), after(results.row_potential, first * rows),
-          after(results.col_potential, first * cols), after(results.error, first)};
+          after(results.col_potential, first * cols), after(results.error, first),
+          after(results.grad_scores, first * rows * cols)};
 }
 
 // One thread's working memory.
@@ -42,7 +44,8 @@ class SmallSolver {
   template <class T>
   Index solve(const kernel::SmallProblems<T>& block, const kernel::SmallResults<T>& results,
               Index iterations) {
-    numbers_.reserve(kernel::small_scaling_bytes(block.rows, block.cols) /
+    numbers_.reserve(kernel::small_scaling_bytes(block.rows, block.cols,
+                                                 block.grad_plan != nullptr ? iterations : 0) /
                      static_cast<std::int64_t>(sizeof(double)));
     done_.resize(static_cast<std::size_t>(block.count));
     kernel::small_scaling(block, results, iterations, numbers_.data(), done_.data());
@@ -90,9 +93,10 @@ SmallSummary solve_small(const kernel::SmallProblems<T>& problems,
   return summary;
 }
 
-std::int64_t solve_small_bytes(Index count, Index rows, Index cols, int threads) {
+std::int64_t solve_small_bytes(Index count, Index rows, Index cols, Index unrolled, int threads) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(Index));
-  return threads * (kernel::small_scaling_bytes(rows, cols) + small_block * (1 + 2 * number)) +
+  return threads *
+             (kernel::small_scaling_bytes(rows, cols, unrolled) + small_block * (1 + 2 * number)) +
          (count / small_block + 1) * number;
 }
 

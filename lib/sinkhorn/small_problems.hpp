@@ -17,12 +17,13 @@ struct SmallSummary {
 /// problems, on up to `threads` threads. Each problem is solved by factors of exponentials if the
 /// range of its scores allows, else by logarithms. Factors take the speed of float32 products; with
 /// logarithms, potentials are float64. Results depend on nothing but the problem's own numbers.
-/// Requires rows, cols >= 1, iterations >= 1.
+/// With problems.grad_plan, results.grad_scores is made as well. Requires rows, cols >= 1,
+/// iterations >= 1.
 template <class T>
 SmallSummary solve_small(const kernel::SmallProblems<T>& problems,
                          const kernel::SmallResults<T>& results, Index iterations, int threads);
 
-/// Bytes of working memory of solve_small.
-std::int64_t solve_small_bytes(Index count, Index rows, Index cols, int threads);
+/// Bytes of working memory of solve_small, with a gradient through `unrolled` iterations, or 0.
+std::int64_t solve_small_bytes(Index count, Index rows, Index cols, Index unrolled, int threads);
 
 }  // namespace attn

@@ -115,6 +115,211 @@ class Bulk(ToolTest):
         self.assertEqual(self.read("none.h5")["error"].shape, (0,))
 
 
+def unrolled(scores, iterations, order="columns", eps=0, a=None, b=None):
+    """The plans in long double; with eps the softmax first, and eps added to it and to each later sum."""
+    axes = (-1, -2) if order == "rows" else (-2, -1)
+    log = scores.astype(np.longdouble)
+    lse = lambda x, axis: np.log(np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True)) + x.max(axis, keepdims=True)
+    if eps:
+        plan = np.exp(log - lse(log, axes[0])) + eps
+        for axis in ((-2, -1) * iterations if order == "columns" else (-1, -2) * iterations)[1:]:
+            plan = plan / (plan.sum(axis, keepdims=True) + eps)
+        return plan
+    m, n = log.shape[-2:]
+    a = np.ones(m) if a is None else a
+    b = np.full(n, a.sum(-1) / n) if b is None else b
+    wanted = {-1: np.log(a)[..., :, None], -2: np.log(b)[..., None, :]}
+    for axis in axes * iterations:
+        log = log - lse(log, axis) + wanted[axis]
+    return np.exp(log)
+
+
+def differences(plans, scores, upstream, step=1e-5):
+    gradient = np.zeros(scores.shape)
+    for entry in np.ndindex(scores.shape[-2:]):
+        moved = np.zeros(scores.shape, np.longdouble)
+        moved[(..., *entry)] = step
+        change = plans(scores + moved) - plans(scores - moved)
+        gradient[(..., *entry)] = (change * upstream).sum((-1, -2)) / (2 * step)
+    return gradient
+
+
+class Orders(ToolTest):
+
+    def check(self, scores, iterations, order, eps, **marginals):
+        upstream = np.random.default_rng(11).normal(size=scores.shape).astype(scores.dtype)
+        self.write("in.h5", scores=scores, grad_plan=upstream, **marginals)
+        self.run_tool("sinkhorn-iter", "bulk", "--emit", "plan,error,grad_scores", "--order", order, "--eps", eps,
+                      "--iterations", iterations, "in.h5", "-o", "out.h5", "--only", "--force")
+        found = self.read("out.h5")
+        plans = lambda s: unrolled(s, iterations, order, eps, **marginals)
+        unit = np.finfo(scores.dtype).eps * (sum(scores.shape[-2:]) + iterations + 8) * max(1, np.abs(scores).max(initial=0))
+        self.assert_near("plan", found["plan"], plans(scores), unit)
+        # The differences have an error of about 1e-10.
+        self.assert_near("grad_scores", found["grad_scores"], differences(plans, scores, upstream), unit + 3e-9)
+        return found
+
+    def test_orders_and_eps(self):
+        random = np.random.default_rng(12)
+        for shape in ((5, 4, 4), (2, 3, 3), (1, 1), (2, 8, 8), (3, 3, 5), (0, 4, 4)):
+            for dtype in (np.float32, np.float64):
+                for order in ("columns", "rows"):
+                    for eps in (0, 1e-6, 1e-25) if shape[-1] == shape[-2] else (0,):
+                        for width in (1, 12):
+                            with self.subTest(shape=shape, dtype=dtype, order=order, eps=eps, width=width):
+                                scores = (random.normal(size=shape) * width).astype(dtype)
+                                self.check(scores, 7 if width > 1 else 1, order, eps)
+
+    def test_marginals(self):
+        random = np.random.default_rng(13)
+        a, b = random.uniform(0.5, 2, size=(6, 4)), random.uniform(0.5, 2, size=(6, 3))
+        b *= (a.sum(1) / b.sum(1))[:, None]
+        for order in ("columns", "rows"):
+            self.check(random.normal(size=(6, 4, 3)), 20, order, 0, a=a, b=b)
+
+    def test_the_sums_of_the_last_half_are_exact(self):
+        scores = np.random.default_rng(14).normal(size=(9, 4, 6)) * 3
+        for order, axis, of_rows in (("columns", 2, 1), ("rows", 1, 4 / 6)):
+            plan = self.check(scores, 3, order, 0)["plan"]
+            self.assert_near("sums", plan.sum(axis), np.full_like(plan.sum(axis), of_rows), 1e-14)
+
+    def test_gradient_of_a_converged_plan_is_the_implicit_one(self):
+        random = np.random.default_rng(15)
+        self.write("in.h5", scores=random.normal(size=(4, 4, 4)), grad_plan=random.normal(size=(4, 4, 4)))
+        options = ("--emit", "grad_scores", "in.h5", "--only", "--force")
+        self.run_tool("sinkhorn-iter", "bulk", "--iterations", 500, *options, "-o", "bulk.h5")
+        self.run_tool("sinkhorn-iter", "--tolerance", 1e-13, *options, "-o", "one.h5")
+        self.assert_near("grad_scores", self.read("bulk.h5")["grad_scores"], self.read("one.h5")["grad_scores"], 1e-11)
+
+    def test_closed_lines_have_no_gradient(self):
+        scores = np.random.default_rng(16).normal(size=(3, 4, 4))
+        scores[1, 2] = scores[2, :, 0] = -np.inf
+        scores[0] *= 100
+        self.write("in.h5", scores=scores, grad_plan=np.random.default_rng(17).normal(size=(3, 4, 4)))
+        for order in ("columns", "rows"):
+            self.run_tool("sinkhorn-iter", "bulk", "--emit", "grad_scores", "--order", order, "in.h5", "-o", "out.h5",
+                          "--only", "--force")
+            gradient = self.read("out.h5")["grad_scores"]
+            self.assertTrue(np.isfinite(gradient).all())
+            self.assertEqual(np.abs(gradient[np.isinf(scores)]).max(), 0)
+
+    def test_threads_and_memory(self):
+        random = np.random.default_rng(18)
+        self.write("in.h5", scores=random.normal(size=(40, 50, 4, 4)) * 5, grad_plan=random.normal(size=(40, 50, 4, 4)))
+        command = ("sinkhorn-iter", "bulk", "--emit", "plan,error,grad_scores", "--order", "rows", "--eps", "1e-6", "in.h5",
+                   "--only")
+        for name, *more in (("one.h5", "--threads", "1"), ("three.h5", "--threads", "3"), ("few.h5", "--memory", "512K")):
+            self.run_tool(*command, *more, "-o", name)
+        for name in ("three.h5", "few.h5"):
+            self.assertTrue(self.run_tool("tensor-compare", "one.h5", name).out.decode().endswith("same\n"))
+        self.refused(*command, "--iterations", 100000000, status=6, says=["--memory"])
+
+    def test_later_tools_do_not_make_another_plan(self):
+        self.write("in.h5", scores=np.random.default_rng(19).normal(size=(4, 4)))
+        for options, has_it in (((), True), (("--order", "rows"), False), (("--eps", "1e-6"), False)):
+            self.run_tool("sinkhorn-iter", "bulk", *options, "in.h5", "-o", "out.h5", "--force")
+            with h5py.File(self.folder / "out.h5") as file:
+                self.assertEqual("attn_scheme" in file.attrs, has_it)
+                self.assertEqual("row_potential" in file, options != ("--eps", "1e-6"))
+
+    def test_refused(self):
+        command = ("sinkhorn-iter", "bulk")
+        scores = np.zeros((3, 4, 4))
+        self.write("in.h5", scores=scores)
+        self.refused(*command, "--emit", "grad_scores", "in.h5", status=2, says=["no dataset grad_plan"])
+        self.refused(*command, "--emit", "row_potential", "--eps", "1e-6", "in.h5", status=2, says=["row_potential", "--eps"])
+        self.refused(*command, "--emit", "grad_a", "in.h5", status=2, says=["grad_a", "bulk"])
+        self.refused(*command, "--gradient", "implicit", "in.h5", status=2, says=["through its iterations"])
+        self.refused(*command, "--eps", "2", "in.h5", status=2, says=["--eps", "[0, 1]"])
+        self.write("wide.h5", scores=np.zeros((3, 4, 5)))
+        self.refused(*command, "--eps", "1e-6", "wide.h5", status=2, says=["--eps", "square", "(3, 4, 5)"])
+        self.write("a.h5", scores=scores, a=np.ones(4))
+        self.refused(*command, "--eps", "1e-6", "a.h5", status=2, says=["--eps", "a.h5:/a"])
+        self.write("grad.h5", scores=scores, grad_plan=np.zeros((4, 4)))
+        self.refused(*command, "--emit", "grad_scores", "grad.h5", status=3, says=["grad.h5:/grad_plan", "(4, 4)", "(3, 4, 4)"])
+        grad = np.zeros((3, 4, 4))
+        grad[2, 1, 0] = np.inf
+        self.write("inf.h5", scores=scores, grad_plan=grad)
+        self.refused(*command, "--emit", "grad_scores", "inf.h5", status=3, says=["inf.h5:/grad_plan", "[2, 1, 0]"])
+        self.write("row.h5", scores=scores, grad_plan=scores, grad_row_potential=np.zeros((3, 4)))
+        self.refused(*command, "--emit", "grad_scores", "row.h5", status=2, says=["row.h5:/grad_row_potential"])
+        scores[1, 2, 3] = -np.inf
+        self.write("closed.h5", scores=scores)
+        self.refused(*command, "--eps", "1e-6", "closed.h5", status=3, says=["closed.h5:/scores", "[1, 2, 3]", "--eps"])
+        # A factor of exp(35) times the gradient exceeds float32.
+        self.write("large.h5", scores=np.float32([[0, 0], [-35, -35]]), grad_plan=np.float32([[1e25, 0], [1e25, 0]]))
+        self.refused(*command, "--precision", "f32", "--emit", "grad_scores", "large.h5", status=4, says=["float32", "f64"])
+
+
+class Against(ToolTest):
+
+    COMMAND = ("sinkhorn-iter", "bulk", "--order", "rows", "in.h5", "--only", "--force")
+
+    def compare(self, *options, status=0):
+        done = self.run_tool(*self.COMMAND, "-o", "out.h5", "--json", "--against", "kernel.h5", *options, status=status)
+        return done, done.json()["result"]["against"]
+
+    def kernel(self, scores, upstream, iterations, eps, dtype):
+        """In float32, and stored as dtype."""
+        plan = np.exp(scores - scores.max(-1, keepdims=True))
+        plan = plan / plan.sum(-1, keepdims=True) + np.float32(eps)
+        for axis in ((-1, -2) * iterations)[1:]:
+            plan = plan / (plan.sum(axis, keepdims=True) + np.float32(eps))
+        right = lambda s: unrolled(s, iterations, "rows", eps)
+        self.write("kernel.h5", plan=plan.astype(dtype), grad_scores=differences(right, scores, upstream).astype(dtype))
+
+    def test_right_and_wrong_kernels(self):
+        random = np.random.default_rng(21)
+        for width in (1, 12):
+            scores = (random.normal(size=(40, 5, 4, 4)) * width).astype(np.float32)
+            upstream = random.normal(size=scores.shape).astype(np.float32)
+            self.write("in.h5", scores=scores, grad_plan=upstream)
+            for dtype in (np.float16, np.float32):
+                self.kernel(scores, upstream, 20, 1e-6, dtype)
+                _, found = self.compare("--eps", "1e-6")
+                self.assertEqual({name: one["differing"] for name, one in found.items()}, {"plan": 0, "grad_scores": 0})
+                self.assertEqual(found["plan"]["matrices"], 200)
+                # The kernel lacks an iteration, which some problems show.
+                done, found = self.compare("--eps", "1e-6", "--iterations", 5, status=1)
+                self.assertIn("differs in", done.err)
+            # Without eps, float32 shows the difference almost everywhere.
+            _, found = self.compare(status=1)
+            self.assertGreater(found["plan"]["differing"], 150)
+
+    def test_the_worst_entry(self):
+        random = np.random.default_rng(22)
+        scores, upstream = random.normal(size=(2, 7, 3, 4, 4)).astype(np.float32)[:, :, 0]
+        self.write("in.h5", scores=scores, grad_plan=upstream)
+        plan = unrolled(scores, 20, "rows").astype(np.float32)
+        plan[3, 1, 2] += 1e-3
+        plan[5, 0, 0] -= 2e-3
+        self.write("kernel.h5", plan=plan)
+        for threads in (1, 3):
+            done, found = self.compare("--threads", threads, "--memory", "64K", status=1)
+            self.assertEqual((found["plan"]["differing"], found["plan"]["worst"]["index"]), (2, [5, 0, 0]))
+            self.assertAlmostEqual(found["plan"]["worst"]["found"], plan[5, 0, 0], delta=1e-9)
+            self.assertIn("2 of 7 matrices", done.err)
+        plan[6, 3, 3] = np.nan
+        self.write("kernel.h5", plan=plan)
+        _, found = self.compare(status=1)
+        self.assertEqual(found["plan"]["worst"]["index"], [6, 3, 3])
+        self.assertNotIn("grad_scores", found)
+
+    def test_refused(self):
+        self.write("in.h5", scores=np.zeros((3, 4, 4)))
+        self.write("none.h5", out=np.zeros(3))
+        command = self.COMMAND
+        self.refused(*command, "--against", "none.h5", status=3, says=["none.h5", "plan or grad_scores"])
+        self.refused(*command, "--against", "missing.h5", status=3, says=["missing.h5"])
+        self.write("flat.h5", plan=np.zeros((3, 4, 5)))
+        self.refused(*command, "--against", "flat.h5", status=3, says=["flat.h5:/plan", "(3, 4, 5)"])
+        self.write("grad.h5", grad_scores=np.zeros((3, 4, 4)))
+        self.refused(*command, "--against", "grad.h5", status=2, says=["grad.h5:/grad_scores", "grad_plan"])
+        self.write("plan.h5", plan=np.zeros((3, 4, 4)))
+        self.refused(*command, "--against", "plan.h5", "--precision", "f32", status=2, says=["--against", "f32"])
+        self.refused(*command, "--against", "plan.h5", "--shard", "1/2", status=2, says=["--against", "--shard"])
+
+
 class Shards(ShardTest):
 
     def check_report(self, *arguments, count):

@@ -1,6 +1,7 @@
 #include "reports/bulk_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -29,12 +30,31 @@ ChainGain gain_of(const CheckedJson& json) {
 
 }  // namespace
 
+void KernelDifference::add(const KernelDifference& more) {
+  matrices += more.matrices;
+  differing += more.differing;
+  if (more.differing == 0) return;
+  // NaN ranks above every number, and of equal ones the first.
+  const auto rank = [](const KernelDifference& one) {
+    return std::isnan(one.largest) ? std::numeric_limits<double>::infinity() : one.largest;
+  };
+  const bool is_first = std::lexicographical_compare(more.index.begin(), more.index.end(),
+                                                     index.begin(), index.end());
+  const bool is_worse = rank(more) > rank(*this) || (rank(more) == rank(*this) && is_first);
+  if (!index.empty() && !is_worse) return;
+  largest = more.largest;
+  index = more.index;
+  found = more.found;
+  expected = more.expected;
+}
+
 void BulkFigures::add(const BulkFigures& more) {
   problems += more.problems;
   scaled += more.scaled;
   largest_error = std::max(largest_error, more.largest_error);
   errors.add(more.errors);
   if (more.largest) add_chain(*more.largest);
+  for (const auto& [name, difference] : more.differences) differences[name].add(difference);
 }
 
 void BulkFigures::add_chain(const ChainGain& gain) {
@@ -109,6 +129,15 @@ void BulkReporter::add(const BulkNotes& section, cli::Report& report) {
     json["largest_gain"] = gain_json(*figures.largest);
     json["largest_gain"]["limit"] = 1;
   }
+  for (const auto& [name, difference] : figures.differences) {
+    Json& of = json["against"][name];
+    of["matrices"] = difference.matrices;
+    of["differing"] = difference.differing;
+    if (difference.differing == 0) continue;
+    of["worst"] = {{"index", difference.index},
+                   {"found", difference.found},
+                   {"expected", difference.expected}};
+  }
   json["queries"] = section.queries;
   json["keys"] = section.keys;
   all_.add(figures);
@@ -131,6 +160,18 @@ cli::Outcome BulkReporter::conclude(const GroupReport& groups, cli::Report& repo
   outcome.summary += fmt::format(", marginals off by at most {:.2g}", all_.largest_error);
   const Index logarithmic = all_.problems - all_.scaled;
   if (logarithmic > 0) outcome.summary += fmt::format(", {} by logarithms", logarithmic);
+  for (const auto& [name, difference] : all_.differences) {
+    if (difference.differing == 0) {
+      outcome.summary += fmt::format(", {} agrees to its rounding", name);
+      continue;
+    }
+    outcome.summary += fmt::format(
+        ", {} differs in {} of {} by more than rounding explains, most at {}: {:.9g}, expected "
+        "{:.9g}",
+        name, difference.differing, cli::counted(difference.matrices, "matrix", "matrices"),
+        to_string(difference.index), difference.found, difference.expected);
+    outcome.status = 1;
+  }
   return outcome;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -8,18 +9,32 @@
 #include "common/shards/report_notes.hpp"
 #include "common/tables/group_report.hpp"
 #include "sinkhorn/plan_chain.hpp"
+#include "tensor/difference.hpp"
 #include "tensor/exact_sum.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
+
+/// How the matrices of a kernel differ from right ones (sinkhorn_iter/bulk_comparison.hpp).
+struct KernelDifference {
+  Index matrices = 0;   ///< compared
+  Index differing = 0;  ///< matrices that rounding does not explain
+  double largest = 0;   ///< their largest |found - expected|, NaN if one is NaN
+  Shape index;          ///< of that entry in the dataset
+  double found = 0;     ///< by the kernel
+  double expected = 0;
+
+  void add(const KernelDifference& more);
+};
 
 /// The figures of problems of sinkhorn-iter bulk.
 struct BulkFigures {
   Index problems = 0;
   Index scaled = 0;  ///< solved by factors of exponentials; the others by logarithms
   double largest_error = 0;
-  ExactSum errors;                   ///< their sum
-  std::optional<ChainGain> largest;  ///< of whole chains, with --chain
+  ExactSum errors;                                           ///< their sum
+  std::optional<ChainGain> largest;                          ///< of whole chains, with --chain
+  std::map<std::string, KernelDifference> differences = {};  ///< by dataset, with --against
 
   void add(const BulkFigures& more);
   void add_chain(const ChainGain& gain);

@@ -10,6 +10,7 @@
 #include "common/results/results.hpp"
 #include "common/shards/problem_share.hpp"
 #include "io/input.hpp"
+#include "sinkhorn_iter/bulk_comparison.hpp"
 
 namespace attn::tools {
 
@@ -27,6 +28,7 @@ struct BulkTask {
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
   bool emits(const std::string& name) const { return emitted.contains(name); }
+  bool differentiates() const { return grad_plan.has_value(); }
 
   /// The number of problems that must be in memory together: the length of a chain of products.
   Index together() const { return chained ? input.leading.back() : 1; }
@@ -53,14 +55,25 @@ struct BulkTask {
 
   io::InputBundle bundle;
   ArraySource scores;
-  std::optional<ArraySource> a, b;  ///< one line for all problems, or one for each
+  std::optional<ArraySource> a, b;       ///< one line for all problems, or one for each
+  std::optional<ArraySource> grad_plan;  ///< if the gradient is written or compared
+  std::optional<KernelResults> against;
   Input input;
   Index rows = 1;
   Index cols = 1;
   Index iterations = 1;
+  bool rows_first = false;  ///< --order
+  double eps = 0;
   bool f64 = false;
   bool chained = false;
   std::set<std::string> emitted;  ///< results; "chain" among them
+
+ private:
+  // Throws Error(usage) for problems that --eps does not have.
+  void require_eps() const;
+
+  // Opens --against and grad_plan if they are needed.
+  void take_gradient(const cli::Arguments& arguments);
 };
 
 }  // namespace attn::tools

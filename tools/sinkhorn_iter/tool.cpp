@@ -114,6 +114,13 @@ cli::Declaration declare() {
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
+  d.for_verbs({"", bulk_verb});
+  d.choice(
+       "gradient", {"implicit", "unrolled"},
+       "What grad_NAME differentiates. implicit: the solution, by the equations that it solves. "
+       "unrolled: the iterations that ran, whether they have converged or not; memory grows "
+       "with their number. Not with --relax, --anneal and --unbalanced.")
+      .default_words("implicit; bulk: unrolled");
   d.for_verbs({bulk_verb});
   declare_bulk(d);
   d.for_verbs({});
