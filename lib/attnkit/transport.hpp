@@ -126,6 +126,16 @@ struct ExactOptions {
   SinkhornOptions::Tuning tuning = {};
 };
 
+/// What gradients through a solution differentiate.
+enum class SolutionGradient {
+  /// The solution, by the implicit function theorem. At a plan that is no solution, they are those
+  /// of a solution with the sums of this plan.
+  implicit,
+  /// The iterations that ran, whether they have converged or not. Memory grows with their number.
+  /// Only for plain iterations: without penalties, relaxation, annealing and divergence.
+  unrolled
+};
+
 struct TransportOptions {
   /// ε > 0, finite. It applies to a cost and to points. Ready-made scores are used as they are;
   /// with them, any ε but 1 is refused.
@@ -158,6 +168,8 @@ struct TransportOptions {
   std::optional<MarginalPenalties> penalties = {};
 
   SinkhornOptions solver = {};
+
+  SolutionGradient gradient = SolutionGradient::implicit;
 
   /// The rounding unit of the type that the marginals were rounded to, 2⁻²³ for float32: sums of a
   /// and b that differ by rounding count as equal.
@@ -202,7 +214,7 @@ struct TransportInputs {
   /// which broadcasts to (…, m, n), ∂L/∂f (…, m) and ∂L/∂g (…, n). Finite; absent ones are 0. Exact
   /// transport has none of them, a divergence no ∂L/∂π. Without penalties, f and g are unique up to
   /// a constant that f gains and g loses; L is taken at the potentials with Σ f = Σ g over the
-  /// lines with mass.
+  /// lines with mass; through iterations, at the potentials of the last one.
   TensorView<const T> grad_plan = {};
   TensorView<const double> grad_row_potential = {};
   TensorView<const double> grad_col_potential = {};
@@ -212,7 +224,7 @@ struct TransportInputs {
 };
 
 /// The derivatives of a number L with respect to the inputs. L depends on them through the
-/// solution. Computed by the implicit function theorem (MATHEMATICS.md §2).
+/// solution, or with SolutionGradient::unrolled through the iterations (MATHEMATICS.md §2).
 template <class T>
 struct SolutionGradients {
   /// By the cost (in units of 1/cost), or by the scores (leading, m, n); 0 where a pair is
@@ -223,7 +235,7 @@ struct SolutionGradients {
   /// keep it have a meaning. At a marginal of 0 the derivative is one-sided, for an increase. For
   /// exact marginals it is finite unless ∂L/∂f ≠ 0, as f is −log a. With penalties it is infinite,
   /// as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
-  /// allowed and open.
+  /// allowed and open; through iterations, NaN at any marginal of 0.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
   TensorView<T> x = {};  ///< (leading, m, d); only of points
@@ -231,7 +243,7 @@ struct SolutionGradients {
 };
 
 /// How accurate the gradients through a solution are: they hold at a solution only, and solve
-/// linear equations.
+/// linear equations. Gradients through iterations are converged, with zeros.
 struct SolutionGradientFigures {
   /// done if none were requested; not_converged if the residual is too large, or if plan_error > 0;
   /// infeasible as the problem.
@@ -239,6 +251,12 @@ struct SolutionGradientFigures {
   /// The L1 error of the plan's sums if the plan is no solution: the iterations did not converge,
   /// or their fixed number left the plan outside of the usual tolerance. Else 0.
   double plan_error = 0;
+  /// If plan_error > 0: an estimate of the relative error of the gradients against those at the
+  /// solution, as a distance of the derivatives by the scores over their length. With the gradients
+  /// by marginals, the larger of it and the same of u and v. Found by Newton's steps toward the
+  /// solution (lib/transport/gradient_error.hpp); NaN if they do not get there, and for a
+  /// divergence or a barycentre.
+  double error = 0;
   Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
   /// Relative residual of the equations; if they converged, at most 1e-10 (float32: 1e-6).
   double residual = 0;

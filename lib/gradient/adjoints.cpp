@@ -66,7 +66,8 @@ class MeanProducts {
  public:
   MeanProducts(const Forward<T>& forward, const TileProduct<T>& products,
                const PooledVector<WeightSet>& sets)
-      : scores_(*forward.scores),
+      : forward_(forward),
+        scores_(*forward.scores),
         products_(products),
         partition_(partition_of(Order::row_panels, scores_.rows(), scores_.cols(), sizeof(T))) {
     for (const WeightSet& set : sets) sets_.emplace_back(set, partition_, forward.options.sink);
@@ -101,10 +102,11 @@ class MeanProducts {
     const MatrixView<T> scores(workspace.scores.data(), tile.rows, tile.cols);
     const MatrixView<T> weights(workspace.weights.data(), tile.rows, tile.cols);
     scores_.fill(tile, scores, workspace.scratch);
-    const auto products = tile_products(products_, tile, workspace.products);
+    const auto products = tile_products(forward_, products_, tile, workspace.products);
     for (RowMeans& set : sets_) set.add<T>(tile, scores, products, weights);
   }
 
+  const Forward<T>& forward_;
   const Scores<T>& scores_;
   const TileProduct<T>& products_;
   Partition partition_;

@@ -55,13 +55,13 @@ PooledVector<PooledVector<double>> mean_products(const Forward<T>& forward,
 template <class T>
 PooledVector<double> inner_products(MatrixView<const T> a, MatrixView<const T> b);
 
-/// G of one tile, in `storage`.
+/// G of one tile, in `storage`: `products`, unless `forward` has a G of its own.
 template <class T>
-MatrixView<const T> tile_products(const TileProduct<T>& products, const TileRange& range,
-                                  Buffer<T>& storage) {
+MatrixView<const T> tile_products(const Forward<T>& forward, const TileProduct<T>& products,
+                                  const TileRange& range, Buffer<T>& storage) {
   storage.reserve(range.rows * range.cols);
   const MatrixView<T> tile(storage.data(), range.rows, range.cols);
-  products.fill(range, tile);
+  forward.products != nullptr ? forward.products->read(range, tile) : products.fill(range, tile);
   return tile;
 }
 

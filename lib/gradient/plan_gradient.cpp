@@ -9,20 +9,29 @@ namespace attn {
 
 namespace {
 
-// There are no values and no output; the products are 0, or G.
 template <class T>
-void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoints,
-                   const MatrixSource<T>* g, const GradientTargets<T>& targets, int threads) {
-  Buffer<T> zeros(std::max(scores.rows(), scores.cols()));
+Buffer<T> zeros_of(Index count) {
+  Buffer<T> zeros(count);
   std::fill(zeros.begin(), zeros.end(), T{0});
+  return zeros;
+}
+
+template <class T>
+Forward<T> forward_of(const Scores<T>& scores, T* zeros, const MatrixSource<T>* g) {
   Forward<T> forward;
   forward.scores = &scores;
   forward.options.scheme = Scheme::sinkhorn;
-  forward.v = {zeros.data(), scores.cols(), 1};
-  forward.grad_out = {zeros.data(), scores.rows(), 1};
+  forward.v = {zeros, scores.cols(), 1};
+  forward.grad_out = {zeros, scores.rows(), 1};
   forward.products = g;
-  const TileProduct<T> products(forward.grad_out, forward.v, T{1});
-  differentiate_weights(forward, products, std::move(adjoints), targets, threads);
+  return forward;
+}
+
+template <class T>
+void differentiate(const Scores<T>& scores, PooledVector<WeightAdjoint<T>> adjoints,
+                   const MatrixSource<T>* g, const GradientTargets<T>& targets, int threads) {
+  const PlanForward<T> plan(scores, g);
+  differentiate_weights(plan.forward, plan.products, std::move(adjoints), targets, threads);
 }
 
 template <class T>
@@ -39,6 +48,12 @@ WeightAdjoint<T> adjoint_of(const SolutionTerm& solution, bool with_g) {
 }
 
 }  // namespace
+
+template <class T>
+PlanForward<T>::PlanForward(const Scores<T>& scores, const MatrixSource<T>* g)
+    : zeros(zeros_of<T>(std::max(scores.rows(), scores.cols()))),
+      forward(forward_of(scores, zeros.data(), g)),
+      products(forward.grad_out, forward.v, T{1}) {}
 
 template <class T>
 void differentiate_plans(const Scores<T>& scores, std::span<const PlanTerm> plans,
@@ -89,6 +104,7 @@ std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
 }
 
 #define ATTN_FOR_TYPE(T)                                                                         \
+  template struct PlanForward<T>;                                                                \
   template void differentiate_plan(const Scores<T>&, const Potentials&, double,                  \
                                    const GradientTargets<T>&, int);                              \
   template void differentiate_plans(const Scores<T>&, std::span<const PlanTerm>,                 \

@@ -52,6 +52,16 @@ void differentiate_solutions(const Scores<T>& scores, std::span<const SolutionTe
                              const MatrixSource<T>* g, const GradientTargets<T>& targets,
                              int threads);
 
+/// The forward step of a plan without values: products are G, or 0 for null. It refers to both.
+template <class T>
+struct PlanForward {
+  PlanForward(const Scores<T>& scores, const MatrixSource<T>* g);
+
+  Buffer<T> zeros;
+  Forward<T> forward;
+  TileProduct<T> products;
+};
+
 /// Bytes of scratch memory of any of these functions, without sinks.
 std::int64_t differentiate_plans_bytes(Index rows, Index cols, Index plans,
                                        std::size_t element_size, int threads);

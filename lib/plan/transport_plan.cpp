@@ -77,6 +77,13 @@ const TransportOptions& checked(const TransportOptions& options) {
     require_penalty("penalties.row", options.penalties->row);
     require_penalty("penalties.col", options.penalties->col);
   }
+  const bool plain = !options.exact && !options.divergence && !options.penalties &&
+                     solver.relaxation == 1 && !solver.anneals;
+  if (options.gradient == SolutionGradient::unrolled && !plain) {
+    throw Error(Failure::usage,
+                "unrolled gradients need plain iterations: without exact transport, divergence, "
+                "penalties, relaxation and annealing");
+  }
   if (solver.anneals && solver.stopping.fixed()) {
     throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",
                 "set a tolerance");
@@ -189,9 +196,7 @@ class TransportPlan<T>::Impl {
     }
     if (has_upstream()) {
       // u, v and the derivatives by marginals.
-      const Index longer = std::max(rows_, cols_);
-      bytes += implicit_gradient_bytes(options_.divergence ? longer : rows_,
-                                       options_.divergence ? longer : cols_, sizeof(T), threads) +
+      bytes += through_solution_bytes(options_, rows_, cols_, sizeof(T), threads) +
                (options_.divergence ? 16 : 6) * (rows_ + cols_) * number;
     }
     return bytes;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "gradient/unrolled_adjoints.hpp"
 #include "scheme/steps.hpp"
 #include "scheme/table.hpp"
 #include "scheme/typed_scheme.hpp"
-#include "scheme/unrolled_adjoints.hpp"
 #include "sinkhorn/attention_iterations.hpp"
+#include "sinkhorn/marginals.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -51,7 +52,14 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   PooledVector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
                                                    const TileProduct<T>& products,
                                                    int threads) const {
-    return unrolled_adjoints(forward, products, threads);
+    const Attention& attention = *forward.attention;
+    const PooledVector<double> log_b(static_cast<std::size_t>(forward.scores->cols()),
+                                     log_column_marginal(attention.allowed));
+    const Potentials& found = attention.potentials;
+    LastIteration last{delta_of(forward, products, found.row, found.col, threads), {}, true};
+    for (double& delta : last.row) delta = -delta;
+    return unrolled_adjoints(forward, products, {attention.summary.iterations, {}, log_b}, last,
+                             threads);
   }
 
   std::optional<double> column_sum_bound(const BoundOf& of) const override {
@@ -73,10 +81,7 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   }
   std::int64_t gradient_bytes(const GradientSizes& sizes,
                               const SchemeOptions& options) const override {
-    const Index iterations = options.stopping.most_iterations();
-    const bool once = iterations == 1;
-    return differentiate_weights_bytes(sizes, {once, !once, 2 * iterations}) +
-           adjoint_pass_bytes(sizes);
+    return unrolled_bytes(sizes, options.stopping.most_iterations(), true);
   }
   double score_passes(const SchemeOptions& options) const override {
     const double half_steps = 2 * static_cast<double>(options.stopping.most_iterations());

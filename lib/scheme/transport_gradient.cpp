@@ -105,7 +105,7 @@ class TransportGradient {
     Buffer<T> storage;
     for (Index col = 0; col < to.cols; col += pass_tile_length) {
       const TileRange tile{rows.first, to.rows, col, std::min(pass_tile_length, to.cols - col)};
-      const MatrixView<const T> products = tile_products(products_, tile, storage);
+      const MatrixView<const T> products = tile_products(forward_, products_, tile, storage);
       for (Index i = 0; i < tile.rows; ++i) {
         std::copy_n(products.row(i), tile.cols, to.row(i) + col);
       }

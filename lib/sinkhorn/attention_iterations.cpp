@@ -184,41 +184,11 @@ std::int64_t iteration_state_bytes(Index rows, Index cols) {
   return (rows + 2 * cols) * static_cast<std::int64_t>(sizeof(double)) + few_numbers;
 }
 
-template <class T>
-UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
-                                    Index iterations, int threads) {
-  UnrolledPotentials found;
-  found.log_b = log_column_marginal(allowed);
-  const PooledVector<double> marginal(static_cast<std::size_t>(scores.cols()), found.log_b);
-  for (Index t = 1; t <= iterations; ++t) {
-    found.rows.emplace_back(static_cast<std::size_t>(scores.rows()));
-    found.cols.emplace_back(static_cast<std::size_t>(scores.cols()));
-    Pass<T> pass;
-    pass.scores = &scores;
-    pass.order = Order::column_panels;
-    pass.completes = Completes::columns;
-    pass.log_marginal = marginal;
-    pass.components = {Component{1, {}, found.cols.back()}};
-    if (t > 1) pass.components.front().row = found.rows[static_cast<std::size_t>(t - 2)];
-    run(pass, threads);
-    pass.order = Order::row_panels;
-    pass.completes = Completes::rows;
-    pass.log_marginal = {};
-    pass.components = {Component{1, found.rows.back(), found.cols.back()}};
-    run(pass, threads);
-  }
-  return found;
-}
-
 template SchemeSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
                                          const Stopping&, std::int64_t, StateKeeper*, Potentials&,
                                          const ObserverList<float>&, int);
 template SchemeSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
                                          const Stopping&, std::int64_t, StateKeeper*, Potentials&,
                                          const ObserverList<double>&, int);
-template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
-                                             int);
-template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,
-                                             int);
 
 }  // namespace attn

@@ -27,18 +27,4 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
 /// Bytes of the state from which iterations go on.
 std::int64_t iteration_state_bytes(Index rows, Index cols);
 
-/// The potentials of every iteration, in order.
-struct UnrolledPotentials {
-  double log_b = 0;
-  PooledVector<PooledVector<double>> rows;  ///< fᵗ (Lq), t = 1 first
-  PooledVector<PooledVector<double>> cols;  ///< gᵗ (Lk)
-};
-
-/// The potentials of a fixed number of iterations, by half-steps in logarithms, as a gradient
-/// through the iterations needs them. They differ from the potentials of iterate_attention by
-/// rounding.
-template <class T>
-UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
-                                    Index iterations, int threads);
-
 }  // namespace attn

@@ -62,7 +62,8 @@ inline SolutionGradientFigures infeasible_figures() {
 /// The figures of gradients at a plan whose solution_error is `plan_error`.
 inline SolutionGradientFigures gradient_figures(const ImplicitOutcome& solved, double plan_error) {
   const SolveStatus status = plan_error > 0 ? SolveStatus::not_converged : solved.status;
-  return {status, plan_error, solved.iterations, solved.residual};
+  const double error = plan_error > 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
+  return {status, plan_error, error, solved.iterations, solved.residual};
 }
 
 }  // namespace attn

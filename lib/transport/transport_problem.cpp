@@ -1,5 +1,6 @@
 #include "transport/transport_problem.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -14,7 +15,9 @@
 #include "sinkhorn/tempered_energy.hpp"
 #include "tensor/error_fall.hpp"
 #include "tensor/pooled_vector.hpp"
+#include "transport/gradient_error.hpp"
 #include "transport/points.hpp"
+#include "transport/unrolled_gradient.hpp"
 
 namespace attn {
 namespace {
@@ -98,11 +101,26 @@ class TransportSolver {
     const TransportDerivatives<T>& to = to_.through_solution;
     if (!to.wanted()) return;
     Potentials& potentials = solution.potentials;
+    if (of_.options.gradient == SolutionGradient::unrolled) {
+      const Potentials by =
+          unrolled_gradient(of_.scores, of_.marginals, potentials, solution.summary.iterations,
+                            of_.upstream, to.scores, threads_);
+      write_result(to.row_marginal, by.row);
+      write_result(to.col_marginal, by.col);
+      found.through_solution.status = SolveStatus::converged;
+      return;
+    }
     const ImplicitGradient solved = implicit_gradient(of_.scores, potentials, of_.marginals,
                                                       of_.upstream, equations(), threads_);
     found.through_solution =
         gradient_figures(solved, solution_error(solution.summary, usual_tolerance()));
-    if (!to.row_marginal.empty() || !to.col_marginal.empty()) {
+    const bool by_marginals = !to.row_marginal.empty() || !to.col_marginal.empty();
+    if (found.through_solution.plan_error > 0) {
+      found.through_solution.error =
+          gradient_error(of_.scores, potentials, of_.marginals, of_.upstream, solved, by_marginals,
+                         equations(), threads_);
+    }
+    if (by_marginals) {
       const Potentials by = implicit_marginal_gradient(of_.scores, solved, potentials,
                                                        of_.marginals, of_.upstream, threads_);
       write_result(to.row_marginal, by.row);
@@ -265,6 +283,20 @@ template <class T>
 TransportProblem solve_transport(const OneTransport<T>& problem, const TransportTargets<T>& to,
                                  int threads, SinkhornProgress* progress) {
   return TransportSolver<T>(problem, to, threads, progress).solve();
+}
+
+std::int64_t through_solution_bytes(const TransportOptions& options, Index rows, Index cols,
+                                    std::size_t element_size, int threads) {
+  if (options.gradient == SolutionGradient::unrolled) {
+    return unrolled_gradient_bytes(rows, cols, options.solver.stopping.most_iterations(),
+                                   element_size, threads);
+  }
+  // A divergence also has square problems.
+  const Index longer = std::max(rows, cols);
+  if (options.divergence) return implicit_gradient_bytes(longer, longer, element_size, threads);
+  return gradient_error_bytes(rows, cols) +
+         std::max(implicit_gradient_bytes(rows, cols, element_size, threads),
+                  differentiate_plans_bytes(rows, cols, 2, element_size, threads));
 }
 
 std::int64_t divergence_bytes(Index rows, Index cols, Index depth, std::size_t element_size) {

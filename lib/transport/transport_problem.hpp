@@ -58,6 +58,11 @@ template <class T>
 TransportProblem solve_transport(const OneTransport<T>& problem, const TransportTargets<T>& to,
                                  int threads, SinkhornProgress* progress = nullptr);
 
+/// Bytes that the derivatives through a solution or iterations take besides scores, upstream
+/// derivatives, sinks and results.
+std::int64_t through_solution_bytes(const TransportOptions& options, Index rows, Index cols,
+                                    std::size_t element_size, int threads);
+
 /// Bytes that a divergence takes in addition to transport between the larger side and itself, and
 /// to gradients. `depth` is of points, 0 if there are none.
 std::int64_t divergence_bytes(Index rows, Index cols, Index depth, std::size_t element_size);

@@ -312,6 +312,134 @@ class NoSolution(SolutionGradientTest):
         self.assertEqual((result["status"], self.read_json("out.json")["warnings"]), ("done", []))
 
 
+def of_iterations(cost, a, b, epsilon, iterations):
+    """The plan and the potentials after some iterations, in long double."""
+    scores = -cost.astype(np.longdouble) / epsilon
+    lse = lambda x, axis: np.log(np.exp(x - x.max(axis, keepdims=True)).sum(axis)) + x.max(axis)
+    f = np.zeros(len(scores), np.longdouble)
+    for _ in range(iterations):
+        g = lse(scores - f[:, None], 0) - np.log(b)
+        f = lse(scores - g, 1) - np.log(a)
+    return np.exp(scores - g - f[:, None]), f, g
+
+
+class Unrolled(SolutionGradientTest):
+    """--gradient unrolled against differences of that many iterations."""
+
+    def check_iterations(self, shape, dtype, iterations, *options):
+        random = np.random.default_rng(41)
+        m, n = shape
+        a, b = random.uniform(1, 2, m), random.uniform(1, 2, n)
+        data = {"cost": random.uniform(size=shape).astype(dtype), "a": a / a.sum(), "b": b / b.sum()}
+        g, x, y = random.normal(size=shape).astype(dtype), random.normal(size=m), random.normal(size=n)
+        self.write("in.h5", **data, grad_plan=g, grad_row_potential=x, grad_col_potential=y)
+        precision = "f32" if dtype == np.float32 else "f64"
+        got, result, done = self.solve("in.h5", "--epsilon", 0.1, "--iterations", iterations, "--gradient", "unrolled", "--emit",
+                                       "plan,grad_cost,grad_a,grad_b", "--precision", precision, *options)
+        self.assertEqual((result["status"], self.read_json("out.json")["warnings"]), ("done", []))
+        self.assertEqual(self.read_json("out.json")["params"]["gradient"], "unrolled")
+        step = 1e-6
+
+        def value(data):
+            plan, f, c = of_iterations(data["cost"], data["a"], data["b"], 0.1, iterations)
+            return (g * plan).sum() + (x * f).sum() + (y * c).sum()
+        for name, values in data.items():
+            want = np.zeros(values.shape)
+            for entry in np.ndindex(values.shape):
+                move = np.zeros(values.shape, np.longdouble)
+                move[entry] = step
+                want[entry] = (value({**data, name: values + move}) - value({**data, name: values - move})) / (2 * step)
+            limit = (1e-5 if dtype == np.float32 else 1e-9) * max(1, np.abs(want).max())
+            self.assert_near("grad_" + name, got["grad_" + name], want, limit)
+
+    def test_differences_of_iterations(self):
+        for shape in ((12, 12), (5, 7), (1, 3), (1, 1)):
+            for dtype in (np.float32, np.float64):
+                for iterations in (1, 2, 20):
+                    with self.subTest(shape=shape, dtype=dtype, iterations=iterations):
+                        self.check_iterations(shape, dtype, iterations)
+
+    def test_points_of_several_problems_threads_and_memory(self):
+        random = np.random.default_rng(42)
+        self.write("in.h5", q=random.normal(size=(3, 40, 2)), k=random.normal(size=(3, 33, 2)), grad_plan=random.normal(size=(3, 40, 33)))
+        command = ("in.h5", "--epsilon", 0.5, "--gradient", "unrolled", "--iterations", 5, "--emit", "grad_q,grad_k")
+        whole, _, _ = self.solve(*command, "--threads", 1)
+        for more in (("--threads", 3), ("--memory", "6M")):
+            got, _, _ = self.solve(*command, *more)
+            for name in ("grad_q", "grad_k"):
+                self.assertTrue(np.array_equal(got[name], whole[name]))
+        # The same as attention, whose gradient goes through its iterations.
+        scores = random.normal(size=(6, 6))
+        g = random.normal(size=(6, 6))
+        self.write("in.h5", scores=scores, grad_plan=g)
+        got, _, _ = self.solve("in.h5", "--iterations", 3, "--gradient", "unrolled", "--emit", "grad_scores")
+        self.write("in.h5", q=np.zeros((6, 1)), k=np.zeros((6, 1)), bias=scores, v=np.eye(6), grad_out=g)
+        found = self.compute("in.h5", "--scheme", "sinkhorn", "--iterations", 3, "--emit", "grad_bias")
+        self.assert_near("grad_scores", got["grad_scores"], found["grad_bias"], 1e-14)
+
+    def test_a_tolerance(self):
+        data = self.problem(43, 6, 5)
+        self.write("in.h5", **data, grad_plan=np.random.default_rng(44).normal(size=(6, 5)))
+        command = ("in.h5", "--epsilon", 1, "--tolerance", 1e-13, "--emit", "grad_q,grad_a")
+        limit, _, _ = self.solve(*command)
+        got, _, _ = self.solve(*command, "--gradient", "unrolled")
+        self.assert_near("grad_q", got["grad_q"], limit["grad_q"], 1e-10)
+        apart = got["grad_a"][...] - limit["grad_a"][...]
+        self.assert_near("grad_a", apart - apart.mean(), np.zeros(6), 1e-10)
+
+    def test_refused(self):
+        self.write("in.h5", cost=np.ones((3, 3)), grad_plan=np.ones((3, 3)), a=np.array([0.5, 0, 0.5]))
+        command = ("sinkhorn-iter", "in.h5", "--epsilon", 1, "--gradient", "unrolled", "--emit")
+        for option in (("--relax", 1.5), ("--anneal",), ("--unbalanced", 2)):
+            self.refused(*command, "grad_cost", *option, status=2, says=["plain iterations", option[0]])
+        self.refused(*command, "plan", status=2, says=["--gradient has no effect"])
+        self.refused(*command, "grad_a", status=3, says=["in.h5:/a has 0 at 1"], hint="implicit")
+        self.refused("sinkhorn-iter", "divergence", *command[1:], "grad_cost", status=2, says=["--gradient"])
+        self.refused(*command, "grad_cost", "--iterations", 10 ** 9, status=6, says=["--memory"])
+
+
+class GradientError(SolutionGradientTest):
+    """What gradient_error says of an implicit gradient, against the limit of many iterations."""
+
+    def check_error(self, write, options, name, iterations):
+        """For half of the problems the estimate is right to a tenth; where Newton's steps fail, it is unknown."""
+        self.write("in.h5", **write)
+        limit, _, _ = self.solve("in.h5", *options, "--tolerance", 1e-13, "--iterations", 200000, "--emit", name)
+        known = []
+        for count in iterations:
+            got, result, done = self.solve("in.h5", *options, "--iterations", count, "--emit", name, status=1)
+            estimate = result["gradient_error"]
+            away = np.linalg.norm(got[name][...] - limit[name][...]) / np.linalg.norm(got[name][...])
+            if estimate is None:
+                self.assertIn("even in sign", done.err)
+                continue
+            known.append(count)
+            self.assertGreater(estimate, 0)
+            self.assertLess(abs(estimate - away), 0.15 * away + 1e-9)
+            self.assertIn(f"off by about {estimate:.2g} of their length", done.err)
+        return known
+
+    def test_cost(self):
+        for seed in range(3):
+            random = np.random.default_rng(seed)
+            x, y = random.uniform(size=(2, 12, 2))
+            data = {"cost": distances(x, y), "grad_plan": random.normal(size=(12, 12))}
+            self.assertLessEqual({20, 100}, set(self.check_error(data, ("--epsilon", 0.02), "grad_cost", (5, 20, 100))))
+
+    def test_scores_and_unbalanced(self):
+        random = np.random.default_rng(45)
+        data = {"scores": random.normal(size=(4, 4)) * 3, "grad_plan": random.normal(size=(4, 4))}
+        self.assertEqual(self.check_error(data, (), "grad_scores", (3, 10)), [3, 10])
+        self.assertEqual(self.check_error(data, ("--unbalanced", 5), "grad_scores", (3, 6)), [3, 6])
+
+    def test_a_tenth_that_float32_does_not_reach(self):
+        random = np.random.default_rng(46)
+        self.write("in.h5", scores=random.normal(size=(5, 5)).astype(np.float32), grad_plan=random.normal(size=(5, 5)).astype(np.float32))
+        for count in range(1, 12):
+            _, result, _ = self.solve("in.h5", "--iterations", count, "--emit", "grad_scores", status=None)
+            self.assertIsNotNone(result["gradient_error"])
+
+
 class Refused(SolutionGradientTest):
 
     def test_wrong_use(self):

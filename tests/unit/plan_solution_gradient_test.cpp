@@ -199,8 +199,47 @@ TEST_CASE("transport plans say that gradients are not at a solution") {
         CHECK((found.through_solution.status == SolveStatus::converged) == enough);
         CHECK(found.through_solution.plan_error ==
               (enough ? 0 : found.row_error + found.col_error));
+        // NaN, if Newton's steps do not get to the solution.
+        CHECK((found.through_solution.error == 0) == enough);
       }
     }
+  }
+}
+
+TEST_CASE_TEMPLATE("gradients through many iterations are those through the solution", T, float,
+                   double) {
+  Random random(976);
+  for (const CostSource source : {CostSource::cost, CostSource::points}) {
+    TransportSetting setting = small_setting(source, false);
+    setting.options.solver.stopping.tolerance.reset();
+    setting.options.solver.stopping.iterations = 400;
+    TransportArrays<T> arrays(setting, random);
+    const Array<double> slopes = normal_array<double>({5}, random);
+    TransportInputs<T> in = arrays.inputs();
+    const auto gradients = [&](SolutionGradient kind, int threads) {
+      setting.options.gradient = kind;
+      TransportPlan<T> plan(shapes_of(in), setting.options, threads);
+      const Array<T> g = [&] {
+        Random same(977);
+        return normal_array<T>(plan.plan_shape(), same);
+      }();
+      TransportInputs<T> with = in;
+      with.grad_plan = g.view();
+      TransportPlan<T> both(shapes_of(with), setting.options, threads);
+      Array<T> by_points(with.x.data == nullptr ? plan.plan_shape() : with.x.shape);
+      TransportOutputs<T> outputs;
+      auto& to = outputs.through_solution;
+      (with.x.data == nullptr ? to.matrix : to.x) = by_points.view();
+      const TransportProblem found = both.run(with, outputs).problems.front();
+      CHECK(found.through_solution.status == SolveStatus::converged);
+      return by_points.values;
+    };
+    const auto limit = gradients(SolutionGradient::implicit, 1);
+    const auto unrolled = gradients(SolutionGradient::unrolled, 1);
+    for (std::size_t n = 0; n < limit.size(); ++n) {
+      CHECK(std::abs(limit[n] - unrolled[n]) <= (sizeof(T) == sizeof(float) ? 2e-4 : 1e-8));
+    }
+    CHECK(same_nonempty_bits(unrolled, gradients(SolutionGradient::unrolled, 3)));
   }
 }
 
@@ -220,6 +259,15 @@ TEST_CASE("transport plans refuse gradients through a solution that they do not 
   exact.exact = ExactOptions();
   CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), exact, 1); }),
                  "no effect with exact transport"));
+  for (const int which : {0, 1, 2}) {
+    TransportOptions unrolled;
+    unrolled.gradient = SolutionGradient::unrolled;
+    if (which == 0) unrolled.penalties = {1, 1};
+    if (which == 1) unrolled.solver.relaxation = 1.5;
+    if (which == 2) unrolled.solver.anneals = true;
+    CHECK(contains(message([&] { TransportPlan<double>(shapes_of(in), unrolled, 1); }),
+                   "plain iterations"));
+  }
   TransportOptions divergence;
   divergence.divergence = true;
   TransportInputs<double> of_divergence = in;

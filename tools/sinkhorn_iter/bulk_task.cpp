@@ -105,7 +105,10 @@ void BulkTask::take_gradient(const cli::Arguments& arguments) {
   }
   if (arguments.given("against")) against.emplace(arguments, scores);
   const bool compares = against && against->grad_scores;
-  if (!emits("grad_scores") && !compares) return;
+  if (!emits("grad_scores") && !compares) {
+    if (!arguments.given("gradient")) return;
+    throw Error(Failure::usage, "--gradient has no effect without --emit grad_scores");
+  }
   if (!bundle.has("grad_plan")) {
     throw Error(Failure::usage,
                 fmt::format("{}: there is no dataset grad_plan, the gradient of a number with "

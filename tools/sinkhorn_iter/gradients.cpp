@@ -15,6 +15,7 @@
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/buffer.hpp"
 #include "transport/empty_tiles.hpp"
+#include "transport/transport_problem.hpp"
 
 namespace attn::tools {
 namespace {
@@ -273,13 +274,10 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   if (task.upstream->plan) {
     bytes += matrix_source_bytes(*task.upstream->plan, element_size, dense_limit);
   }
-  // A divergence also has square problems.
-  const Index longer = std::max(queries, keys);
   const std::int64_t equations =
       task.histograms
           ? barycentre_gradient_bytes(queries, keys, lines, element_size, threads)
-          : implicit_gradient_bytes(task.diverges ? longer : queries, task.diverges ? longer : keys,
-                                    element_size, threads);
+          : through_solution_bytes(task.transport_options(0), queries, keys, element_size, threads);
   const Index plans = task.diverges ? 3 : lines;
   // The writer has a tile on each lane, too.
   const std::int64_t written =

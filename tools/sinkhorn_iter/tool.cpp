@@ -65,7 +65,8 @@ cli::Declaration declare() {
       "has its own error, the L1 error of its plan. A problem is solved by factors of "
       "exponentials if its scores have a range of at most 40, else by logarithms in float64; the "
       "report counts both. Problems are not examined for feasibility: where no plan exists, the "
-      "error says so.");
+      "error says so. grad_scores is then the gradient through the iterations, of the L of "
+      "grad_plan (..., m, n).");
   d.verbs("VERB",
           {{"", "Solves problems of any size, one after the other, and certifies them."},
            {exact_verb, "Solves problems without regularisation, up to a gap that it bounds."},
@@ -135,7 +136,8 @@ cli::Declaration declare() {
       "the iterations at larger epsilon. bulk: error (...) is the error of the plan. "
       "dual_grad_NAME is the derivative of the dual value with respect to the dataset NAME, for "
       "each problem; at the solution, it is the derivative of the optimum. With respect to the "
-      "cost, this is the plan. grad_NAME (not with exact and bulk) is the derivative with respect "
+      "cost, this is the plan. grad_NAME (not with exact; bulk: grad_scores) is the derivative "
+      "with respect "
       "to NAME of a number L that depends on the solution. Datasets such as grad_plan and "
       "grad_row_potential hold the derivatives of L with respect to results.",
       "barycentre,row_potential,col_potential,error");
@@ -163,9 +165,11 @@ cli::Declaration declare() {
             "The barycentre of the rows of histograms.npy.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
+  d.example("sinkhorn-iter bulk --order rows --eps 1e-6 --against kernel.h5 scores.h5 -o right.h5",
+            "Whether the plans and gradients of a kernel are right.");
   d.exit_status(1,
                 "not converged, or gradients through a plan that is no solution; the results are "
-                "written with attn_status not_converged");
+                "written with attn_status not_converged. bulk --against: a matrix differs");
   d.exit_status(4,
                 "no plan has these marginals, or every such plan is zero at some allowed pair; or "
                 "scores exceed float32");

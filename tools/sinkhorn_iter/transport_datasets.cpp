@@ -29,8 +29,9 @@ void declare_transport_datasets(cli::Declaration& d) {
             "for --emit grad_NAME: derivatives of a number L with respect to the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
                "with respect to f and g; at least one of all these datasets is needed. L is taken "
-               "at the potentials with sum f = sum g over lines with mass, unless --unbalanced is "
-               "given. barycentre: (..., K, Lq) and (..., K, Lk); L is taken at potentials with "
+               "at the potentials with sum f = sum g over lines with mass, unless --unbalanced or "
+               "--gradient unrolled is given. barycentre: (..., K, Lq) and (..., K, Lk); L is "
+               "taken at potentials with "
                "the same sum f_k - sum g_k for all k")
       .dataset("grad_row_self_potential, grad_col_self_potential", "(..., Lq), (..., Lk)",
                "divergence: with respect to these results; there is no grad_plan")
@@ -76,7 +77,7 @@ void declare_transport_datasets(cli::Declaration& d) {
               "only with --emit: the same with respect to q and k, separate for each problem")
       .result("grad_cost, grad_scores", "(..., Lq, Lk)",
               "only with --emit: the same with respect to the cost or the scores; divergence: for "
-              "changes that keep the cost symmetric")
+              "changes that keep the cost symmetric; bulk: grad_scores through the iterations")
       .result("chain", "(..., L, 3)",
               "bulk --chain: the largest singular value, row sum and column sum of the product of "
               "the plans so far, float64")
@@ -98,11 +99,14 @@ void declare_transport_datasets(cli::Declaration& d) {
           "the largest cost times the mass; and the epsilon at which the iteration ended")
       .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
-      .report_member("gradient_iterations, gradient_residual, gradient_plan_error",
-                     "with --emit grad_NAME: steps of conjugate gradients; the relative residual "
-                     "of the linear equations, at most 1e-10, in float32 1e-6, else the exit "
-                     "status is 1; and the error of a plan that is no solution, for which the "
-                     "equations do not hold: 0, else the exit status is 1")
+      .report_member("gradient_iterations, gradient_residual",
+                     "with --emit grad_NAME: steps of conjugate gradients, and the relative "
+                     "residual of the linear equations, at most 1e-10, in float32 1e-6, else the "
+                     "exit status is 1")
+      .report_member("gradient_plan_error, gradient_error",
+                     "the error of a plan that is no solution, for which the equations do not "
+                     "hold: 0, else the exit status is 1; and an estimate of the relative error "
+                     "of the gradients that it causes, null if unknown")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",
@@ -113,6 +117,10 @@ void declare_transport_datasets(cli::Declaration& d) {
                      "the sizes, and an array of the same members for each problem with its index")
       .report_member("scaled, logarithmic, largest_error, mean_error",
                      "bulk: how many problems were solved in either way, and their errors")
+      .report_member("against",
+                     "bulk --against: for plan and grad_scores, how many matrices were compared, "
+                     "how many differ by more than rounding explains, and the worst entry: index, "
+                     "found and expected")
       .report_member("largest_gain",
                      "bulk --chain: the largest gains of whole chains, spectral, row_sum and "
                      "column_sum, and their limit");

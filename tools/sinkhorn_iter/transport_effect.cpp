@@ -68,6 +68,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     settings["unbalanced_b"] = penalties->col;
   }
   settings["anneal"] = std::int64_t{solver.anneals};
+  if (gradient == SolutionGradient::unrolled) settings["gradient"] = std::string("unrolled");
   return effect;
 }
 

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/heads/input_warnings.hpp"
 #include "common/heads/own_rows.hpp"
@@ -107,6 +108,7 @@ class HeadSolver {
 
   void transport(Marginals& marginals, SinkhornProgress* progress) {
     if (task_.diverges) require_square(task_, scores_.rows(), scores_.cols());
+    require_masses(marginals);
     const Index rows = scores_.rows();
     const Index cols = scores_.cols();
     const TransportOptions options = task_.transport_options(memory_.useful_bytes);
@@ -135,6 +137,21 @@ class HeadSolver {
                               {points_of(task_, head_, false, through, threads_), pairs.get()}}},
         threads_, progress);
     if (found_.result.infeasible()) refuse_infeasible(task_, found_.result);
+  }
+
+  // The derivative by a mass of 0 is one-sided, and only of the solution.
+  void require_masses(const Marginals& marginals) const {
+    if (task_.gradient != SolutionGradient::unrolled) return;
+    const auto require = [&](const char* name, const auto& masses, const std::string& address) {
+      const auto zero = std::find(masses.begin(), masses.end(), 0.0);
+      if (!task_.emits(name) || zero == masses.end()) return;
+      throw Error(Failure::input,
+                  fmt::format("--emit {} --gradient unrolled needs masses > 0, but {} has 0 at {}",
+                              name, address, zero - masses.begin()),
+                  "--gradient implicit");
+    };
+    require("grad_a", marginals.row, task_.row_address());
+    require("grad_b", marginals.col, task_.col_address());
   }
 
   void average(SinkhornProgress* progress) {

@@ -36,14 +36,34 @@ double unsolved_gradient(const TransportTask& task, const std::vector<TransportR
   return most;
 }
 
-// The largest error among plans that are no solutions, if gradients are requested.
-double unsolved_plan(const std::vector<TransportResult>& problems) {
+// The largest errors among plans that are no solutions, if gradients are requested, and of their
+// gradients, NaN if one is unknown.
+struct UnsolvedPlans {
   double error = 0;
-  for (const TransportResult& result : problems) {
-    error = std::max(error, result.figures.through_solution.plan_error);
+  double gradient_error = 0;
+
+  explicit UnsolvedPlans(const std::vector<TransportResult>& problems) {
+    for (const TransportResult& result : problems) {
+      const SolutionGradientFigures& figures = result.figures.through_solution;
+      error = std::max(error, figures.plan_error);
+      // NaN stays.
+      if (!(figures.error <= gradient_error)) gradient_error += figures.error - gradient_error;
+    }
   }
-  return error;
-}
+
+  std::string words(const TransportTask& task) const {
+    const bool can_unroll = !task.histograms && !task.diverges;
+    return fmt::format(
+        "the sums of the plan are off by {:.2g}: gradients are those at a solution, {}; give "
+        "--tolerance, or more --iterations{}",
+        error,
+        std::isnan(gradient_error)
+            ? "and may be wrong at this plan, even in sign"
+            : fmt::format("from which they are off by about {:.2g} of their length",
+                          gradient_error),
+        can_unroll ? ", or --gradient unrolled for the gradients of these iterations" : "");
+  }
+};
 
 // The options that save iterations and are not in use.
 std::string savings(const TransportTask& task) {
@@ -80,10 +100,11 @@ nlohmann::ordered_json figures_of(const TransportTask& task, const TransportResu
   json["primal"] = known(figures.primal);
   json["dual"] = known(figures.dual);
   json["gap"] = known(figures.gap);
-  if (result.has_gradient()) {
+  if (result.has_gradient() && task.gradient == SolutionGradient::implicit) {
     json["gradient_iterations"] = figures.through_solution.iterations;
     json["gradient_residual"] = figures.through_solution.residual;
     json["gradient_plan_error"] = figures.through_solution.plan_error;
+    json["gradient_error"] = known(figures.through_solution.error);
   }
   if (task.exact) {
     json["relative_gap"] = known(figures.gap / std::abs(figures.primal));
@@ -166,12 +187,8 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     report.status("not_converged");
     outcome.status = 1;
   }
-  if (const double error = unsolved_plan(results.problems); error > 0) {
-    report.warn(
-        fmt::format("the sums of the plan are off by {:.2g}: gradients are those at a solution, "
-                    "and may be wrong "
-                    "at this plan, even in sign; give --tolerance, or more --iterations",
-                    error));
+  if (const UnsolvedPlans unsolved(results.problems); unsolved.error > 0) {
+    report.warn(unsolved.words(task));
     report.status("not_converged");
     outcome.status = 1;
   }

@@ -208,12 +208,23 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
   if (!diverges) leave_out({"row_self_potential", "col_self_potential"}, arguments);
-  const auto needs_upstream = [](const std::string& name) { return name.starts_with("grad_"); };
-  if (std::any_of(emitted.begin(), emitted.end(), needs_upstream)) {
+  const auto is_of_solution = [](const std::string& name) { return name.starts_with("grad_"); };
+  if (std::any_of(emitted.begin(), emitted.end(), is_of_solution)) {
     std::optional<Index> lines;
     if (histograms) lines = histograms->count;
     upstream =
         UpstreamInput::read(bundle, input.leading, input.queries, input.keys, lines, diverges);
+  }
+  if (arguments.given("gradient") && std::none_of(emitted.begin(), emitted.end(), is_of_solution)) {
+    throw Error(Failure::usage, "--gradient has no effect without --emit grad_NAME");
+  }
+  if (arguments.given("gradient") && arguments.text("gradient") == "unrolled") {
+    gradient = SolutionGradient::unrolled;
+    for (const char* const option : {"relax", "anneal", "unbalanced"}) {
+      if (!arguments.given(option)) continue;
+      throw Error(Failure::usage,
+                  fmt::format("--gradient unrolled needs plain iterations, without --{}", option));
+    }
   }
   solver.keeps_errors = emits("error");
   if (bundle.text_attribute("attn_scheme")) {
@@ -258,6 +269,9 @@ void TransportTask::report_params(cli::Report& report) const {
   if (penalties) params["unbalanced"] = {penalties->row, penalties->col};
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
+  if (upstream) {
+    params["gradient"] = gradient == SolutionGradient::unrolled ? "unrolled" : "implicit";
+  }
   if (!solver.stopping.fixed()) params["iterations"] = solver.stopping.most_iterations();
 }
 
@@ -280,6 +294,7 @@ TransportOptions TransportTask::transport_options(std::int64_t kept_bytes) const
   options.solver = solver;
   options.solver.tuning.kept_bytes = kept_bytes;
   if (exact) options.exact->tuning = options.solver.tuning;
+  options.gradient = gradient;
   options.marginal_rounding = marginal_epsilon();
   return options;
 }
