@@ -94,6 +94,7 @@ class Transport(RankTest):
         for place, arguments in enumerate(sample((
                 ["--epsilon=0.5", "--iterations=4", "--emit=plan"],
                 ["--epsilon=0.5", "--iterations=40", "--emit=grad_cost"],
+                ["--epsilon=0.5", "--iterations=4", "--gradient=unrolled", "--emit=grad_cost"],
                 ["exact", "--gap=0.2"]), 2)):
             self.check(place, *arguments)
 

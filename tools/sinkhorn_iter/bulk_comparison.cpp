@@ -50,7 +50,7 @@ KernelResults::KernelResults(const cli::Arguments& arguments, const ArraySource&
 }
 
 KernelComparison::KernelComparison(const ArraySource& kernel, const Sizes& sizes)
-    : kernel_(kernel), sizes_(sizes) {
+    : shape_(kernel.shape()), sizes_(sizes) {
   const Rounding stored = rounding_of(kernel.dtype());
   stored_ = stored.unit;
   least_ = stored.least;
@@ -89,7 +89,7 @@ void KernelComparison::add(Index matrix, const double* kernel, const double* rig
   KernelDifference worse;
   worse.differing = 1;
   worse.largest = one.largest_absolute;
-  worse.index = unravel(one.absolute_at, kernel_.shape());
+  worse.index = unravel(one.absolute_at, shape_);
   const Index entry = one.absolute_at - matrix * size;
   worse.found = kernel[entry];
   worse.expected = right[entry];

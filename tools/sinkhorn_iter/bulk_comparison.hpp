@@ -36,7 +36,7 @@ class KernelComparison {
   };
   KernelComparison(const ArraySource& kernel, const Sizes& sizes);
 
-  /// Adds `count` matrices. `scales` has R or max |grad_plan| of each.
+  /// Adds `count` matrices. `ranges` has R of each, and `largest_upstream` max |grad_plan|.
   void add_plans(Index first, Index count, const double* kernel, const double* right,
                  const double* ranges);
   void add_gradients(Index first, Index count, const double* kernel, const double* right,
@@ -47,7 +47,7 @@ class KernelComparison {
  private:
   void add(Index matrix, const double* kernel, const double* right, const Tolerance& tolerance);
 
-  ArraySource kernel_;
+  Shape shape_;
   Sizes sizes_;
   double stored_ = 0;    // w
   double computed_ = 0;  // u

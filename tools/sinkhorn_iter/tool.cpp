@@ -165,7 +165,7 @@ cli::Declaration declare() {
             "The barycentre of the rows of histograms.npy.");
   d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
             "20 iterations on each small matrix, and the gain of their products over layers.");
-  d.example("sinkhorn-iter bulk --order rows --eps 1e-6 --against kernel.h5 scores.h5 -o right.h5",
+  d.example("sinkhorn-iter bulk --order rows --against kernel.h5 scores.h5 -o right.h5",
             "Whether the plans and gradients of a kernel are right.");
   d.exit_status(1,
                 "not converged, or gradients through a plan that is no solution; the results are "
