@@ -317,6 +317,7 @@ class Against(ToolTest):
         self.refused(*command, "--against", "grad.h5", status=2, says=["grad.h5:/grad_scores", "grad_plan"])
         self.write("plan.h5", plan=np.zeros((3, 4, 4)))
         self.refused(*command, "--against", "plan.h5", "--precision", "f32", status=2, says=["--against", "f32"])
+        self.refused(*command, "--against", "plan.h5", output="plan.h5", status=2, says=["-o plan.h5 would replace"])
         self.refused(*command, "--against", "plan.h5", "--shard", "1/2", status=2, says=["--against", "--shard"])
 
 

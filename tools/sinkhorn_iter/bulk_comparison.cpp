@@ -1,11 +1,14 @@
 #include "sinkhorn_iter/bulk_comparison.hpp"
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
 #include "head/operand.hpp"
+#include "io/address.hpp"
 #include "io/input.hpp"
 
 namespace attn::tools {
@@ -38,6 +41,12 @@ std::optional<ArraySource> result_of(const io::InputBundle& file, const char* na
 KernelResults::KernelResults(const cli::Arguments& arguments, const ArraySource& scores) {
   io::InputBundle::Options options;
   options.input = arguments.text("against");
+  std::error_code none;
+  const std::string path = io::parse_address(*options.input).file;
+  if (arguments.output && std::filesystem::equivalent(path, *arguments.output, none)) {
+    throw Error(Failure::usage,
+                fmt::format("-o {} would replace the results of --against", *arguments.output));
+  }
   options.tmpdir = arguments.tmpdir;
   options.allow_external = arguments.allow_external;
   const io::InputBundle file(options);
