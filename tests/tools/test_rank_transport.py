@@ -93,7 +93,7 @@ class Transport(RankTest):
         self.write("in.h5", cost=self.cost(400, 300), grad_plan=self.random.normal(size=(400, 300)).astype("f4"))
         for place, arguments in enumerate(sample((
                 ["--epsilon=0.5", "--iterations=4", "--emit=plan"],
-                ["--epsilon=0.5", "--iterations=40", "--emit=grad_cost"],
+                ["--epsilon=0.5", "--iterations=400", "--emit=grad_cost"],
                 ["--epsilon=0.5", "--iterations=4", "--gradient=unrolled", "--emit=grad_cost"],
                 ["exact", "--gap=0.2"]), 2)):
             self.check(place, *arguments)
