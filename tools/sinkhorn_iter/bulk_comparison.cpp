@@ -1,5 +1,7 @@
 #include "sinkhorn_iter/bulk_comparison.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -7,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/outputs/position_boxes.hpp"
 #include "head/operand.hpp"
 #include "io/address.hpp"
 #include "io/input.hpp"
@@ -14,16 +17,29 @@
 namespace attn::tools {
 namespace {
 
-// The unit roundoff of a type, and its least normal number, or for float16 half its spacing there.
 struct Rounding {
-  double unit, least;
+  double stored;    // w
+  double computed;  // u
+  double least;     // normal number, or for float16 half the spacing there
 };
 
 Rounding rounding_of(DType type) {
-  if (type == DType::f16) return {0x1p-11, 0x1p-25};
-  if (type == DType::bf16) return {0x1p-8, 0x1p-126};
-  if (type == DType::f32) return {0x1p-24, 0x1p-126};
-  return {0x1p-53, std::numeric_limits<double>::min()};
+  constexpr double of_f32 = 0x1p-24;
+  if (type == DType::f16) return {0x1p-11, of_f32, 0x1p-25};
+  if (type == DType::bf16) return {0x1p-8, of_f32, 0x1p-126};
+  if (type == DType::f32) return {of_f32, of_f32, 0x1p-126};
+  return {0x1p-53, 0x1p-52, 0x1p-1022};  // both sides round
+}
+
+// max − min of the finite scores of a matrix.
+double range_of(const double* scores, Index size) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  double most = -infinite, least = infinite;
+  for (Index k = 0; k < size; ++k) {
+    most = std::max(most, scores[k]);
+    if (scores[k] > -infinite) least = std::min(least, scores[k]);
+  }
+  return std::max(0.0, most - least);
 }
 
 std::optional<ArraySource> result_of(const io::InputBundle& file, const char* name,
@@ -58,51 +74,63 @@ KernelResults::KernelResults(const cli::Arguments& arguments, const ArraySource&
                           arguments.text("against")));
 }
 
-KernelComparison::KernelComparison(const ArraySource& kernel, const Sizes& sizes)
-    : shape_(kernel.shape()), sizes_(sizes) {
-  const Rounding stored = rounding_of(kernel.dtype());
-  stored_ = stored.unit;
-  least_ = stored.least;
-  // Float64 rounds on both sides.
-  const bool is_f64 = kernel.dtype() == DType::f64;
-  computed_ = is_f64 ? 2 * stored_ : rounding_of(DType::f32).unit;
+void KernelComparison::add(Index first, Index count, const Right& right) {
+  if (kernel_.plan) add_plans(*kernel_.plan, first, count, right);
+  if (kernel_.grad_scores) add_gradients(*kernel_.grad_scores, first, count, right);
 }
 
-void KernelComparison::add_plans(Index first, Index count, const double* kernel,
-                                 const double* right, const double* ranges) {
-  const Index size = sizes_.rows * sizes_.cols;
-  const auto roundings = static_cast<double>(sizes_.rows + sizes_.cols + 4 * sizes_.iterations);
+void KernelComparison::add_plans(const ArraySource& kernel, Index first, Index count,
+                                 const Right& right) {
+  read(kernel, first, count);
+  const Rounding rounding = rounding_of(kernel.dtype());
+  const Index size = rows_ * cols_;
+  const auto divisions = static_cast<double>(rows_ + cols_ + 4 * iterations_);
   for (Index n = 0; n < count; ++n) {
-    const double relative = stored_ + (2 * ranges[n] + roundings) * computed_;
-    add(first + n, kernel + n * size, right + n * size, {relative, least_});
+    const double roundings = 2 * range_of(right.scores + n * size, size) + divisions;
+    compare(kernel, first + n, numbers_.data() + n * size, right.plan + n * size,
+            {rounding.stored + roundings * rounding.computed, rounding.least});
   }
 }
 
-void KernelComparison::add_gradients(Index first, Index count, const double* kernel,
-                                     const double* right, const double* largest_upstream) {
-  const Index size = sizes_.rows * sizes_.cols;
-  const auto roundings = static_cast<double>(sizes_.rows + sizes_.cols + sizes_.iterations);
+void KernelComparison::add_gradients(const ArraySource& kernel, Index first, Index count,
+                                     const Right& right) {
+  read(kernel, first, count);
+  const Rounding rounding = rounding_of(kernel.dtype());
+  const Index size = rows_ * cols_;
+  const auto roundings = static_cast<double>(rows_ + cols_ + iterations_);
   for (Index n = 0; n < count; ++n) {
-    const double absolute = roundings * computed_ * largest_upstream[n] + least_;
-    add(first + n, kernel + n * size, right + n * size, {stored_, absolute});
+    double largest = 0;
+    for (Index k = n * size; k < (n + 1) * size; ++k) {
+      largest = std::max(largest, std::abs(right.grad_plan[k]));
+    }
+    compare(kernel, first + n, numbers_.data() + n * size, right.grad_scores + n * size,
+            {rounding.stored, roundings * rounding.computed * largest + rounding.least});
   }
 }
 
-void KernelComparison::add(Index matrix, const double* kernel, const double* right,
-                           const Tolerance& tolerance) {
-  const Index size = sizes_.rows * sizes_.cols;
+void KernelComparison::read(const ArraySource& kernel, Index first, Index count) {
+  const Shape& shape = kernel.shape();
+  numbers_.reserve(std::max<Index>(1, count * rows_ * cols_));
+  for_position_boxes(Shape(shape.begin(), shape.end() - 2), {rows_, cols_}, first, count,
+                     [&](const Shape& start, const Shape& box, Index place) {
+                       kernel.read(start, box, numbers_.data() + place);
+                     });
+}
+
+void KernelComparison::compare(const ArraySource& kernel, Index matrix, const double* numbers,
+                               const double* right, const Tolerance& tolerance) {
+  const Index size = rows_ * cols_;
   Difference one;
-  one.add(kernel, right, matrix * size, size, tolerance);
-  ++found_.matrices;
+  one.add(numbers, right, matrix * size, size, tolerance);
+  KernelDifference& all = found_[kernel.name()];
+  ++all.matrices;
   if (one.differing == 0) return;
-  KernelDifference worse;
-  worse.differing = 1;
-  worse.largest = one.largest_absolute;
-  worse.index = unravel(one.absolute_at, shape_);
   const Index entry = one.absolute_at - matrix * size;
-  worse.found = kernel[entry];
-  worse.expected = right[entry];
-  found_.add(worse);
+  all.add({.differing = 1,
+           .largest = one.largest_absolute,
+           .index = unravel(one.absolute_at, kernel.shape()),
+           .found = numbers[entry],
+           .expected = right[entry]});
 }
 
 }  // namespace attn::tools

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -49,10 +48,7 @@ class BulkWorker {
   using Written = std::map<std::string, io::OutputDataset>;
 
   BulkWorker(const BulkTask& task, const Written& written) : task_(task), written_(written) {
-    const KernelComparison::Sizes sizes{task.rows, task.cols, task.iterations};
-    if (!task.against) return;
-    if (task.against->plan) plans_.emplace(*task.against->plan, sizes);
-    if (task.against->grad_scores) gradients_.emplace(*task.against->grad_scores, sizes);
+    if (task.against) against_.emplace(*task.against, task.rows, task.cols, task.iterations);
   }
 
   void compute(Index first, Index count) {
@@ -69,7 +65,7 @@ class BulkWorker {
     problems.rows_first = task_.rows_first;
     problems.eps = task_.eps;
     kernel::SmallResults<T> results;
-    results.plan = result("plan", pairs, plan_, task_.chained || plans_);
+    results.plan = result("plan", pairs, plan_, task_.chained || against_);
     results.row_potential = result("row_potential", count * rows, f_);
     results.col_potential = result("col_potential", count * cols, g_);
     results.error = result("error", count, error_, true);
@@ -94,13 +90,16 @@ class BulkWorker {
       write("grad_scores", {rows, cols}, first, count, results.grad_scores);
     }
     if (task_.chained) write_chain(first);
-    if constexpr (std::is_same_v<T, double>) compare(first, count);
+    if constexpr (std::is_same_v<T, double>) {
+      if (!against_) return;
+      against_->add(first, count,
+                    {scores_.data(), plan_.data(), grad_plan_.data(), grad_scores_.data()});
+    }
   }
 
   BulkFigures figures() const {
     BulkFigures all = figures_;
-    if (plans_) all.differences["plan"] = plans_->found();
-    if (gradients_) all.differences["grad_scores"] = gradients_->found();
+    if (against_) all.differences = against_->found();
     return all;
   }
 
@@ -196,50 +195,13 @@ class BulkWorker {
     write("chain", {3}, first, static_cast<Index>(chain_.size()), numbers.data());
   }
 
-  // Against the kernel, whose results are read into the memory of the inputs.
-  void compare(Index first, Index count) {
-    const Shape own{task_.rows, task_.cols};
-    constexpr double none = -std::numeric_limits<double>::infinity();
-    const auto read_kernel = [&](const ArraySource& dataset, Buffer<double>& to) {
-      for_position_boxes(task_.input.leading, own, first, count,
-                         [&](const Shape& start, const Shape& box, Index place) {
-                           dataset.read(start, box, to.data() + place);
-                         });
-    };
-    scales_.resize(static_cast<std::size_t>(count));
-    const Index size = element_count(own);
-    if (plans_) {
-      for (Index n = 0; n < count; ++n) {
-        double most = none, least = -none;
-        for (Index k = n * size; k < (n + 1) * size; ++k) {
-          most = std::max(most, scores_.data()[k]);
-          if (scores_.data()[k] > none) least = std::min(least, scores_.data()[k]);
-        }
-        scales_[static_cast<std::size_t>(n)] = std::max(0.0, most - least);
-      }
-      read_kernel(*task_.against->plan, scores_);
-      plans_->add_plans(first, count, scores_.data(), plan_.data(), scales_.data());
-    }
-    if (!gradients_) return;
-    for (Index n = 0; n < count; ++n) {
-      double most = 0;
-      for (Index k = n * size; k < (n + 1) * size; ++k) {
-        most = std::max(most, std::abs(grad_plan_.data()[k]));
-      }
-      scales_[static_cast<std::size_t>(n)] = most;
-    }
-    read_kernel(*task_.against->grad_scores, grad_plan_);
-    gradients_->add_gradients(first, count, grad_plan_.data(), grad_scores_.data(), scales_.data());
-  }
-
   const BulkTask& task_;
   const Written& written_;
   BulkFigures figures_;
   double seconds_ = 0;
-  std::optional<KernelComparison> plans_, gradients_;
+  std::optional<KernelComparison> against_;
   Buffer<T> scores_, plan_, grad_plan_, grad_scores_;
   Buffer<double> a_, b_, f_, g_, error_;
-  std::vector<double> scales_;
   std::vector<ChainGain> chain_;
 };
 

@@ -166,6 +166,7 @@ void BulkTask::report_params(cli::Report& report) const {
   params["iterations"] = iterations;
   params["order"] = rows_first ? "rows" : "columns";
   params["eps"] = eps;
+  if (differentiates()) params["gradient"] = "unrolled";
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
 }
@@ -189,10 +190,10 @@ std::vector<double> BulkTask::work() const {
 std::int64_t BulkTask::problem_bytes() const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const auto element = f64 ? number : static_cast<std::int64_t>(sizeof(float));
-  // Scores and plan, and their gradients; marginals and potentials; the error, a scale, and the
-  // gains of a chain, twice.
-  return (differentiates() ? 4 : 2) * rows * cols * element + 2 * (rows + cols) * number +
-         8 * number;
+  // Scores and plan, and their gradients, and what they are compared with; marginals and
+  // potentials; the error, and the gains of a chain, twice.
+  const Index matrices = (differentiates() ? 4 : 2) + (against ? 1 : 0);
+  return matrices * rows * cols * element + 2 * (rows + cols) * number + 7 * number;
 }
 
 }  // namespace attn::tools
