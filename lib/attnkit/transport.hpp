@@ -253,9 +253,9 @@ struct SolutionGradientFigures {
   double plan_error = 0;
   /// If plan_error > 0: an estimate of the relative error of the gradients against those at the
   /// solution, as a distance of the derivatives by the scores over their length. With the gradients
-  /// by marginals, the larger of it and the same of u and v. Found by Newton's steps toward the
-  /// solution (lib/transport/gradient_error.hpp); NaN if they do not get there, and for a
-  /// divergence or a barycentre.
+  /// by marginals, the larger of it and the same of u and v; of a divergence, the largest of its
+  /// three problems. Found by Newton's steps toward the solution; NaN if they do not get there,
+  /// and for a barycentre.
   double error = 0;
   Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
   /// Relative residual of the equations; if they converged, at most 1e-10 (float32: 1e-6).

@@ -132,6 +132,33 @@ class TransportSolver {
     });
   }
 
+  // The largest gradient_error of the three problems of a divergence, NaN if one is unknown.
+  double divergence_error(const DivergenceScores<T>& scores, const SinkhornDivergence& solution,
+                          const ImplicitDivergence& solved) const {
+    const TransportDerivatives<T>& to = to_.through_solution;
+    const bool by_marginals = !to.row_marginal.empty() || !to.col_marginal.empty();
+    double most = 0;
+    const auto take = [&](const Scores<T>& own, const SinkhornSolution& of,
+                          const Marginals& marginals, const PlanUpstream<T>& upstream,
+                          const ImplicitGradient& gradient) {
+      const double error = gradient_error(own, of.potentials, marginals, upstream, gradient,
+                                          by_marginals, equations(), threads_);
+      if (!(error <= most)) most += error - most;
+    };
+    const auto take_self = [&](const Scores<T>& own, const SinkhornSolution& of,
+                               const PooledVector<double>& masses, std::span<const double> upstream,
+                               const ImplicitGradient& gradient) {
+      PooledVector<double> half(upstream.begin(), upstream.end());
+      for (double& value : half) value /= 2;
+      take(own, of, {masses, masses}, {nullptr, half, half}, gradient);
+    };
+    take(scores.between, solution.between, of_.marginals,
+         {nullptr, of_.upstream.row, of_.upstream.col}, solved.between);
+    take_self(scores.row, solution.row, of_.marginals.row, of_.row_self_upstream, solved.row);
+    take_self(scores.col, solution.col, of_.marginals.col, of_.col_self_upstream, solved.col);
+    return most;
+  }
+
   // The same through the potentials of a divergence, whose costs are one cost or the costs of
   // points.
   void differentiate_through(const DivergenceScores<T>& scores, SinkhornDivergence& solution,
@@ -143,6 +170,9 @@ class TransportSolver {
         {of_.upstream.row, of_.upstream.col, of_.row_self_upstream, of_.col_self_upstream},
         equations(), threads_);
     found.through_solution = gradient_figures(solved, solution_error(solution, usual_tolerance()));
+    if (found.through_solution.plan_error > 0) {
+      found.through_solution.error = divergence_error(scores, solution, solved);
+    }
     write_result(to.row_marginal, solved.marginals.row);
     write_result(to.col_marginal, solved.marginals.col);
     to.scores.write([&](const GradientTargets<T>& targets) {
@@ -292,8 +322,7 @@ std::int64_t through_solution_bytes(const TransportOptions& options, Index rows,
                                    element_size, threads);
   }
   // A divergence also has square problems.
-  const Index longer = std::max(rows, cols);
-  if (options.divergence) return implicit_gradient_bytes(longer, longer, element_size, threads);
+  if (options.divergence) rows = cols = std::max(rows, cols);
   return gradient_error_bytes(rows, cols) +
          std::max(implicit_gradient_bytes(rows, cols, element_size, threads),
                   differentiate_plans_bytes(rows, cols, 2, element_size, threads));

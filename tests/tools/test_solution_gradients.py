@@ -404,10 +404,10 @@ class GradientError(SolutionGradientTest):
     def check_error(self, write, options, name, iterations):
         """For half of the problems the estimate is right to a tenth; where Newton's steps fail, it is unknown."""
         self.write("in.h5", **write)
-        limit, _, _ = self.solve("in.h5", *options, "--tolerance", 1e-13, "--iterations", 200000, "--emit", name)
+        limit, _, _ = self.solve(*options, "in.h5", "--tolerance", 1e-13, "--iterations", 200000, "--emit", name)
         known = []
         for count in iterations:
-            got, result, done = self.solve("in.h5", *options, "--iterations", count, "--emit", name, status=1)
+            got, result, done = self.solve(*options, "in.h5", "--iterations", count, "--emit", name, status=1)
             estimate = result["gradient_error"]
             away = np.linalg.norm(got[name][...] - limit[name][...]) / np.linalg.norm(got[name][...])
             if estimate is None:
@@ -431,6 +431,13 @@ class GradientError(SolutionGradientTest):
         data = {"scores": random.normal(size=(4, 4)) * 3, "grad_plan": random.normal(size=(4, 4))}
         self.assertEqual(self.check_error(data, (), "grad_scores", (3, 10)), [3, 10])
         self.assertEqual(self.check_error(data, ("--unbalanced", 5), "grad_scores", (3, 6)), [3, 6])
+
+    def test_divergence(self):
+        random = np.random.default_rng(47)
+        x = random.uniform(size=(8, 2))
+        a, b = random.uniform(1, 2, (2, 8))
+        data = {"cost": distances(x, x), "a": a / a.sum(), "b": b / b.sum(), "grad_row_potential": random.normal(size=8)}
+        self.assertEqual(self.check_error(data, ("divergence", "--epsilon", 0.05), "grad_cost", (4, 8)), [4, 8])
 
     def test_a_tenth_that_float32_does_not_reach(self):
         random = np.random.default_rng(46)
