@@ -27,12 +27,12 @@ namespace {
 // Of one worker: what it reads is still in its cache when it writes.
 constexpr std::int64_t useful_bytes = std::int64_t{1} << 20;
 
+// False if one is NaN. Without branches, as this looks at every number.
 template <class Number>
-bool all_at_most(const Number* numbers, Index count, Number least, Number most) {
-  bool in_range = true;
-  // False for NaN. Without a branch, so that the loop is vectorised.
-  for (Index n = 0; n < count; ++n) in_range &= numbers[n] >= least && numbers[n] <= most;
-  return in_range;
+bool all_within(const Number* numbers, Index count, Number least, Number most) {
+  bool within = true;
+  for (Index n = 0; n < count; ++n) within &= (numbers[n] >= least) & (numbers[n] <= most);
+  return within;
 }
 
 // The numbers that a dataset may have.
@@ -123,7 +123,7 @@ class BulkWorker {
     constexpr Number most = std::numeric_limits<Number>::max();
     dataset.read(start, box, numbers);
     const Index count = element_count(box);
-    if (all_at_most(numbers, count, allowed.least, most)) return;
+    if (all_within(numbers, count, allowed.least, most)) return;
     const Number* const bad = std::find_if(numbers, numbers + count, [&](Number value) {
       return !(value >= allowed.least && value <= most);
     });
@@ -169,7 +169,7 @@ class BulkWorker {
     constexpr T most = std::numeric_limits<T>::max();
     const Index size = task_.rows * task_.cols;
     for (Index n = 0; n < count; ++n) {
-      if (all_at_most(grad_scores_.data() + n * size, size, -most, most)) continue;
+      if (all_within(grad_scores_.data() + n * size, size, -most, most)) continue;
       throw Error(Failure::numerical,
                   fmt::format("grad_scores exceeds {} at {}", task_.f64 ? "float64" : "float32",
                               to_string(unravel(first + n, task_.input.leading))),
