@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 
+from arrays import Brain, safetensors
 from attn import LONG, ToolTest
 from shards import ShardTest
 from test_sinkhorn_iter import iterate
@@ -285,6 +286,16 @@ class Against(ToolTest):
             # Without eps, float32 shows the difference almost everywhere.
             _, found = self.compare(status=1)
             self.assertGreater(found["plan"]["differing"], 150)
+
+    def test_bfloat16(self):
+        scores = np.random.default_rng(23).normal(size=(30, 4, 4)).astype(np.float32) * 3
+        self.write("in.h5", scores=scores)
+        bits = unrolled(scores, 20, "rows", 1e-6).astype(np.float32).view(np.uint32)
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        command = (*self.COMMAND, "-o", "out.h5", "--against", "kernel.safetensors")
+        for kernel, status in ((rounded, 0), ((bits >> 16).astype(np.uint16) - 1, 1)):
+            (self.folder / "kernel.safetensors").write_bytes(safetensors({"plan": kernel.view(Brain)}))
+            self.run_tool(*command, "--eps", "1e-6", status=status)
 
     def test_the_worst_entry(self):
         random = np.random.default_rng(22)
