@@ -13,11 +13,8 @@ namespace attn::cli {
 namespace {
 
 nlohmann::ordered_json entry(const std::string& name, const std::string& address,
-                             const Shape& shape, DType type) {
-  return {{"name", name},
-          {"address", address},
-          {"shape", shape},
-          {"dtype", std::string(attn::name(type))}};
+                             const Shape& shape, const std::string& type) {
+  return {{"name", name}, {"address", address}, {"shape", shape}, {"dtype", type}};
 }
 
 }  // namespace
@@ -26,13 +23,13 @@ Report::Report() : impl_(std::make_unique<Impl>()) {}
 Report::~Report() = default;
 
 void Report::input(const std::string& name, const std::string& address, const Shape& shape,
-                   DType type) {
+                   const std::string& type) {
   impl_->inputs.push_back(entry(name, address, shape, type));
 }
 
 void Report::output(const std::string& name, const std::string& address, const Shape& shape,
                     DType type) {
-  impl_->outputs.push_back(entry(name, address, shape, type));
+  impl_->outputs.push_back(entry(name, address, shape, std::string(attn::name(type))));
 }
 
 void Report::source(const std::string& address, const std::string& kind,

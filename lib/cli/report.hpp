@@ -23,7 +23,8 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  void input(const std::string& name, const std::string& address, const Shape& shape, DType type);
+  void input(const std::string& name, const std::string& address, const Shape& shape,
+             const std::string& type);
   void output(const std::string& name, const std::string& address, const Shape& shape, DType type);
 
   /// Files that the user did not name but that an input reads: `address` is the input that refers

@@ -75,7 +75,7 @@ std::string hint_on_type(const ArraySource& dataset) {
   const std::string type = dataset.type();
   if (dataset.dtype() == DType::boolean) return "true and false, for a mask, are stored as mask";
   if (dataset.dtype() == DType::string) return "numbers in text: x.astype(numpy.float32)";
-  if (type == "complex numbers") return "save the real and imaginary parts apart";
+  if (type.starts_with("complex")) return "save the real and imaginary parts apart";
   if (type.find("floating-point") != std::string::npos) {
     return "save it as float64: x.astype(numpy.float64)";
   }

@@ -6,16 +6,25 @@
 #include <limits>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/sharded_file.hpp"
 
 namespace attn::io {
 namespace {
 
 constexpr Index index_max = std::numeric_limits<Index>::max();
 
-bool is_readable_name(std::string_view name) {
-  if (name == "-") return true;
+/// The file that `name` stands for; empty if there is none.
+std::string readable_file(std::string_view name) {
+  if (name == "-") return "-";
   struct stat status {};
-  return stat(std::string(name).c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+  const std::string file(name);
+  if (stat(file.c_str(), &status) != 0) return {};
+  if (!S_ISDIR(status.st_mode)) return file;
+  for (const std::string_view inside : {index_name, std::string_view("model.safetensors")}) {
+    const std::string whole = file + (file.ends_with('/') ? "" : "/") + std::string(inside);
+    if (stat(whole.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) return whole;
+  }
+  return {};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -144,18 +153,27 @@ std::vector<SliceItem> expanded(const std::vector<SliceItem>& selection, const S
 
 Address parse_address(std::string_view text) {
   Address address{std::string(text), std::string(text), "/", {}};
-  if (is_readable_name(text)) return address;
+  if (std::string file = readable_file(text); !file.empty()) {
+    address.file = std::move(file);
+    return address;
+  }
   // From the end, so that the longest file name wins; "FILE[sel]" is short for "FILE:/[sel]".
   const bool selected = !text.empty() && text.back() == ']';
   for (std::size_t at = text.size(); at-- > 1;) {
     const bool colon = text[at] == ':';
-    if (!(colon || (selected && text[at] == '[')) || !is_readable_name(text.substr(0, at)))
-      continue;
-    address.file = std::string(text.substr(0, at));
+    if (!(colon || (selected && text[at] == '['))) continue;
+    std::string file = readable_file(text.substr(0, at));
+    if (file.empty()) continue;
+    address.file = std::move(file);
     parse_rest(text.substr(colon ? at + 1 : at), address);
     return address;
   }
   return address;
+}
+
+std::string with_slashes(std::string path) {
+  std::replace(path.begin(), path.end(), '.', '/');
+  return path;
 }
 
 Hyperslab resolve(const std::vector<SliceItem>& selection, const Shape& shape,

@@ -31,10 +31,14 @@ struct Address {
 /// Splits at the last ':' whose left side is "-" or an existing file that is not a folder, so file
 /// names may contain colons and brackets. If the whole text is an existing file, it is not split.
 /// FILE[sel] means FILE:/[sel]. If no part of the text names an existing file, the whole text
-/// becomes the file, which is refused when it is opened. Numbers beyond 64 bits saturate. Throws
-/// Error(usage) for a malformed selection: a step that is not positive, a second ellipsis, an empty
-/// item.
+/// becomes the file, which is refused when it is opened. A folder stands for its
+/// model.safetensors.index.json or, without one, its model.safetensors, if it has one of them.
+/// Numbers beyond 64 bits saturate. Throws Error(usage) for a malformed selection: a step that is
+/// not positive, a second ellipsis, an empty item.
 Address parse_address(std::string_view text);
+
+/// `path` with slashes in place of dots: "blocks/0/attn" for "blocks.0.attn".
+std::string with_slashes(std::string path);
 
 /// A selection resolved against a shape: element k of result axis a lies at start[source_axis] +
 /// k*step[source_axis]. Axes indexed by an integer have count 1 and are dropped from `shape`.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/array_paths.hpp"
 #include "io/hdf5/h5_type.hpp"
 
 namespace attn::io {
@@ -48,7 +49,7 @@ class Skeleton {
  public:
   explicit Skeleton(const std::string& label) : label_(label), file_(file_in_memory()) {}
 
-  h5::Handle make(const Metadata& metadata, const std::vector<std::string>& arrays) {
+  h5::Handle make(const Metadata& metadata, const std::map<std::string, std::string>& arrays) {
     set_attributes(file_.get(), "", metadata.value("attributes", Metadata::object()));
     for (const auto& [path, values] : member(metadata, "groups").items()) {
       h5::Handle group(
@@ -62,7 +63,7 @@ class Skeleton {
       set_attributes(group.get(), path, values);
     }
     const Metadata& datasets = member(metadata, "datasets");
-    for (const std::string& path : arrays) {
+    for (const auto& [path, name] : arrays) {
       const h5::Handle dataset = make_dataset(path, H5T_NATIVE_CHAR, no_elements().get());
       const auto found = datasets.find(path);
       if (found != datasets.end()) set_attributes(dataset.get(), path, *found);
@@ -80,10 +81,7 @@ class Skeleton {
   }
 
   const char* required(const std::string& path) const {
-    const bool bad = path.empty() || path.front() == '/' || path.back() == '/' ||
-                     path.find("//") != std::string::npos || path.find('\0') != std::string::npos ||
-                     ("/" + path + "/").find("/./") != std::string::npos;
-    if (bad) refuse("'" + path.substr(0, 80) + "' cannot be a path");
+    if (!can_be_path(path)) refuse("'" + path.substr(0, 80) + "' cannot be a path");
     return path.c_str();
   }
 
@@ -195,15 +193,21 @@ class Skeleton {
 
 }  // namespace
 
-h5::Handle array_skeleton(const ArrayFile& arrays, const std::string& label) {
-  const std::string text = arrays.metadata();
-  if (text.empty()) return {};
-  const Metadata metadata = parse_metadata(text);
-  if (metadata.is_null()) return {};
+ArraySkeleton array_skeleton(const ArrayFile& arrays, const std::string& label) {
+  Metadata metadata = parse_metadata(arrays.metadata());
+  ArraySkeleton skeleton;
+  skeleton.flat = metadata.is_null();
+  if (skeleton.flat) {
+    metadata = Metadata::object();
+    skeleton.paths = array_paths(arrays.names());
+  } else {
+    for (const std::string& name : arrays.names()) skeleton.paths[name] = name;
+  }
   const h5::Lock lock;
   h5::set_subject(label);
   const h5::Quiet expected;  // objects that cannot be made are refused in our own words
-  return Skeleton(label).make(metadata, arrays.names());
+  skeleton.file = Skeleton(label).make(metadata, skeleton.paths);
+  return skeleton;
 }
 
 }  // namespace attn::io

@@ -75,9 +75,12 @@ std::vector<Item> items_below(Object root, const std::string& address, Index mos
   return items;
 }
 
-/// The items of a file of arrays with metadata, which describes all of them but their elements.
+/// The items of a file of arrays: its skeleton describes all of them but their elements.
 std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Impl::Root& root,
                                 std::vector<Item> items) {
+  for (std::string& name : root.arrays_without_path()) {
+    items.emplace_back().path = std::move(name);
+  }
   for (Item& item : items) {
     if (item.is_group || root.array_name(item.path).empty()) continue;
     describe_or_say_why(item, [&] {
@@ -90,29 +93,14 @@ std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Im
   return items;
 }
 
-std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::Root& root) {
-  std::vector<Item> items;
-  for (const std::string& name : root.names()) {
-    const ArraySource dataset = bundle.dataset(name);
-    Item item;
-    item.path = name;
-    item.shape = dataset.shape();
-    item.dtype = dataset.dtype();
-    item.type = dataset.type();
-    items.push_back(std::move(item));
-  }
-  return items;
-}
-
 }  // namespace
 
 std::vector<Item> contents(const InputBundle& bundle, Index most_values) {
   if (!bundle.impl().root) return {};
   const InputBundle::Impl::Root& root = *bundle.impl().root;
-  if (!root.group) return of_arrays(bundle, root);
   const h5::Lock lock;
   h5::set_subject(root.description());
-  std::vector<Item> items = items_below(root.group->again(), root.address(), most_values);
+  std::vector<Item> items = items_below(root.group.again(), root.address(), most_values);
   if (!root.file->arrays) return items;
   return with_elements(bundle.without_named(), root, std::move(items));
 }
@@ -124,7 +112,7 @@ void require_readable(const std::vector<Item>& items) {
 }
 
 std::vector<AttributeValue> root_attributes(const InputBundle& bundle, Index most_values) {
-  if (!bundle.impl().root || !bundle.impl().root->group) return {};
+  if (!bundle.impl().root) return {};
   const h5::Lock lock;
   h5::set_subject(bundle.description());
   return h5::attributes(bundle.impl().root->id(), bundle.description(), most_values);

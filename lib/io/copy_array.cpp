@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/array_paths.hpp"
 #include "io/arrays/stored_array.hpp"
 #include "io/hdf5/dataset_creation.hpp"
 #include "io/hdf5/h5_type.hpp"
@@ -25,7 +26,9 @@ namespace {
 /// a group separator and cannot create such a dataset.
 void require_free_name(const ArraySource::Impl& source, OutputFile& output,
                        const std::string& path) {
-  require_bundle_name(source.address, path);
+  if (!can_be_path(path)) {
+    refuse_copy(source.address, "a bundle cannot have a dataset of this name");
+  }
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     const h5::Kind kind = h5::kind_of(output.root(), path.substr(0, end));
     if (kind != h5::Kind::absent && kind != h5::Kind::group) {
@@ -61,13 +64,6 @@ void copy_text(const ArraySource::Impl& source, OutputFile& output, const std::s
 }
 
 }  // namespace
-
-void require_bundle_name(const std::string& address, const std::string& name) {
-  if (name.empty() || name.front() == '/' || name.back() == '/' ||
-      name.find("//") != std::string::npos || ("/" + name + "/").find("/./") != std::string::npos) {
-    refuse_copy(address, "a bundle cannot have a dataset of this name");
-  }
-}
 
 void copy_array(const ArraySource::Impl& source, OutputFile& output, const std::string& path) {
   require_free_name(source, output, path);

@@ -13,7 +13,4 @@ namespace attn::io {
 /// naming the dataset if the output cannot have one of its type or name.
 void copy_array(const ArraySource::Impl& source, OutputFile& output, const std::string& path);
 
-/// Throws Error(input) naming `address` if a bundle cannot have a dataset called `name`.
-void require_bundle_name(const std::string& address, const std::string& name);
-
 }  // namespace attn::io

@@ -20,26 +20,21 @@ namespace {
 class Opener {
  public:
   explicit Opener(const InputBundle::Options& options)
-      : files_(std::make_shared<InputFiles>(options)),
-        renamed_(options.renamed.begin(), options.renamed.end()) {}
+      : files_(std::make_shared<InputFiles>(options)) {}
 
   InputBundle::Impl::Root root(const Address& address) {
-    InputBundle::Impl::Root root{file(address.file), address.path, {}};
-    if (root.file->arrays && !root.file->handle) {
-      require_bundle(root, address);
-      return root;
-    }
+    const std::shared_ptr<const InputFile> from = file(address.file);
+    if (!from->handle) refuse_single(address);
     const h5::Lock lock;
-    std::optional<Object> found =
-        open_object(root.file, root.file->handle.get(), root.path, root.description());
-    if (found && found->kind == h5::Kind::dataset) {
-      throw Error(Failure::input, root.description() + " is a dataset, expected a file or a group",
+    const std::string path = path_in(from, address, h5::Kind::group);
+    const std::string description = address_text(from->label, path);
+    const h5::Kind kind = kind_at(from, path);
+    if (kind != h5::Kind::group && !from->array_at(path.substr(1)).empty()) refuse_single(address);
+    if (kind == h5::Kind::dataset) {
+      throw Error(Failure::input, description + " is a dataset, expected a file or a group",
                   "take a single dataset with -i NAME=" + address.text);
     }
-    const bool is_group = found && found->kind == h5::Kind::group;
-    root.group =
-        is_group ? std::move(found) : require_object(root.file, root.path, h5::Kind::group);
-    return root;
+    return {from, path, require_object(from, path, h5::Kind::group)};
   }
 
   /// If the address leads to a group, its dataset `name` is meant.
@@ -48,15 +43,19 @@ class Opener {
     const std::shared_ptr<const InputFile> from = file(address.file);
     const std::string selected =
         address.selection.empty() ? "" : address.text.substr(address.text.rfind('['));
-    const bool plain = from->arrays && !from->handle;
-    if (plain) return open_array(*from, address.path, name, selected, address.selection);
-    const h5::Lock lock;
-    std::string path = address.path;
-    const auto found = open_object(from, from->handle.get(), path, address_text(from->label, path));
-    if (found && found->kind == h5::Kind::group) path = joined_path(path, name);
-    if (from->arrays && from->arrays->has(path.substr(1))) {
-      return open_array(*from, path, name, selected, address.selection);
+    if (!from->handle) {
+      require_no_path(*from, address);
+      return open_array(*from, "", name, selected, address.selection);
     }
+    const h5::Lock lock;
+    std::string array = from->array_at(address.path.substr(1));
+    std::string path = path_in(from, address, h5::Kind::dataset);
+    if (array.empty() && kind_at(from, path) != h5::Kind::dataset) {
+      const std::string group = path_in(from, address, h5::Kind::group);
+      if (kind_at(from, group) == h5::Kind::group) path = joined_path(group, name);
+      array = from->array_at(path.substr(1));
+    }
+    if (!array.empty()) return open_array(*from, array, name, selected, address.selection);
     const Object object = require_object(from, path, h5::Kind::dataset);
     const std::string text = address_text(from->label, path);
     return std::make_shared<DirectDataset>(object.file, OpenDataset(object, text), name,
@@ -64,17 +63,28 @@ class Opener {
   }
 
  private:
-  void require_bundle(const InputBundle::Impl::Root& root, const Address& address) const {
-    const ArrayFile& arrays = *root.file->arrays;
-    if (!arrays.is_single() && root.path == "/") return;
-    if (!arrays.is_single() && !arrays.has(root.path.substr(1))) {
-      throw Error(Failure::input,
-                  address.text + ": " + root.file->label +
-                      " has no groups, expected the file without a path",
-                  hint_of_flat_names(arrays.names(), root.path, renamed_));
-    }
+  static std::string path_in(const std::shared_ptr<const InputFile>& from, const Address& address,
+                             h5::Kind kind) {
+    const Object root = require_object(from, "/", h5::Kind::group);
+    return path_there(root, address.path, kind, from->label + ":");
+  }
+
+  static h5::Kind kind_at(const std::shared_ptr<const InputFile>& from, const std::string& path) {
+    const auto found = open_object(from, from->handle.get(), path, address_text(from->label, path));
+    return found ? found->kind : h5::Kind::absent;
+  }
+
+  [[noreturn]] static void refuse_single(const Address& address) {
     throw Error(Failure::input, address.text + " is a single array, expected a bundle",
                 "give it a name: -i NAME=" + address.text + " (tensor-convert: without -i)");
+  }
+
+  static void require_no_path(const InputFile& from, const Address& address) {
+    if (address.path == "/") return;
+    throw Error(Failure::input,
+                from.label + " holds one array without a name, expected one called " +
+                    address.path.substr(1),
+                "leave out the part after the file name");
   }
 
   std::shared_ptr<const InputFile> file(const std::string& name) {
@@ -83,7 +93,6 @@ class Opener {
   }
 
   std::shared_ptr<InputFiles> files_;
-  std::map<std::string, std::string> renamed_;
   /// Kept until all addresses are opened, since a stream cannot be read again.
   std::vector<std::shared_ptr<const InputFile>> opened_;
 };
@@ -107,16 +116,16 @@ void refuse_second_stream(const std::optional<Address>& input,
   }
 }
 
-/// hint_on_names for a group, or for its first group if it holds only groups.
+/// hint_on_names for a group, or for the first group below it for which there is one.
 std::string hint_on_group(const std::string& name, const Object& group,
                           const std::string& address) try {
-  const std::vector<std::string> there = names_of(h5::Kind::dataset, group, address);
-  if (!there.empty()) return hint_on_names(name, there);
-  const std::vector<std::string> groups = names_of(h5::Kind::group, group, address);
-  if (groups.empty()) return "";
-  const std::optional<Object> first =
-      open_object(group.file, group.handle.get(), groups.front(), address);
-  return first ? hint_on_names(name, names_of(h5::Kind::dataset, *first, address)) : "";
+  std::string hint = hint_on_names(name, names_of(h5::Kind::dataset, group, address));
+  const std::vector<std::string> below = all_groups(group, address);
+  for (auto path = below.begin(); hint.empty() && path != below.end(); ++path) {
+    const auto found = open_object(group.file, group.handle.get(), *path, address);
+    if (found) hint = hint_on_names(name, names_of(h5::Kind::dataset, *found, address));
+  }
+  return hint;
 } catch (const Error&) {
   return "";  // a link that leads nowhere does not hide which name is missing
 }
@@ -129,8 +138,8 @@ std::string hint_on_group(const std::string& name, const Object& group,
     std::string found = hint_on(name);
     return found.empty() ? hint_on(stored_name) : found;
   };
-  if (bundle.root && bundle.root->group && bundle.named.empty()) {
-    const Object& group = *bundle.root->group;
+  if (bundle.root && bundle.named.empty()) {
+    const Object& group = bundle.root->group;
     refuse_missing(description, h5::Kind::dataset, stored_name, group,
                    hint([&](const std::string& missing) {
                      return hint_on_group(missing, group, description);
@@ -237,20 +246,20 @@ std::vector<std::string> InputBundle::names() const {
 std::optional<double> InputBundle::number_attribute(const std::string& name) const {
   const h5::Lock lock;
   impl_->asked_attributes->insert(name);
-  if (!impl_->root || !impl_->root->group) return {};
+  if (!impl_->root) return {};
   return h5::number_attribute(impl_->root->id(), name, description());
 }
 
 std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
   const h5::Lock lock;
   impl_->asked_attributes->insert(name);
-  if (!impl_->root || !impl_->root->group) return {};
+  if (!impl_->root) return {};
   return h5::text_attribute(impl_->root->id(), name, description());
 }
 
 std::vector<std::string> InputBundle::attribute_names() const {
   const h5::Lock lock;
-  if (!impl_->root || !impl_->root->group) return {};
+  if (!impl_->root) return {};
   return h5::attribute_names(impl_->root->id(), description());
 }
 
@@ -282,8 +291,8 @@ std::vector<std::string> InputBundle::requested_attributes() const {
 
 std::vector<std::string> InputBundle::group_names() const {
   const h5::Lock lock;
-  if (!impl_->root || !impl_->root->group) return {};
-  return names_of(h5::Kind::group, *impl_->root->group, impl_->root->address());
+  if (!impl_->root) return {};
+  return names_of(h5::Kind::group, impl_->root->group, impl_->root->address());
 }
 
 std::vector<std::string> InputBundle::groups_like(const std::string& pattern) const {
@@ -295,26 +304,28 @@ std::vector<std::string> InputBundle::groups_like(const std::string& pattern) co
                 "such as '/text/*/layer*': one pattern for each level");
   }
   const Impl::Root& root = *impl_->root;
-  if (!root.group) {
-    throw Error(Failure::input, root.description() + " has no groups, expected an HDF5 file",
-                hint_of_flat_names(root.names(), pattern, impl_->renamed));
-  }
   const h5::Lock lock;
   h5::set_subject(root.description());
   const std::string address = root.address();
-  std::vector<std::string> found = matching_groups(*root.group, address, pattern);
+  std::vector<std::string> found = matching_groups(root.group, address, pattern);
+  if (found.empty()) found = matching_groups(root.group, address, with_slashes(pattern));
   if (found.empty()) {
     refuse_missing(root.description(), h5::Kind::group, "like " + pattern,
-                   io::all_groups(*root.group, address));
+                   io::all_groups(root.group, address));
   }
   return found;
 }
 
 std::vector<std::string> InputBundle::all_groups() const {
-  if (!impl_->root || !impl_->root->group) return {};
+  if (!impl_->root) return {};
   const h5::Lock lock;
   h5::set_subject(impl_->root->description());
-  return io::all_groups(*impl_->root->group, impl_->root->address());
+  return io::all_groups(impl_->root->group, impl_->root->address());
+}
+
+std::vector<std::string> InputBundle::flat_names() const {
+  const bool flat = impl_->root && impl_->root->file->flat && impl_->root->path == "/";
+  return flat ? impl_->root->file->arrays->names() : std::vector<std::string>();
 }
 
 InputBundle InputBundle::group(const std::string& path) const {

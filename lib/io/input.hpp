@@ -18,7 +18,7 @@ struct InputFile;
 
 /// A file, other than those the user named, that holds values of an input.
 struct FollowedSource {
-  enum class Kind { virtual_dataset, external_link, raw_storage };
+  enum class Kind { virtual_dataset, external_link, raw_storage, checkpoint_part };
   Kind kind;
   std::string address;             ///< of the link or dataset that refers to it: "a.h5:/q"
   std::vector<std::string> files;  ///< real paths
@@ -33,8 +33,9 @@ struct TableNote {
 /// The input of a tool: one INPUT (a file, a group of a file, or the stream "-") and named datasets
 /// from elsewhere, which take precedence over INPUT's (tools/README.md, `-i NAME=ADDRESS`). Files
 /// are HDF5, .npz or .safetensors, whose arrays are datasets; named datasets may also be .npy, and
-/// tables of text if the tool reads them. File formats are detected from their first bytes, tables
-/// by their ending. Streams are HDF5.
+/// tables of text if the tool reads them. In names and paths, a dot separates groups as a slash
+/// does, unless an object has the name with its dot. File formats are detected from their first
+/// bytes, tables by their ending. Streams are HDF5.
 class InputBundle {
  public:
   struct Options {
@@ -59,13 +60,15 @@ class InputBundle {
     /// Called for each link or dataset that refers to other files, when it is opened; possibly more
     /// than once per address.
     std::function<void(const FollowedSource&)> on_source = {};
+    /// Called with the name of each file that another process is writing.
+    std::function<void(const std::string&)> on_written = {};
   };
 
   /// Opens everything read-only; standard input and files that are not regular (a FIFO, a process
   /// substitution) are spooled to their end. Throws Error(input) for a missing file, a file that is
   /// not HDF5 or is truncated, an empty stream (with the hint that the command before it failed), a
-  /// refused lock (with the hint HDF5_USE_FILE_LOCKING), a file that a writer has not closed, a
-  /// missing dataset (listing those present);
+  /// refused lock (with the hint HDF5_USE_FILE_LOCKING), a file that a writer has not closed
+  /// (unless it writes so that others can read, SWMR), a missing dataset (listing those present);
   /// Error(usage) for a terminal as the stream, more than one "-", a selection on INPUT;
   /// Error(output) if the spool cannot be written.
   explicit InputBundle(const Options& options);
@@ -109,23 +112,25 @@ class InputBundle {
   std::vector<std::string> requested_datasets() const;
   std::vector<std::string> requested_attributes() const;
 
-  /// Names of the root's attributes and of its groups, sorted: a format without these leaves them
-  /// out.
+  /// Names of the root's attributes and of its groups, sorted.
   std::vector<std::string> attribute_names() const;
   std::vector<std::string> group_names() const;
 
   /// Paths, without a leading slash, of the groups below INPUT's root that `pattern` matches: one
   /// pattern of fnmatch(3) for each level, separated by slashes, with an optional leading slash
-  /// ("/text/*/layer*"). Depth first, with numbers in numerical order (layer2 before layer10); a
-  /// group that several links lead to is listed under the first that matches. Throws Error(input)
-  /// listing the existing groups if none matches; Error(usage) if there is no INPUT or the pattern
-  /// names no level.
+  /// ("/text/*/layer*"). If none matches, dots in the pattern are slashes, too. Depth first, with
+  /// numbers in numerical order (layer2 before layer10); a group that several links lead to is
+  /// listed under the first that matches. Throws Error(input) listing the existing groups if none
+  /// matches; Error(usage) if there is no INPUT or the pattern names no level.
   std::vector<std::string> groups_like(const std::string& pattern) const;
 
   /// Paths, without a leading slash, of all groups below INPUT's root, a group before those in it,
-  /// with numbers in numerical order; a group that several links lead to is listed once. Empty for
-  /// a format without groups.
+  /// with numbers in numerical order; a group that several links lead to is listed once.
   std::vector<std::string> all_groups() const;
+
+  /// The names of the arrays of a file that says nothing about groups (.npz and .safetensors of
+  /// other programs), as stored: "blocks.0.attn.hook_q". Empty for other files, and for a group.
+  std::vector<std::string> flat_names() const;
 
   /// One group below INPUT's root ("" is the root itself) as a bundle of its own, with the same
   /// named datasets and renamings; it shares the open file. Throws Error(input) if there is no such

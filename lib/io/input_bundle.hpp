@@ -14,27 +14,29 @@
 namespace attn::io {
 
 struct InputBundle::Impl {
-  /// The group that INPUT addresses, or the whole of a file of arrays without metadata.
+  /// The group that INPUT addresses.
   struct Root {
     std::shared_ptr<const InputFile> file;  ///< the file that the user named
     std::string path;                       ///< "/" or "/layer3"
-    std::optional<Object> group;            ///< unset for a file of arrays without metadata
+    Object group;
 
-    hid_t id() const { return group->handle.get(); }
+    hid_t id() const { return group.handle.get(); }
 
     std::string description() const;                        ///< "dump.h5" or "dump.h5:/layer3"
     std::string address_of(const std::string& name) const;  ///< "dump.h5:/layer3/q"
     /// The prefix before a slash and a name: "dump.h5:" or "dump.h5:/layer3".
     std::string address() const { return file->label + ":" + (path == "/" ? "" : path); }
 
-    /// The object called `name`; empty if there is no link of that name. Throws Error(input) if its
-    /// target cannot be opened.
+    /// The object called `name`, or with slashes in place of dots; empty if there is no such link.
+    /// Throws Error(input) if its target cannot be opened.
     std::optional<Object> find(const std::string& name) const;
     /// The name of the array called `name` here, in a file of arrays; empty if there is none.
     std::string array_name(const std::string& name) const;
     bool has(const std::string& name) const;
     bool is_dataset(const std::string& name) const;
     std::vector<std::string> names() const;  ///< of its datasets, sorted
+    /// The names of the arrays that can have no path (array_paths): they count to the root.
+    std::vector<std::string> arrays_without_path() const;
     /// The dataset called `stored` here and `name` by tools. Null if there is no link of that name;
     /// throws Error(input) if it is not a dataset that can be opened.
     std::shared_ptr<const ArraySource::Impl> dataset(const std::string& stored,
@@ -63,9 +65,10 @@ struct InputBundle::Impl {
 /// The whole of an open HDF5 file.
 InputBundle bundle_in(const std::shared_ptr<const InputFile>& file);
 
-/// An array of a file that is not HDF5. `path` comes from an address: a slash and the name of the
-/// array, or only a slash, which means `name`.
-std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file, const std::string& path,
+/// The array `stored` of a file that is not HDF5 (empty for a single array), called `name` by
+/// tools.
+std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file,
+                                                    const std::string& stored,
                                                     const std::string& name,
                                                     const std::string& selection_text,
                                                     const std::vector<SliceItem>& selection);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/address.hpp"
 #include "io/array_skeleton.hpp"
 #include "io/arrays/foreign_format.hpp"
 #include "io/arrays/table_file.hpp"
@@ -87,7 +88,17 @@ InputFile open_hdf5(const std::string& path, const std::string& label, bool lock
   InputFile opened;
   opened.label = label;
   opened.handle = h5::Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!opened.handle) refuse_file(label, h5::last_reason());
+  if (!opened.handle) {
+    const h5::Reason why = h5::last_reason();
+    // A copy of a stream may have been taken between two writes.
+    if (why.unclosed && lock_file) {
+      const h5::Quiet expected;
+      opened.handle = h5::Handle(
+          H5Fopen(path.c_str(), H5F_ACC_RDONLY | H5F_ACC_SWMR_READ, access.get()), H5Fclose);
+    }
+    if (!opened.handle) refuse_file(label, why);
+    opened.is_written = true;
+  }
   opened.bytes = bytes_of(opened.handle.get(), label);
   return opened;
 }
@@ -200,6 +211,14 @@ std::string hint_on_folder(const std::string& folder) {
 
 }  // namespace
 
+std::string InputFile::array_at(const std::string& path) const {
+  if (!arrays || arrays->is_single()) return {};
+  if (const auto found = paths.find(path); found != paths.end()) return found->second;
+  if (path.empty() || arrays->has(path)) return path;
+  const auto found = by_slashes.find(with_slashes(path));
+  return found == by_slashes.end() ? std::string() : found->second;
+}
+
 InputFile open_input_file(const std::string& file, const std::string& tmpdir,
                           const std::function<void(const TableNote&)>& on_table) {
   if (file == "-") return open_stream(STDIN_FILENO, "standard input", tmpdir);
@@ -227,7 +246,15 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir,
     if (arrays) {
       InputFile opened;
       opened.label = file;
-      opened.handle = array_skeleton(*arrays, file);
+      if (!arrays->is_single()) {
+        ArraySkeleton skeleton = array_skeleton(*arrays, file);
+        opened.handle = std::move(skeleton.file);
+        opened.paths = std::move(skeleton.paths);
+        opened.flat = skeleton.flat;
+        for (const auto& [path, name] : opened.paths) {
+          opened.by_slashes.emplace(with_slashes(path), name);
+        }
+      }
       opened.arrays = std::move(arrays);
       return opened;
     }

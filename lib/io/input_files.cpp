@@ -44,6 +44,7 @@ std::string description_of(const SourceReference& reference) {
     case FollowedSource::Kind::external_link:
       return reference.address + " is an external link to " + reference.file;
     case FollowedSource::Kind::raw_storage:
+    case FollowedSource::Kind::checkpoint_part:
       break;
   }
   return reference.address + " stores its values in " + reference.file;
@@ -53,6 +54,7 @@ InputFiles::InputFiles(const InputBundle::Options& options)
     : tmpdir_(options.tmpdir),
       allow_external_(options.allow_external),
       on_source_(options.on_source),
+      on_written_(options.on_written),
       on_table_(options.on_table) {}
 
 std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
@@ -63,6 +65,7 @@ std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
     if (const auto path = real_path(file)) opened.folder = opened.limit = folder_of(*path);
   }
   opened.files = shared_from_this();
+  if (opened.is_written && on_written_) on_written_(opened.label);
   auto shared = std::make_shared<const InputFile>(std::move(opened));
   slot = shared;
   return shared;
@@ -103,6 +106,7 @@ std::shared_ptr<const InputFile> InputFiles::source(const InputFile& from,
   } catch (const Error& error) {
     throw error.at(description_of(reference));
   }
+  if (opened.is_written && on_written_) on_written_(opened.label);
   if (opened.arrays) refuse(reference, path + " is not an HDF5 file");
   opened.folder = folder_of(path);
   opened.limit = from.limit;

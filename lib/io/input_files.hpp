@@ -43,6 +43,7 @@ class InputFiles : public std::enable_shared_from_this<InputFiles> {
   std::string tmpdir_;
   bool allow_external_;
   std::function<void(const FollowedSource&)> on_source_;
+  std::function<void(const std::string&)> on_written_;
   std::function<void(const TableNote&)> on_table_;
   std::map<std::string, std::weak_ptr<const InputFile>> open_;
 };

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
 #include <utility>
 
 #include "attnkit/error.hpp"
@@ -5,28 +8,23 @@
 #include "io/direct_dataset.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
+#include "io/input_files.hpp"
 
 namespace attn::io {
 
-std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file, const std::string& path,
+std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file,
+                                                    const std::string& stored,
                                                     const std::string& name,
                                                     const std::string& selection_text,
                                                     const std::vector<SliceItem>& selection) {
-  const ArrayFile& arrays = *file.arrays;
-  std::string inside = path == "/" ? name : path.substr(1);
-  if (arrays.is_single()) {
-    if (path != "/") {
-      throw Error(Failure::input,
-                  file.label + " holds one array without a name, expected one called " + inside,
-                  "leave out the part after the file name");
-    }
-    inside.clear();
-  } else if (!arrays.has(inside)) {
-    refuse_missing(file.label, h5::Kind::dataset, inside, arrays.names());
+  const std::string address = array_address(file.label, stored);
+  StoredArray array = file.arrays->array(stored, address);
+  if (const std::string part = file.arrays->part_of(stored); !part.empty()) {
+    const std::string real = std::filesystem::weakly_canonical(part).string();
+    file.files->followed({FollowedSource::Kind::checkpoint_part, address, {real}});
   }
-  const std::string address = array_address(file.label, inside);
-  return std::make_shared<ArrayDataset>(arrays.array(inside, address), name,
-                                        address + selection_text, selection);
+  return std::make_shared<ArrayDataset>(std::move(array), name, address + selection_text,
+                                        selection);
 }
 
 std::string InputBundle::Impl::Root::description() const { return address_text(file->label, path); }
@@ -38,17 +36,18 @@ std::string InputBundle::Impl::Root::address_of(const std::string& name) const {
 std::optional<Object> InputBundle::Impl::Root::find(const std::string& name) const {
   // An empty name would lead to the group itself.
   if (name.empty()) return {};
-  return open_object(group->file, id(), name, address_of(name));
+  return open_object(group.file, id(), path_there(group, name, h5::Kind::dataset, address()),
+                     address_of(name));
 }
 
 std::string InputBundle::Impl::Root::array_name(const std::string& name) const {
-  if (!file->arrays) return {};
-  const std::string whole = path == "/" ? name : joined_path(path, name).substr(1);
-  return file->arrays->has(whole) ? whole : std::string();
+  return file->array_at(joined_path(path, name).substr(1));
 }
 
 bool InputBundle::Impl::Root::has(const std::string& name) const {
-  if (!group) return file->arrays->has(name);
+  if (!array_name(name).empty()) return true;
+  // A group of a flat file is only part of a name.
+  if (file->flat) return false;
   const h5::Lock lock;
   const std::optional<Object> found = find(name);
   if (found && found->kind != h5::Kind::dataset) {
@@ -58,23 +57,34 @@ bool InputBundle::Impl::Root::has(const std::string& name) const {
 }
 
 bool InputBundle::Impl::Root::is_dataset(const std::string& name) const {
-  if (!group) return file->arrays->has(name);
+  if (!array_name(name).empty()) return true;
   const h5::Lock lock;
   const std::optional<Object> found = find(name);
   return found && found->kind == h5::Kind::dataset;
 }
 
 std::vector<std::string> InputBundle::Impl::Root::names() const {
-  if (!group) return file->arrays->names();
   const h5::Lock lock;
-  return names_of(h5::Kind::dataset, *group, address());
+  std::vector<std::string> names = names_of(h5::Kind::dataset, group, address());
+  for (std::string& name : arrays_without_path()) names.push_back(std::move(name));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> InputBundle::Impl::Root::arrays_without_path() const {
+  if (path != "/" || !file->flat) return {};
+  std::vector<std::string> all = file->arrays->names();
+  std::set<std::string> placed;
+  for (const auto& [at, name] : file->paths) placed.insert(name);
+  std::erase_if(all, [&](const std::string& name) { return placed.count(name) != 0; });
+  return all;
 }
 
 std::shared_ptr<const ArraySource::Impl> InputBundle::Impl::Root::dataset(
     const std::string& stored, const std::string& name) const {
   const std::string array = array_name(stored);
-  if (!array.empty()) return open_array(*file, "/" + array, name, "", {});
-  if (!group) return nullptr;
+  if (!array.empty()) return open_array(*file, array, name, "", {});
+  if (file->flat) return nullptr;
   const h5::Lock lock;
   const std::string where = address_of(stored);
   const std::optional<Object> found = find(stored);
@@ -85,23 +95,20 @@ std::shared_ptr<const ArraySource::Impl> InputBundle::Impl::Root::dataset(
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::below(const std::string& below_path) const {
-  if (!group) throw Error(Failure::input, file->label + " has no groups");
   const h5::Lock lock;
-  const std::string whole = joined_path(path, below_path);
-  std::optional<Object> found = find(below_path);
+  const std::string there = path_there(group, below_path, h5::Kind::group, address());
+  const std::string whole = joined_path(path, there);
+  std::optional<Object> found = open_object(group.file, id(), there, address_of(below_path));
   if (found && found->kind != h5::Kind::group) {
     refuse_kind(address_text(file->label, whole), found->kind, h5::Kind::group);
   }
   if (!found) found = require_object(file, whole, h5::Kind::group);
-  return Root{file, whole, std::move(found)};
+  return Root{file, whole, std::move(*found)};
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::again() const {
-  Root same{file, path, {}};
-  if (!group) return same;
   const h5::Lock lock;
-  same.group = group->again();
-  return same;
+  return Root{file, path, group.again()};
 }
 
 }  // namespace attn::io

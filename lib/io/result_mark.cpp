@@ -10,7 +10,7 @@ namespace {
 
 std::optional<Object> dataset_at(const InputBundle& bundle, const std::string& path) {
   const std::optional<InputBundle::Impl::Root>& root = bundle.impl().root;
-  if (!root || !root->group) return std::nullopt;
+  if (!root || root->file->flat) return std::nullopt;
   try {
     std::optional<Object> found = root->find(path);
     if (found && found->kind == h5::Kind::dataset) return found;

@@ -115,7 +115,8 @@ const Shape& ArraySource::shape() const { return impl_->shape; }
 DType ArraySource::dtype() const { return impl_->dtype; }
 const Shape* ArraySource::strides() const { return impl_->strides(); }
 std::string ArraySource::type() const {
-  return dtype() == DType::other ? impl_->description : std::string(attn::name(dtype()));
+  const bool own = dtype() == DType::other || dtype() == DType::string;
+  return own ? impl_->description : std::string(attn::name(dtype()));
 }
 
 void ArraySource::read(const Shape& start, const Shape& count, float* out) const {

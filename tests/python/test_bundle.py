@@ -67,6 +67,14 @@ class Bundles(unittest.TestCase):
         numpy.savez(self.folder / "a.npz", q=self.q, k=self.k)
         bundle = attnkit.open(self.folder / "a.npz")
         self.assertEqual(bundle["q"][1].tobytes(), self.q[1].tobytes())
+        # Dots separate groups.
+        numpy.savez(self.folder / "b.npz", **{"blocks.0.q": self.q, "blocks.0.k": self.k, "blocks.0": [1.0], "a//b": [2.0]})
+        bundle = attnkit.open(self.folder / "b.npz")
+        for found in (bundle["blocks.0.q"], bundle["blocks"]["0"]["q"], bundle["blocks/0/q"], bundle["blocks"]["0.q"]):
+            self.assertEqual(found[...].tobytes(), self.q.tobytes())
+        self.assertEqual(sorted(bundle), ["a//b", "blocks", "blocks.0"])
+        self.assertEqual([bundle[name][0] for name in ("a//b", "blocks.0")], [2, 1])
+        self.assertEqual(sorted(bundle["blocks"]["0"]), ["k", "q"])
 
     def test_a_bundle_stands_for_arrays(self):
         bundle = attnkit.open(self.file)

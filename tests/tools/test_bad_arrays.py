@@ -202,7 +202,8 @@ class BadArrays(ToolTest):
         for length in sample(range(1, len(good)), 25):
             self.refuse("cut.safetensors", good[:length], (), "cut.safetensors:x")
         (self.folder / "good.safetensors").write_bytes(good)
-        for address in ("good.safetensors:y", "good.safetensors:x/y", "good.safetensors"):
+        self.refused("tensor-convert", "w=good.safetensors:x/y", status=3, says=["good.safetensors:/x is a dataset"])
+        for address in ("good.safetensors:y", "good.safetensors"):
             name = address.partition(":")[2] or "w"
             self.refused("tensor-convert", f"w={address}", status=3,
                          says=["good.safetensors", name, "there are: x"])

@@ -204,17 +204,44 @@ class BadFiles(ToolTest):
                                        "writes it any more, h5clear -s FILE marks it as closed\n")
 
     def test_still_written(self):
-        """A file that a writer has marked as open is not damaged, whether or not the writer still lives."""
+        """A file that a writer has marked as open is not damaged. If others may read meanwhile (SWMR), it is read."""
+        self.write("same.h5", **good())
+        expected = self.compute("same.h5", "--only")
         with h5py.File(self.folder / "live.h5", "w", libver="latest") as file:
             for name, values in good().items():
                 file[name] = values
             file.swmr_mode = True
             file.flush()
-            self.assert_is_being_written("live.h5")
-            content = (self.folder / "live.h5").read_bytes()
-        self.run_tool("attn-compute", "live.h5", "-o", "/dev/null")
-        (self.folder / "killed.h5").write_bytes(content)
+            (self.folder / "killed.h5").write_bytes((self.folder / "live.h5").read_bytes())
+            for name in ("live.h5", "killed.h5"):
+                done = self.run_tool("attn-compute", name, "--only")
+                self.assertIn(f"warning: {name} is still being written (SWMR), and is read as it is now", done.err)
+                self.assert_same_bits(done.bundle(), expected)
+                self.run_tool("tensor-compare", "same.h5", name)
+                self.run_tool("attn-compute", "-i", f"q={name}:/q", name, "-i", "k=same.h5:/k", "-o", "/dev/null")
+            # The other name of an open file.
+            done = self.run_tool("attn-compute", "-i", "q=live.h5:/q", "-i", "k=./live.h5:/k", "-o", "/dev/null")
+            done = self.shell("cat live.h5 | attn-compute -o /dev/null", status=3)
+            self.assertIn("standard input is being written by another process", done.err)
+        done = self.run_tool("attn-compute", "live.h5", "-o", "/dev/null")
+        self.assertNotIn("SWMR", done.err)
+        with h5py.File(self.folder / "live.h5", "r+", libver="latest") as file:
+            file.flush()
+            (self.folder / "killed.h5").write_bytes((self.folder / "live.h5").read_bytes())
         self.assert_is_being_written("killed.h5")
+
+    def test_grows_while_it_is_read(self):
+        with h5py.File(self.folder / "live.h5", "w", libver="latest") as file:
+            for name in "qk":
+                file.create_dataset(name, data=np.ones((4, 3)), maxshape=(None, 3), chunks=(2, 3))
+            file.swmr_mode = True
+            for length in (4, 9):
+                for name in "qk":
+                    file[name].resize(length, axis=0)
+                    file[name][...] = np.arange(3 * length).reshape(length, 3)
+                    file[name].flush()
+                found = self.compute("live.h5", "--only", "--emit=weights")
+                self.assertEqual(found["weights"].shape, (length, length))
 
     def test_locked(self):
         with h5py.File(self.folder / "good.h5", "r+"):

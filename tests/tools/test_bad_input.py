@@ -73,7 +73,7 @@ class BadInput(ToolTest):
             ("integers", BOTH, data(k=zeros((2, 5, 4), np.int32)), [], 3, ["in.h5:/k", "int32"]),
             ("bool", BOTH, data(q=zeros((2, 5, 4), bool)), [], 3, ["in.h5:/q", "bool"]),
             ("complex", BOTH, data(q=zeros((2, 5, 4), complex)), [], 3,
-             ["in.h5:/q has type complex numbers"], "real and imaginary parts apart"),
+             ["in.h5:/q has type complex128"], "real and imaginary parts apart"),
             ("compound", BOTH, data(q=zeros((2, 5, 4), [("a", "f4"), ("i", "f4")])), [], 3,
              ["in.h5:/q has type a compound type"], "each member"),
             ("long double", BOTH, data(q=zeros((2, 5, 4), np.longdouble)), [], 3,

@@ -82,9 +82,9 @@ class Reading(Arrays):
             save(self.folder / "a.npz", **arrays)
             self.convert("a.npz", "-o", "a.h5", "--force")
             found = self.read("a.h5")
-            self.assertEqual(set(found), set(arrays))
+            self.assertEqual(set(found), {name.replace(".", "/") for name in arrays})
             for name, values in arrays.items():
-                self.assert_bits(found[name], np.asarray(values, order="C"), (save, name))
+                self.assert_bits(found[name.replace(".", "/")], np.asarray(values, order="C"), (save, name))
             self.convert("x=a.npz:big[3:200:7, -1]", "-o", "x.h5", "--force")
             self.assert_bits(self.read("x.h5")["x"], arrays["big"][3:200:7, -1].copy())
 
@@ -97,10 +97,10 @@ class Reading(Arrays):
         for file in ("a.safetensors", "no-suffix"):
             self.convert(file, "-o", "a.h5", "--force")
             found = self.read("a.h5")
-            self.assertEqual(set(found), set(arrays))
+            self.assertEqual(set(found), {name.replace(".", "/") for name in arrays})
             for name, values in arrays.items():
                 expected = widened(values) if name == "brain" else values
-                self.assert_bits(found[name], np.asarray(expected), name)
+                self.assert_bits(found[name.replace(".", "/")], np.asarray(expected), name)
 
     def test_unpacking(self):
         arrays = {"small": np.arange(10.0), "large": np.arange(1e5)}
@@ -339,6 +339,12 @@ class Writing(Arrays):
         # --dtype rounds what lies in groups, too.
         self.convert("a.h5", "--dtype", "f16", "-o", "g.npz")
         self.assertEqual(np.load(self.folder / "g.npz")["group/y"].dtype, np.float16)
+        self.convert("a.h5", "--dtype", "f16", "-o", "g.h5")
+        self.assertEqual(self.read("g.h5")["group/y"].dtype, np.float16)
+        self.put("s.safetensors", safetensors({"a.b.c": np.arange(3.0), "d": np.arange(2)}))
+        self.convert("s.safetensors", "--dtype", "f16", "-o", "s.h5")
+        self.assert_bits(self.read("s.h5")["a/b/c"], np.arange(3, dtype=np.float16))
+        self.assert_bits(self.read("s.h5")["d"], np.arange(2))
 
     def test_plain_arrays_stay_plain(self):
         self.put("a.safetensors", safetensors({"x": np.arange(3.0)}))

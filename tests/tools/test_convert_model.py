@@ -4,11 +4,12 @@ The models are made by hand; what is expected is that x wq[h] + bq[h] are the ch
 that the layer itself computes."""
 
 import json
+import os
 import unittest
 
 import numpy as np
 
-from arrays import brain, safetensors, widened
+from arrays import brain, framed, safetensors, widened
 from attn import ToolTest
 
 D, H, SIZE = 12, 3, 5  # size of the model; heads; channels per head (whose product differs from D)
@@ -191,26 +192,182 @@ class Models(ToolTest):
         self.assertIn("rotary positions are left out", done.err)
         self.assertIn("rope_theta", done.err)
 
-    def test_a_checkpoint_with_an_index(self):
-        tensors = self.layer()
+    def shards(self, tensors, config=None):
+        """Writes tensors by turns into two files, and the index of both."""
         names = sorted(tensors)
-        files = {name: f"model-0000{1 + (name != names[0])}-of-00002.safetensors" for name in names}
+        files = {name: f"model-0000{1 + n % 2}-of-00002.safetensors" for n, name in enumerate(names)}
         for file in set(files.values()):
-            self.put({name: tensors[name] for name in names if files[name] == file}, {"num_attention_heads": H}, file)
+            self.put({name: tensors[name] for name in names if files[name] == file}, config, file)
         index = self.folder / "model.safetensors.index.json"
-        index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
-        self.run_tool("tensor-convert", index.name, "--model", "llama", "--layer", 1, "-o", "w.h5")
-        self.assertEqual(set(self.read("w.h5")), {"wq", "wk", "wv"})
-        self.refused_model(["q_proj"], "model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors")
-        for wrong in ("[]", "{", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "../b"}}'):
-            index.write_text(wrong)
-            self.refused_model(["index.json"], None, index.name)
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": files}))
+        return index
 
-    def test_names_that_are_not_read(self):
-        self.put(matrices(4, {"model.layers.1.self_attn.qkv_proj.weight": (3 * H * SIZE, D)}), {})
-        self.refused_model(["q_proj"], "qkv_proj")
-        self.put(self.layer("model.language_model.layers.1.self_attn."), {"num_attention_heads": H})
-        self.assertEqual(self.weights("--model", "llama", "--layer", 1)["wk"].shape, (H, D, SIZE))
+    def test_an_index_is_an_address(self):
+        tensors = self.layer()
+        index = self.shards(tensors, {"num_attention_heads": H})
+        self.put(tensors, {"num_attention_heads": H}, "whole.safetensors")
+        self.run_tool("tensor-convert", "whole.safetensors", "--model", "llama", "--layer", 1, "-o", "w.h5")
+        expected = self.read("w.h5")
+        name = "model.layers.1.self_attn.q_proj.weight"
+        for address in (index.name, ".", "./", str(self.folder), str(index)):
+            with self.subTest(address=address):
+                self.run_tool("tensor-convert", address, "--model", "llama", "--layer", 1, "-o", "w.h5", "--force")
+                self.assert_same_bits(self.read("w.h5"), expected)
+                self.run_tool("tensor-compare", "whole.safetensors", address)
+                listed = self.run_tool("tensor-info", address, "--json").json()["result"]["datasets"]
+                self.assertEqual({one["path"].replace("/", "."): one["shape"] for one in listed},
+                                 {stored: list(a.shape) for stored, a in tensors.items()})
+                for path in (name, "/" + name.replace(".", "/")):
+                    self.run_tool("tensor-convert", f"x={address}:{path}[2:5]", "-o", "x.npy", "--force")
+                    self.assertEqual(np.load(self.folder / "x.npy").tobytes(), tensors[name][2:5].tobytes())
+                self.run_tool("tensor-convert", address + ":model.layers.1.self_attn", "-o", "g.h5", "--force")
+                self.assertEqual(self.read("g.h5")["q_proj/weight"].tobytes(), tensors[name].tobytes())
+        done = self.run_tool("tensor-convert", f"x=.:{name}", "--json=j.json", "-o", "x.npy", "--force")
+        self.assertEqual(self.read_json("j.json")["sources"][0]["kind"], "checkpoint part", done.err)
+        # One layer for every tool that has --each.
+        self.run_tool("tensor-convert", index.name, "-o", "whole.npz")
+        with np.load(self.folder / "whole.npz") as found:
+            self.assertEqual(sorted(found.files), sorted(tensors))
+        self.refused("attn-compute", ".", "--each=model.layers.*", status=3, says=["no dataset q"])
+        self.refused_model(["q_proj"], "index.json", "model-00001-of-00002.safetensors")
+        # A folder of one file.
+        (self.folder / "one").mkdir()
+        (self.folder / "whole.safetensors").rename(self.folder / "one/model.safetensors")
+        self.run_tool("tensor-convert", f"x=one:{name}", "-o", "x.npy", "--force")
+
+    def test_parts_of_a_checkpoint(self):
+        tensors = self.layer()
+        index = self.shards(tensors, {"num_attention_heads": H})
+        names = sorted(tensors)
+        second = self.folder / "model-00002-of-00002.safetensors"
+        content = second.read_bytes()
+        # What is there can be read; a missing part is named.
+        second.unlink()
+        self.run_tool("tensor-convert", f"x=.:{names[0]}", "-o", "x.npy")
+        said = [index.name, names[1], second.name, "there is no such file"]
+        self.refused("tensor-convert", f"x=.:{names[1]}", status=3, says=said, hint="fetch it")
+        self.refused_model(said, "fetch it", ".")
+        self.refused("tensor-convert", index.name, status=3, says=said)
+        listed = self.run_tool("tensor-info", ".", status=3)
+        self.assertIn("unreadable", listed.out.decode())
+        # In the cache of a hub, files are links to others.
+        (self.folder / "blobs").mkdir()
+        (self.folder / "blobs/1").write_bytes(content)
+        second.symlink_to("blobs/1")
+        self.run_tool("tensor-compare", ".", index.name)
+        second.unlink()
+        for wrong, why in ((safetensors({}), "does not have it"), (b"", "too short"), (content[:250], "has"),
+                           (b"junk" * 50, "header")):
+            second.write_bytes(wrong)
+            self.refused("tensor-convert", f"x=.:{names[1]}", status=3, says=[why, second.name])
+        second.unlink()
+        second.mkdir()
+        self.refused("tensor-convert", f"x=.:{names[1]}", status=3, says=["not a regular file"])
+        second.rmdir()
+        os.mkfifo(second)
+        self.refused("tensor-convert", f"x=.:{names[1]}", status=3, says=["not a regular file"])
+        second.unlink()
+        second.write_bytes(content)
+        for wrong in ("", "[]", "{", "x" * 40, '{"weight_map": 3}', '{"weight_map": {"a": 3}}', '{"weight_map": {"a": ""}}',
+                      '{"weight_map": {"a": "../b.safetensors"}}', '{"weight_map": {"a": "/etc/passwd"}}',
+                      '{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}', '{"weight_map": {"": "x"}}',
+                      '{"weight_map": {}, "weight_map": {}}', '{"a":' * 5000, '{"weight_map": {"a": "b\\u0000"}}'):
+            index.write_text(wrong)
+            for tool in ("tensor-convert", "tensor-info"):
+                self.refused(tool, index.name, status=3, says=["index.json"],
+                             output="out.h5" if tool == "tensor-convert" else None)
+        index.write_text(json.dumps({"weight_map": {"a": "model.bin"}}))
+        (self.folder / "model.bin").write_bytes(b"x")
+        self.refused("tensor-convert", ".", status=3, says=["model.bin", "expected a .safetensors file"])
+
+    def test_a_layer_that_is_not_there(self):
+        tensors = {}
+        for n in (0, 1, 2, 5):
+            tensors |= self.layer(f"model.layers.{n}.self_attn.")
+        self.put(tensors, {"num_attention_heads": H})
+        self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 4, status=3,
+                     says=["layers.4.self_attn.q_proj"], hint="its layers are 0, 1, 2, 5")
+        self.run_tool("tensor-convert", "m.safetensors", "-o", "m.h5")  # names become groups
+        self.run_tool("tensor-convert", "m.h5", "--model", "llama", "--layer", 5, "-o", "w.h5")
+        self.assertEqual(self.read("w.h5")["wk"].tobytes(), self.weights("--model", "llama", "--layer", 5)["wk"].tobytes())
+        self.refused("tensor-convert", "m.h5", "--model", "llama", "--layer", 4, status=3,
+                     says=["layers.4.self_attn.q_proj"], hint="its layers are 0, 1, 2, 5")
+
+    def test_prefixes(self):
+        for prefix in ("language_model.model.", "model.language_model.", "model.", ""):
+            self.put(self.layer(prefix + "layers.1.self_attn."), {"text_config": {"num_attention_heads": H}})
+            self.assertEqual(self.weights("--model", "llama", "--layer", 1)["wk"].shape, (H, D, SIZE))
+
+    def test_fused_projections(self):
+        """q, k and v of one matrix, stored as each family does, against the three matrices it was made of."""
+        heads, size = 4, 5
+        random = np.random.default_rng(2)
+        for model, name, config, shared in (
+                ("llama", "model.layers.3.self_attn.qkv_proj", {"num_key_value_heads": 2}, 2),  # Phi-3
+                ("llama", "model.layers.3.self_attn.qkv_proj", {"head_dim": size}, 2),
+                ("gpt2", "gpt_neox.layers.3.attention.query_key_value", {"model_type": "gpt_neox"}, 4),
+                ("llama", "gpt_neox.layers.3.attention.query_key_value", {"model_type": "gpt_neox"}, 4),
+                ("gpt2", "transformer.h.3.self_attention.query_key_value", {"model_type": "falcon"}, 1),
+                ("gpt2", "transformer.h.3.self_attention.query_key_value",
+                 {"model_type": "falcon", "multi_query": False}, 4),
+                ("gpt2", "transformer.h.3.self_attention.query_key_value",
+                 {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}, 2),
+                ("llama", "transformer.encoder.layers.3.self_attention.query_key_value",
+                 {"model_type": "chatglm", "multi_query_attention": True, "multi_query_group_num": 2, "kv_channels": size}, 2),
+                ("gpt2", "transformer.h.3.attn.c_attn", {"model_type": "gpt_bigcode"}, 1),
+                ("gpt2", "transformer.h.3.attn.c_attn", {"model_type": "gpt_bigcode", "multi_query": False}, 4),
+                ("llama", "transformer.h.3.attn.c_attn", {"model_type": "qwen"}, 4),
+                ("gpt2", "transformer.h.3.attn.c_attn", {"model_type": "gpt2"}, 4)):
+            with self.subTest(name=name, config=config):
+                width = heads * size
+                parts = [random.normal(size=(count, size, width)) for count in (heads, shared, shared)]
+                biases = [random.normal(size=part.shape[:2]) for part in parts]
+                type_ = config.get("model_type", "")
+                grouped = type_ in ("gpt_neox", "falcon") or (type_ == "gpt_bigcode" and shared == heads)
+
+                def fused(q, k, v):
+                    if not grouped:
+                        return np.concatenate([one.reshape(-1, *one.shape[2:]) for one in (q, k, v)])
+                    q = q.reshape(shared, heads // shared, *q.shape[1:])
+                    groups = np.concatenate([q, k[:, None], v[:, None]], 1)
+                    return groups.reshape(-1, *groups.shape[3:])
+
+                weight = fused(*parts)
+                if type_ == "gpt2":
+                    weight = weight.T.copy()
+                tensors = {name + ".weight": weight, name + ".bias": fused(*biases), name.rpartition(".")[0] + ".dense.weight":
+                           np.ones((2, 2))}
+                self.put(tensors, {"num_attention_heads": heads} | config)
+                found = self.weights("--model", model, "--layer", 3)
+                for letter, part, bias in zip("qkv", parts, biases):
+                    self.assertEqual(found["w" + letter].tolist(), part.swapaxes(1, 2).tolist())
+                    self.assertEqual(found["b" + letter].tolist(), bias.tolist())
+                self.refused("tensor-convert", "m.safetensors", "--model", model, "--layer", 4, status=3,
+                             says=["layers.4" if model == "llama" else "h.4"], hint="its only layer is 3")
+                if type_ not in ("gpt2", "qwen", "gpt_bigcode"):
+                    self.put(tensors)
+                    found = self.weights("--model", model, "--layer", 3, "--heads", heads, "--kv-heads", shared)
+                    self.assertEqual(found["wk"].tolist(), parts[1].swapaxes(1, 2).tolist())
+                    self.put(tensors, {"num_attention_heads": 7})
+                    self.refused("tensor-convert", "m.safetensors", "--model", model, "--layer", 3, status=3,
+                                 says=[name, "7 heads"], hint="--kv-heads")
+        self.put({"transformer.h.1.self_attention.query_key_value.weight": np.ones((12, 4))},
+                 {"model_type": "bloom", "n_head": 2})
+        self.refused("tensor-convert", "m.safetensors", "--model", "gpt2", "--layer", 1, status=3,
+                     says=["bloom"], hint="--relative-bias alibi")
+
+    def test_types_by_name(self):
+        for type_, size in (("F8_E4M3", 1), ("F8_E5M2", 1), ("C64", 8)):
+            entries = {f"layers.1.self_attn.{x}_proj.weight":
+                       {"dtype": type_, "shape": [8, 1], "data_offsets": [8 * size * n, 8 * size * (n + 1)]}
+                       for n, x in enumerate("qkv")}
+            (self.folder / "m.safetensors").write_bytes(framed(entries, bytes(24 * size)))
+            self.refused_model([f"of {type_}"])
+            done = self.run_tool("tensor-info", "m.safetensors", "--json").json()
+            self.assertEqual({one["dtype"] for one in done["result"]["datasets"]}, {type_})
+            done = self.run_tool("tensor-convert", "m.safetensors", "-o", "x.h5", "--json=j.json", status=3)
+            self.assertIn(type_, done.err)
+            self.assertNotIn("other", done.err + (self.folder / "j.json").read_text())
 
     def test_bad_use(self):
         base = "encoder.layer.0.attention.self."

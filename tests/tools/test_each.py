@@ -8,6 +8,7 @@ import unittest
 import h5py
 import numpy as np
 
+from arrays import safetensors
 from attn import ToolTest
 from dumps import EACH, MAP, MODEL, Dump
 
@@ -197,7 +198,7 @@ class Refused(Dump):
                      says=["dump.h5:/text/a/layer0: no dataset M (there are: K, Q, V, note)"])
         np.savez(self.folder / "arrays.npz", q=np.zeros((2, 2)))
         self.refused("attn-compute", "--each=*", "arrays.npz", status=3,
-                     says=["arrays.npz has no groups"])
+                     says=["arrays.npz: no group like * (there are none)"])
         self.refused("attn-compute", "--each", "dump.h5", status=2, says=["--each is dump.h5, a file"],
                      hint="--each '*' dump.h5")
 
@@ -207,7 +208,8 @@ class Refused(Dump):
                       ("arr_0", "arr_1", "arr_2"), [f"blocks.0.attn.hook_{letter}" for letter in "qkv"],
                       [f"layer/{letter}_proj" for letter in "qkv"]):
             np.savez(self.folder / "other.npz", **dict.fromkeys(names, array))
-            map_ = "--map=" + ",".join(map("=".join, zip("qkv", names)))
+            last = [re.split("[./]", name)[-1] for name in names]
+            map_ = "--map=" + ",".join(map("=".join, zip("qkv", last)))
             for tool in ("attn-compute", "explain-away-stats"):
                 self.refused(tool, "other.npz", status=3, says=["other.npz: no dataset q"],
                              hint=map_.replace("=", " ", 1))
@@ -242,33 +244,91 @@ class Refused(Dump):
         # A file of groups alone needs no note.
         self.assertEqual(self.run_tool("explain-away-stats", "--map=q=Q,k=K", "groups.h5").err, "")
 
-    def test_names_with_parts_in_an_archive(self):
-        tensors = {f"blocks.{n}.attn.hook_{name}": np.random.default_rng(n).normal(size=(2, 5, 3))
-                   for n in (0, 1) for name in "qkv"}
-        np.savez(self.folder / "dotted.npz", **tensors)
-        np.savez(self.folder / "slashes.npz", **{name.replace(".hook_", "/"): a for name, a in tensors.items()})
+    def test_flat_files(self):
+        """Dots and slashes in the names of .npz and .safetensors separate groups, as in HDF5, for every tool."""
+        tensors = {f"blocks.{n}.attn.hook_{name}": np.random.default_rng(ord(name) + n).normal(size=(2, 5, 3))
+                   for n in (0, 2, 10) for name in "qkv"} | {"ln_final.w": np.zeros(3)}
+        np.savez(self.folder / "dots.npz", **tensors)
+        np.savez(self.folder / "slashes.npz", **{name.replace(".", "/"): a for name, a in tensors.items()})
+        (self.folder / "dots.safetensors").write_bytes(safetensors(tensors))
+        for file in ("dots.npz", "dots.safetensors"):
+            self.run_tool("tensor-convert", file, "-o", "groups.h5", "--force")
+            self.assert_same_bits(self.read("groups.h5"), {name.replace(".", "/"): a for name, a in tensors.items()})
         mapped = ["--map", "q=hook_q,k=hook_k,v=hook_v"]
-        for arguments, option in (
-                (["--each", "blocks.*.attn", *mapped, "dotted.npz"], "blocks.0.attn.hook_q"),
-                (["--each", "/blocks/1/*", *mapped, "dotted.npz"], "blocks.1.attn.hook_q"),
-                ([*mapped, "dotted.npz:/blocks.1.attn"], "blocks.1.attn.hook_q"),
-                (["--each", "blocks.1.*", "slashes.npz"], "blocks.1.attn/q"),
-                (["--each", "/nothing", *mapped, "dotted.npz"], None),
-                (["--each", "blocks.*.attn", "dotted.npz"], None)):
-            with self.subTest(arguments=arguments):
-                said = self.run_tool("attn-compute", *arguments, status=3).err
-                self.assertIn("has no groups", said)
-                hint = re.search(r"--map (\S+)", said.splitlines()[1])[1]
-                if option is None:
-                    self.assertEqual(hint, "NAME=blocks.0.attn.hook_k")
-                    continue
-                self.assertIn(f"q={option}", hint)
-                file = arguments[-1].partition(":")[0]
-                found = self.compute("--only", "--map", hint, file)
-                data = {name: tensors[option[:13] + f".hook_{name}"] for name in "qkv"}
-                self.write("plain.h5", **data)
-                self.assert_same_bits(found, self.compute("--only", "plain.h5"), ["out"])
-                (self.folder / "plain.h5").unlink()
+        groups = [f"blocks/{n}/attn" for n in (0, 2, 10)]
+        expected = self.compute("--only", *mapped, "groups.h5")
+        self.assertEqual(sorted({name.rpartition("/")[0] for name in expected}), sorted(groups))
+        for file in ("dots.npz", "slashes.npz", "dots.safetensors", "groups.h5"):
+            for each in (["--each", "blocks.*.attn"], ["--each", "/blocks/*/attn"], ["--each", "/blocks.*/*"], []):
+                with self.subTest(file=file, each=each):
+                    self.assert_same_bits(self.compute("--only", *each, *mapped, file), expected)
+            for group in (":blocks.2.attn", ":/blocks/2/attn", ":blocks.2/attn"):
+                found = self.compute("--only", *mapped, file + group)
+                self.assert_same_bits(found, {name: expected["blocks/2/attn/" + name] for name in found})
+            whole = "--map=" + ",".join(f"{x}=blocks.2.attn.hook_{x}" for x in "qkv")
+            found = self.compute("--only", whole, file)
+            self.assert_same_bits(found, {name: expected["blocks/2/attn/" + name] for name in found})
+            found = self.compute("--only", *(f"-i{x}={file}:blocks.2.attn.hook_{x}" for x in "qkv"))
+            self.assert_same_bits(found, {name: expected["blocks/2/attn/" + name] for name in found})
+            rows = self.run_tool("explain-away-stats", "--each=blocks.*.attn", *mapped[:1], "q=hook_q,k=hook_k",
+                                 "--scheme=unas", "--tsv", file).out.decode().splitlines()
+            self.assertEqual([row.split("\t")[1] for row in rows[1:]], [group for group in groups for _ in "01"])
+            self.refused("attn-compute", "--each=layers.*", *mapped, file, status=3,
+                         says=[f"{file}: no group like layers.* (there are: blocks, blocks/0, blocks/0/attn, blocks/2"])
+            self.refused("attn-compute", file, status=3, says=["no dataset q"], hint="--map q=hook_q,k=hook_k,v=hook_v")
+            self.run_tool("attn-compute", *mapped, file, "-o", "all.npz", "--force")
+            with np.load(self.folder / "all.npz") as found:
+                self.assert_same_bits(found, expected | {name.replace(".", "/"): a for name, a in tensors.items()})
+            self.run_tool("tensor-compare", "groups.h5", file)
+
+        for part in ("1/2", "2/2"):
+            self.run_tool("attn-compute", *mapped, "dots.npz", "--shard", part, "-o", "part.h5", "--force")
+        self.run_tool("tensor-join", "part.0001-of-0002.h5", "part.0002-of-0002.h5", "--with", "dots.npz", "-o", "joined.h5")
+        self.assert_same_bits(self.read("joined.h5"), self.compute(*mapped, "dots.npz"))
+
+    def test_caches_of_other_programs(self):
+        """nnsight's names are those of modules, so that an array may be called as a group is."""
+        random = np.random.default_rng(3)
+        modules = {f"model.model.layers.{n}.self_attn{part}": random.normal(size=(1, 5, 4, 3)) for n in range(2)
+                   for part in ("", ".q_proj", ".k_proj", ".v_proj")} | {f"model.model.layers.{n}": np.zeros(2) for n in range(2)}
+        np.savez(self.folder / "cache.npz", **modules)
+        self.run_tool("tensor-convert", "cache.npz", "-o", "cache.h5")
+        for file in ("cache.npz", "cache.h5"):
+            options = ["--map", "q=q_proj,k=k_proj,v=v_proj", "--layout=blhd", "--only", "--emit=out"]
+            found = self.compute(file, "--each=model.model.layers.*.self_attn", *options)
+            for n in range(2):
+                q, k, v = (modules[f"model.model.layers.{n}.self_attn.{x}_proj"].swapaxes(1, 2) for x in "qkv")
+                weights = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(3))
+                out = (weights / weights.sum(-1, keepdims=True)) @ v
+                self.assert_near("out", found[f"model/model/layers/{n}/self_attn/out"], out.swapaxes(1, 2), 1e-12)
+                self.run_tool("tensor-convert", f"x={file}:model.model.layers.{n}", "-o", "x.npy", "--force")
+                self.assertEqual(np.load(self.folder / "x.npy").tolist(), [0, 0])
+        self.run_tool("tensor-compare", "cache.npz", "cache.h5")
+        self.compute("cache.npz:model.model.layers.0.self_attn", *options)
+
+    def test_names_that_are_no_paths(self):
+        """They are read as they are: a dot separates groups only where HDF5 could have these."""
+        names = ["q", "q.weight", "a..b", ".x", "y.", "..", "u.v", "u/v", "wört.ß", "n" * 3000 + ".m"]
+        arrays = {name: np.full(2, n + 1.0) for n, name in enumerate(names)}
+        np.savez(self.folder / "odd.npz", **arrays)
+        self.run_tool("tensor-convert", "odd.npz", "-o", "odd.h5")
+        paths = {name: name for name in names} | {name: name.replace(".", "/") for name in names[-2:]}
+        self.assert_same_bits(self.read("odd.h5"), {paths[name]: a for name, a in arrays.items()})
+        self.run_tool("tensor-convert", "odd.npz", "-o", "again.npz")
+        with np.load(self.folder / "again.npz") as again:
+            self.assertEqual(sorted(again.files), sorted(names))
+        for name in (".", "a//b", "/a", "a/", "a/./b", "q/weight"):
+            np.savez(self.folder / "no.npz", **{name: np.ones(2), "q": np.zeros(2)})
+            self.assertEqual({one["path"] for one in self.run_tool("tensor-info", "--json", "no.npz").json()["result"]["datasets"]},
+                             {name, "q"})
+            self.refused("tensor-convert", "no.npz", status=3, says=[f"no.npz:{name} cannot be copied"])
+            if name.endswith("/"):  # an address may end so, too
+                continue
+            self.run_tool("tensor-convert", f"x=no.npz:/{name}", "-o", "x.npy", "--force")
+            self.assertEqual(np.load(self.folder / "x.npy").tolist(), [1, 1])
+        # A group of a flat file is but a part of names: it does not hide that a dataset is missing.
+        np.savez(self.folder / "part.npz", q=np.ones((3, 2)), k=np.ones((3, 2)), **{"mask.old": np.zeros(3)})
+        self.run_tool("attn-compute", "part.npz", "-o", "part.h5")
 
     def test_last_group_is_bad(self):
         with h5py.File(self.folder / "dump.h5", "a") as file:

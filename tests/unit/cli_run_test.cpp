@@ -181,7 +181,7 @@ TEST_CASE("warnings") {
 
 TEST_CASE("the JSON report") {
   const Run body = [](const Arguments&, Report& report) -> Outcome {
-    report.input("q", "in.h5:/q", {8, 2}, DType::f32);
+    report.input("q", "in.h5:/q", {8, 2}, "float32");
     report.output("out", "out.h5:/out", {}, DType::f64);
     report.params()["precision"] = "f64";
     report.result()["third"] = 1.0 / 3.0;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "io/arrays/array_output.hpp"
+#include "io/arrays/array_paths.hpp"
 #include "io/arrays/npy_header.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
@@ -110,6 +112,26 @@ TEST_CASE("arrays are written whole and read back") {
     }
     fs::remove(path);
   }
+}
+
+TEST_CASE("dots and slashes in names of arrays separate groups, where HDF5 could have these") {
+  using Paths = std::map<std::string, std::string>;
+  CHECK(array_paths({}).empty());
+  CHECK(array_paths({"blocks.0.attn.q", "a/b.c", "z"}) ==
+        Paths{{"blocks/0/attn/q", "blocks.0.attn.q"}, {"a/b/c", "a/b.c"}, {"z", "z"}});
+  // An array is no group, and has a path of its own.
+  CHECK(array_paths({"q.weight", "q", "q.weight.scale"}) ==
+        Paths{{"q", "q"}, {"q.weight", "q.weight"}, {"q.weight.scale", "q.weight.scale"}});
+  CHECK(array_paths({"h.0", "h.0.q", "h"}) ==
+        Paths{{"h", "h"}, {"h.0", "h.0"}, {"h.0.q", "h.0.q"}});
+  CHECK(array_paths({"h.0", "h.0.q", "h.0.q.x"}) ==
+        Paths{{"h.0", "h.0"}, {"h.0.q", "h.0.q"}, {"h/0/q/x", "h.0.q.x"}});
+  CHECK(array_paths({"a.b", "a/b"}) == Paths{{"a/b", "a/b"}, {"a.b", "a.b"}});
+  CHECK(array_paths({"a.b", "a/b/c"}) == Paths{{"a/b/c", "a/b/c"}, {"a.b", "a.b"}});
+  CHECK(array_paths({"q", "q/weight"}) == Paths{{"q", "q"}});
+  CHECK(array_paths({"a..b", ".a", "a.", ".."}) ==
+        Paths{{"a..b", "a..b"}, {".a", ".a"}, {"a.", "a."}, {"..", ".."}});
+  CHECK(array_paths({"", ".", "/", "/a", "a/", "a//b", "a/./b", "./a"}).empty());
 }
 
 TEST_CASE("uncommitted arrays leave nothing behind") {

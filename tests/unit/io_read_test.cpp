@@ -155,7 +155,7 @@ TEST_CASE("bool is h5py's enumeration or a one-byte bit field; others are not re
   }
   for (const auto& one : std::vector<std::pair<std::string, std::string>>{
            {"colour", "b.h5:/colour holds an enumeration, expected numbers"},
-           {"complex", "b.h5:/complex holds complex numbers"},
+           {"complex", "b.h5:/complex holds complex128, expected numbers"},
            {"long", "b.h5:/long holds a floating-point type of 128 bits"}}) {
     const auto& name = one.first;
     const auto& says = one.second;

@@ -15,7 +15,6 @@
 #include "io/array_metadata.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
-#include "tensor_convert/model_index.hpp"
 #include "tensor_convert/model_weights.hpp"
 
 namespace attn::tools {
@@ -105,10 +104,7 @@ void Conversion::open_words() {
   for (const std::string& word : arguments_.words()) {
     const std::string name = name_in(word);
     if (name.empty()) {
-      for (std::string& file :
-           arguments_.given("model") ? files_of_checkpoint(word) : std::vector{word}) {
-        files_.push_back(std::move(file));
-      }
+      files_.push_back(word);
     } else {
       named_.emplace_back(name, word.substr(name.size() + 1));
     }
@@ -162,8 +158,8 @@ void Conversion::take_model() {
   if (wanted.model != "t5" && arguments_.given("part")) {
     throw Error(Failure::usage, "--part requires --model t5");
   }
-  if (wanted.model != "llama" && wanted.kv_heads) {
-    throw Error(Failure::usage, "--kv-heads requires --model llama");
+  if (wanted.model != "llama" && wanted.model != "gpt2" && wanted.kv_heads) {
+    throw Error(Failure::usage, "--kv-heads requires --model llama or gpt2");
   }
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
@@ -208,16 +204,28 @@ void Conversion::take_datasets() {
   for (const auto& [name, address] : named_) effect.named.insert(name);
   results_ = plan_results(arguments_, bundles_[0], std::move(effect));
   const std::set<std::string> without(results_.without.begin(), results_.without.end());
-  for (const std::string& name : bundles_[0].names()) {
+  const std::vector<std::string> flat = bundles_[0].flat_names();
+  std::vector<std::string> names = bundles_[0].names();
+  const bool keeps_names = !flat.empty() && format_ != "h5";
+  if (keeps_names) {
+    // Files of arrays of other programs say nothing about groups: their names stay as they are.
+    std::set<std::string> all(flat.begin(), flat.end());
+    for (const auto& [name, address] : named_) all.insert(name);
+    names.assign(all.begin(), all.end());
+  }
+  for (const std::string& name : names) {
     if (without.count(name) == 0) take(name, is_named(name));
   }
-  if (format_ == "npz" || format_ == "safetensors") take_items(without);
+  if (!keeps_names && format_ != "npy") take_items(without);
   require_something();
   warn_of_losses();
 }
 
-// Takes the datasets in groups, and the objects that become metadata.
+// Takes the datasets in groups, and the objects that become metadata. A bundle copies both, but for
+// datasets that are rounded.
 void Conversion::take_items(const std::set<std::string>& without) {
+  const bool copies = format_ == "h5";
+  if (copies && !asked_) return;
   const io::InputBundle bundle = bundles_[0].without_named();
   std::set<std::string> taken;
   for (const Produced& dataset : datasets_) taken.insert(dataset.name);
@@ -225,6 +233,7 @@ void Conversion::take_items(const std::set<std::string>& without) {
     const std::string& path = item.path;
     if (without.count(path) != 0 || is_named(path)) continue;
     const bool inside = path.find('/') != std::string::npos;
+    if (copies && (!inside || !target_type(item.dtype))) continue;
     if (!item.is_group && inside && taken.count(path) == 0) {
       io::require_readable({item});
       take(path, false);
@@ -331,7 +340,7 @@ void Conversion::warn_of_losses() {
     return warn("what is left out", left_out_);
   }
   warn("strings or other unsupported types", left_out_);
-  warn("groups", bundles_[0].group_names());
+  if (bundles_[0].flat_names().empty()) warn("groups", bundles_[0].group_names());
   warn("attributes", bundles_[0].attribute_names());
 }
 

@@ -23,7 +23,10 @@ cli::Declaration declare() {
   tool.about(
           "Each argument is NAME=ADDRESS, which takes one dataset under that NAME "
           "(FILE[:name][slices]; the dataset of an .npy or a table has no name), or a FILE, which "
-          "takes all of its datasets. Without arguments, a bundle is read from standard input. "
+          "takes all of its datasets. The index of a checkpoint in several "
+          "files, model.safetensors.index.json, or its folder is a FILE, too. Without arguments, a "
+          "bundle is read "
+          "from standard input. "
           "File "
           "formats are detected from their first bytes.")
       .about(
@@ -32,7 +35,9 @@ cli::Declaration declare() {
           "line). A header line of names is left out, and a note says so; nan and inf are numbers.")
       .about(
           "Elements are kept bit for bit unless --dtype converts them. bfloat16 becomes float32, "
-          "without loss, in formats that lack it (all but .safetensors). A dataset in a group is "
+          "without loss, in formats that lack it (all but .safetensors). Dots in the names of an "
+          ".npz "
+          "or .safetensors separate groups of a bundle. A dataset in a group is "
           "an "
           "array called layer0/q in an .npz or a .safetensors, and attributes are its metadata; an "
           ".npy has neither.")
@@ -48,12 +53,13 @@ cli::Declaration declare() {
           "model", {"bert", "gpt2", "t5", "llama"},
           "Writes the attention weights of one layer per head: wq, wk, wv (heads, in, channels), "
           "so that a head's queries are x wq; bq, bk, bv (heads, channels) if there are biases; "
-          "for t5 rel_bias (buckets, heads). The arguments are the FILEs of the checkpoint")
+          "for t5 rel_bias (buckets, heads). gpt2 and llama split fused projections as config.json "
+          "says. The arguments are the FILEs of the checkpoint")
       .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
       .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
       .integer("heads", "N", "Number of heads", 1, 1 << 20)
       .default_words("from config.json beside the first FILE")
-      .integer("kv-heads", "N", "Number of heads of keys and values (llama)", 1, 1 << 20)
+      .integer("kv-heads", "N", "Number of heads of keys and values (llama, gpt2)", 1, 1 << 20)
       .default_words("from config.json")
       .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
       .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")

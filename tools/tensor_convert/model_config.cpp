@@ -95,6 +95,14 @@ void refuse_changes(const nlohmann::json& config, const std::string& path, const
                             value.substr(0, 40), model),
                 hint);
   }
+  if (config.value("model_type", nlohmann::json()) == "bloom") {
+    throw Error(
+        Failure::input,
+        fmt::format("{} has model_type bloom, whose biases of positions --model {} does not "
+                    "compute",
+                    path, model),
+        fmt::format("{}; the tools then need --relative-bias alibi", unread_hint));
+  }
   const auto positions = config.find("position_embedding_type");
   const bool other = positions != config.end() && positions->is_string() &&
                      *positions != "absolute" && *positions != "rotary" && *positions != "rope";
@@ -114,45 +122,62 @@ std::string rotary_member(const nlohmann::json& config) {
   return {};
 }
 
-}  // namespace
-
-nlohmann::json read_json_object(const std::string& path, const std::string& hint) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(Failure::input, path + " " + why, hint);
-  };
-  std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) return {};
+nlohmann::json read_object(const std::string& path) {
   const std::string text = read_text(path, most_bytes, "a JSON object");
   const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > most_depth) refuse("is nested too deeply");
+    if (depth > most_depth) refuse(path, "is nested too deeply");
     return true;
   };
   nlohmann::json object = nlohmann::json::parse(text, shallow, false);
-  if (!object.is_object()) refuse("is not a JSON object");
+  if (!object.is_object()) refuse(path, "is not a JSON object");
   return object;
 }
 
+/// The number of heads of keys, which models name in several ways.
+std::optional<Index> kv_heads_in(const nlohmann::json& config, const std::string& type,
+                                 const std::string& path) {
+  const auto says = [&](const char* key, bool otherwise) {
+    const auto found = config.find(key);
+    return found == config.end() ? otherwise : is_set(*found);
+  };
+  if (says("new_decoder_architecture", false)) {
+    const auto heads = positive(config, "num_kv_heads", path);
+    return heads ? heads : positive(config, "n_head_kv", path);
+  }
+  // Files leave out what is usual for the type.
+  const bool shared = type == "falcon" || type == "gpt_bigcode";
+  if (says("multi_query", shared)) return 1;
+  if (says("multi_query_attention", false)) return positive(config, "multi_query_group_num", path);
+  if (shared) return std::nullopt;
+  return positive(config, "num_key_value_heads", path);
+}
+
+}  // namespace
+
 ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer) {
-  nlohmann::json config = read_json_object(path, unread_hint);
-  if (config.is_null()) return {};
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) return {};
+  nlohmann::json config = read_object(path);
   // Models of text and images describe the text part separately.
   const auto text = config.find("text_config");
   if (text != config.end() && text->is_object()) config = nlohmann::json(*text);
   refuse_changes(config, path, model, layer);
   ModelConfig result;
   result.rotary = rotary_member(config);
-  if (model == "gpt2") {
-    result.heads = positive(config, "n_head", path);
-  } else if (model == "t5") {
+  if (const auto type = config.find("model_type"); type != config.end() && type->is_string()) {
+    result.model_type = type->get<std::string>();
+  }
+  if (model == "t5") {
     result.heads = positive(config, "num_heads", path);
     result.head_size = positive(config, "d_kv", path);
     result.max_distance = positive(config, "relative_attention_max_distance", path);
   } else {
     result.heads = positive(config, "num_attention_heads", path);
-    if (model == "llama") {
-      result.kv_heads = positive(config, "num_key_value_heads", path);
-      result.head_size = positive(config, "head_dim", path);
-    }
+    if (!result.heads) result.heads = positive(config, "n_head", path);
+    if (model == "bert") return result;
+    result.kv_heads = kv_heads_in(config, result.model_type, path);
+    result.head_size = positive(config, "head_dim", path);
+    if (!result.head_size) result.head_size = positive(config, "kv_channels", path);
   }
   return result;
 }

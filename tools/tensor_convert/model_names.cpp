@@ -8,36 +8,58 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "tensor_convert/model_index.hpp"
+#include "io/arrays/sharded_file.hpp"
+#include "io/contents.hpp"
 
 namespace attn::tools {
 
-ModelNames names_in(const ModelLayer& wanted) {
+namespace {
+
+/// Decoders of several families differ in little but their names, so gpt2 and llama share these;
+/// those of GPT-2 first.
+std::vector<ModelNames> fused_names(Index n) {
+  const auto fused = [](std::string base, const char* name, Fusion fusion) {
+    const std::string all = base + name;
+    return ModelNames{std::move(base), all, all, all, {}, fusion};
+  };
+  return {fused(fmt::format("h.{}.attn.", n), "c_attn", Fusion::c_attn),
+          fused(fmt::format("layers.{}.self_attn.", n), "qkv_proj", Fusion::blocks),
+          fused(fmt::format("layers.{}.attention.", n), "query_key_value", Fusion::groups),
+          fused(fmt::format("h.{}.self_attention.", n), "query_key_value", Fusion::groups),
+          fused(fmt::format("encoder.layers.{}.self_attention.", n), "query_key_value",
+                Fusion::blocks)};
+}
+
+/// All names under which a layer may be stored; those of the model itself first.
+std::vector<ModelNames> possible_names(const ModelLayer& wanted) {
   const Index n = wanted.layer;
-  if (wanted.model == "gpt2") {
-    const std::string all = fmt::format("h.{}.attn.c_attn", n);
-    return {fmt::format("h.{}.attn.", n), all, all, all, {}};
+  if (wanted.model == "gpt2" || wanted.model == "llama") {
+    std::vector<ModelNames> all = fused_names(n);
+    if (wanted.model == "llama") {
+      const std::string base = fmt::format("layers.{}.self_attn.", n);
+      all.insert(all.begin(), {base, base + "q_proj", base + "k_proj", base + "v_proj", {}});
+    }
+    return all;
   }
   if (wanted.model == "bert") {
     const std::string base = fmt::format("encoder.layer.{}.attention.self.", n);
-    return {base, base + "query", base + "key", base + "value", {}};
-  }
-  if (wanted.model == "llama") {
-    const std::string base = fmt::format("layers.{}.self_attn.", n);
-    return {base, base + "q_proj", base + "k_proj", base + "v_proj", {}};
+    return {{base, base + "query", base + "key", base + "value", {}}};
   }
   const bool cross = wanted.part == "cross";
   const std::string stack = wanted.part == "encoder" ? "encoder" : "decoder";
   const std::string base = fmt::format("{}.block.{}.layer.{}.", stack, n,
                                        cross ? "1.EncDecAttention" : "0.SelfAttention");
   const std::string bias = stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-  return {base, base + "q", base + "k", base + "v", cross ? "" : bias};
+  return {{base, base + "q", base + "k", base + "v", cross ? "" : bias}};
 }
 
-namespace {
-
-constexpr const char* prefixes[] = {
-    "", "bert.", "transformer.", "model.", "model.language_model.", "language_model.model."};
+constexpr const char* prefixes[] = {"",
+                                    "bert.",
+                                    "transformer.",
+                                    "gpt_neox.",
+                                    "model.",
+                                    "model.language_model.",
+                                    "language_model.model."};
 
 std::string without_prefix(const std::string& name) {
   std::string_view longest;
@@ -50,7 +72,12 @@ std::string without_prefix(const std::string& name) {
 std::set<std::string> all_names(const std::vector<io::InputBundle>& bundles) {
   std::set<std::string> all;
   for (const io::InputBundle& bundle : bundles) {
-    for (std::string& name : bundle.names()) all.insert(std::move(name));
+    for (std::string& name : bundle.flat_names()) all.insert(std::move(name));
+    if (!bundle.flat_names().empty()) continue;
+    for (io::Item& item : io::contents(bundle)) {
+      std::replace(item.path.begin(), item.path.end(), '/', '.');
+      if (!item.is_group) all.insert(std::move(item.path));
+    }
   }
   return all;
 }
@@ -82,7 +109,9 @@ std::set<Index> layers_in(const std::set<std::string>& names, ModelLayer wanted)
   std::set<Index> layers;
   for (const Index number : numbers) {
     wanted.layer = number;
-    if (there.count(names_in(wanted).q + ".weight") != 0) layers.insert(number);
+    for (const ModelNames& possible : possible_names(wanted)) {
+      if (there.count(possible.q + ".weight") != 0) layers.insert(number);
+    }
   }
   return layers;
 }
@@ -102,12 +131,14 @@ std::vector<std::string> attention_in(const std::set<std::string>& names, Index 
 
 std::string hint_of_missing(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
                             const std::string& name) {
-  const std::filesystem::path index =
-      std::filesystem::path(wanted.config).parent_path() / "model.safetensors.index.json";
-  for (const auto& [stored, file] : read_model_index(index.string())) {
-    if (without_prefix(stored) != name) continue;
-    return fmt::format("{} says that it is in {}: name that, too, or the index itself",
-                       index.string(), file);
+  const std::string index =
+      (std::filesystem::path(wanted.config).parent_path() / io::index_name).string();
+  std::error_code none;
+  if (std::filesystem::exists(index, none)) {
+    for (const std::string& stored :
+         io::InputBundle({.input = index, .named = {}, .tmpdir = {}}).flat_names()) {
+      if (without_prefix(stored) == name) return "give " + index + ", which says where it is";
+    }
   }
   const std::set<std::string> names = all_names(bundles);
   const std::set<Index> layers = layers_in(names, wanted);
@@ -116,13 +147,14 @@ std::string hint_of_missing(const std::vector<io::InputBundle>& bundles, const M
   }
   if (layers.size() == 1) return fmt::format("its only layer is {}", *layers.begin());
   if (!layers.empty()) {
-    return fmt::format("its layers are {} to {}", *layers.begin(), *layers.rbegin());
+    const bool all = *layers.rbegin() - *layers.begin() + 1 == static_cast<Index>(layers.size());
+    return all ? fmt::format("its layers are {} to {}", *layers.begin(), *layers.rbegin())
+               : fmt::format("its layers are {}", fmt::join(layers, ", "));
   }
   const std::vector<std::string> other = attention_in(names, wanted.layer);
   if (!other.empty()) {
-    return fmt::format(
-        "layer {} has {}; fused projections and other names are not read by --model {}",
-        wanted.layer, some_of(other), wanted.model);
+    return fmt::format("layer {} has {}; these names are not read by --model {}", wanted.layer,
+                       some_of(other), wanted.model);
   }
   return "--model selects the naming scheme: bert, gpt2, t5 or llama";
 }
@@ -139,16 +171,25 @@ std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundl
   return std::nullopt;
 }
 
-void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
-  const ModelNames names = names_in(wanted);
+ModelNames names_in(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
+  const std::vector<ModelNames> possible = possible_names(wanted);
+  for (const ModelNames& names : possible) {
+    if (find_tensor(bundles, names.q + ".weight")) return names;
+  }
+  refuse_layer(bundles, wanted, possible.front().q + ".weight");
+}
+
+void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
+                           const ModelNames& names) {
   std::set<std::string> read = {names.relative_bias};
   for (const std::string& name : {names.q, names.k, names.v}) {
     read.insert({name + ".weight", name + ".bias"});
   }
   // Tensors used after the weights, or constants: the output, masks, and the angles of rotary
   // positions.
-  for (const char* other : {"o_proj.weight", "o_proj.bias", "o.weight", "c_proj.weight",
-                            "c_proj.bias", "bias", "masked_bias", "rotary_emb.inv_freq"}) {
+  for (const char* other :
+       {"o_proj.weight", "o_proj.bias", "o.weight", "c_proj.weight", "c_proj.bias", "dense.weight",
+        "dense.bias", "bias", "masked_bias", "rotary_emb.inv_freq"}) {
     read.insert(names.base + other);
   }
   std::vector<std::string> unread;
@@ -166,8 +207,7 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
 void refuse_layer(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
                   const std::string& name) {
   throw Error(Failure::input,
-              fmt::format("{}: no dataset {}, with or without bert., transformer. "
-                          "or model. before it",
+              fmt::format("{}: no dataset {}, with or without a prefix such as model. before it",
                           place_of(bundles), name),
               hint_of_missing(bundles, wanted, name));
 }

@@ -19,12 +19,12 @@ struct Matrix {
   ArraySource dataset;
   bool in_out = false;  ///< (in, out), else (out, in)
   Index in = 0;
-  Index out = 0;    ///< number of outputs of the projection
-  Index first = 0;  ///< index of its first output in the stored matrix
+  Index stored = 0;  ///< number of outputs of the stored matrix
+  Index out = 0;     ///< those of the projection
+  HeadPlaces places = {};
 };
 
-/// `parts` projections are stored side by side; this is number `part`.
-Matrix matrix_of(const ArraySource& dataset, bool in_out, Index part, Index parts) {
+void require_matrix(const ArraySource& dataset) {
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
                 fmt::format("{} is {} of {}, expected a matrix of numbers", dataset.address(),
@@ -33,16 +33,11 @@ Matrix matrix_of(const ArraySource& dataset, bool in_out, Index part, Index part
                     ? "float16, bfloat16, float32 and float64 are read, float8 and packed types not"
                     : "");
   }
-  Matrix matrix{dataset, in_out, dataset.shape()[in_out ? 0 : 1], dataset.shape()[in_out ? 1 : 0],
-                0};
-  if (matrix.out % parts != 0) {
-    throw Error(Failure::input,
-                fmt::format("{} has {} columns, expected {} blocks of the same width",
-                            dataset.address(), matrix.out, parts));
-  }
-  matrix.out /= parts;
-  matrix.first = part * matrix.out;
-  return matrix;
+}
+
+Matrix matrix_of(const ArraySource& dataset, bool in_out) {
+  const Index out = dataset.shape()[in_out ? 1 : 0];
+  return {dataset, in_out, dataset.shape()[in_out ? 0 : 1], out, out};
 }
 
 /// Transposes (rows, columns) to (columns, rows).
@@ -56,7 +51,7 @@ void transpose(const char* in, Index rows, Index columns, std::size_t size, char
 }
 
 Produced by_head(const std::string& name, const Matrix& matrix, Index heads) {
-  const Index d = matrix.out / heads;
+  const Index d = matrix.places.size;
   const std::size_t size = size_of(matrix.dataset.dtype());
   const auto stored = std::make_shared<Buffer<char>>();
   const auto read = [=](const Shape& start, const Shape& count, void* out) {
@@ -64,7 +59,7 @@ Produced by_head(const std::string& name, const Matrix& matrix, Index heads) {
     const Index block = count[1] * count[2];
     if (!matrix.in_out) stored->reserve(block * static_cast<Index>(size));
     for (Index h = 0; h < count[0]; ++h) {
-      const Index at = matrix.first + (start[0] + h) * d + start[2];
+      const Index at = matrix.places.at(start[0] + h) + start[2];
       if (matrix.in_out) {
         matrix.dataset.read_stored({start[1], at}, {count[1], count[2]}, to);
       } else {
@@ -83,17 +78,17 @@ Produced by_head(const std::string& name, const Matrix& matrix, Index heads) {
 }
 
 Produced bias_by_head(const std::string& name, const ArraySource& bias, const Matrix& matrix,
-                      Index parts, Index heads) {
-  if (bias.shape() != Shape{matrix.out * parts} || !is_floating(bias.dtype())) {
+                      Index heads) {
+  if (bias.shape() != Shape{matrix.stored} || !is_floating(bias.dtype())) {
     throw Error(Failure::input, fmt::format("{} has shape {}, expected ({})", bias.address(),
-                                            to_string(bias.shape()), matrix.out * parts));
+                                            to_string(bias.shape()), matrix.stored));
   }
-  const Index d = matrix.out / heads;
-  const auto read = [bias, d, first = matrix.first,
+  const Index d = matrix.places.size;
+  const auto read = [bias, places = matrix.places,
                      size = static_cast<Index>(size_of(bias.dtype()))](
                         const Shape& start, const Shape& count, void* out) {
     for (Index h = 0; h < count[0]; ++h) {
-      bias.read_stored({first + (start[0] + h) * d + start[1]}, {count[1]},
+      bias.read_stored({places.at(start[0] + h) + start[1]}, {count[1]},
                        static_cast<char*>(out) + h * count[1] * size);
     }
   };
@@ -115,6 +110,14 @@ Index divided(const Matrix& matrix, Index size) {
   return matrix.out / size;
 }
 
+[[noreturn]] void refuse_unknown_heads(const ArraySource& dataset, const std::string& config) {
+  throw Error(Failure::usage,
+              fmt::format("the number of heads of {} is unknown: its shapes do not determine it, "
+                          "and there is no {}",
+                          dataset.address(), config),
+              "give it with --heads");
+}
+
 Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
                std::optional<Index> from_bias, const ModelConfig& config) {
   std::optional<Index> heads = wanted.heads ? wanted.heads : from_bias;
@@ -128,11 +131,7 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   if (!heads && size) heads = divided(q, *size);
   if (!heads && kv_heads) heads = divided(q, k.out / *kv_heads);
   if (!heads) {
-    throw Error(Failure::usage,
-                fmt::format("the number of heads of {} is unknown: its shapes do not determine it, "
-                            "and there is no {}",
-                            q.dataset.address(), wanted.config),
-                "give it with --heads");
+    refuse_unknown_heads(q.dataset, wanted.config);
   }
   if (*heads < 1 || q.out % *heads != 0 || q.out == 0) {
     throw Error(Failure::input,
@@ -154,6 +153,84 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   return result;
 }
 
+/// The matrix that holds all three projections, and how.
+struct Fused {
+  Matrix matrix;
+  Fusion fusion;
+};
+
+Fused fused_in(const ArraySource& dataset, Fusion fusion, const ModelConfig& config) {
+  if (fusion != Fusion::c_attn) return {matrix_of(dataset, false), fusion};
+  if (config.model_type == "gpt_bigcode") {
+    return {matrix_of(dataset, false), config.kv_heads ? Fusion::blocks : Fusion::groups};
+  }
+  const Shape& shape = dataset.shape();
+  const bool linear = config.model_type == "qwen" || shape[0] == 3 * shape[1];
+  return {matrix_of(dataset, !linear), Fusion::blocks};
+}
+
+/// The heads of fused projections: what is not known follows from d = in / heads.
+Heads heads_in(const ModelLayer& wanted, const Fused& fused, bool usual,
+               const ModelConfig& config) {
+  const Matrix& matrix = fused.matrix;
+  const std::optional<Index> heads = wanted.heads ? wanted.heads : config.heads;
+  if (!heads) refuse_unknown_heads(matrix.dataset, wanted.config);
+  Heads found{*heads, usual ? *heads : 0};
+  if (const auto given = wanted.kv_heads ? wanted.kv_heads : config.kv_heads) found.keys = *given;
+  if (found.keys == 0) {
+    const Index size = config.head_size.value_or(matrix.in / *heads);
+    found.keys = size == 0 || matrix.stored % size != 0 ? 0 : (matrix.stored / size - *heads) / 2;
+  }
+  const Index all = found.queries + 2 * found.keys;
+  if (found.keys < 1 || found.queries % found.keys != 0 || matrix.stored == 0 ||
+      matrix.stored % all != 0 ||
+      config.head_size.value_or(matrix.stored / all) != matrix.stored / all) {
+    throw Error(
+        Failure::input,
+        fmt::format("{} has {} channels, which do not fit {} heads of queries{}{}",
+                    matrix.dataset.address(), matrix.stored, found.queries,
+                    found.keys < 1 ? "" : fmt::format(" and {} of keys and of values", found.keys),
+                    config.head_size ? fmt::format(" of {} channels each", *config.head_size) : ""),
+        "give their numbers with --heads and --kv-heads");
+  }
+  return found;
+}
+
+/// The matrices of q, k and v, with the places of their heads.
+struct Projections {
+  std::vector<Matrix> matrices;
+  Heads heads;
+};
+
+Projections split(const ModelLayer& wanted, const Fused& whole, Fusion named,
+                  const ModelConfig& config) {
+  const bool usual = named == Fusion::c_attn && whole.matrix.in_out;
+  Projections found{{}, heads_in(wanted, whole, usual, config)};
+  const Heads& heads = found.heads;
+  const Index size = whole.matrix.stored / (heads.queries + 2 * heads.keys);
+  for (const Index part : {0, 1, 2}) {
+    found.matrices.push_back(whole.matrix);
+    Matrix& matrix = found.matrices.back();
+    matrix.out = (part == 0 ? heads.queries : heads.keys) * size;
+    matrix.places = fused_places(whole.fusion, part, heads.queries, heads.keys, size);
+  }
+  return found;
+}
+
+Projections separate(const ModelLayer& wanted, const std::vector<ArraySource>& stored,
+                     const std::optional<ArraySource>& relative_bias, const ModelConfig& config) {
+  Projections found;
+  for (const ArraySource& dataset : stored) found.matrices.push_back(matrix_of(dataset, false));
+  std::optional<Index> from_bias;
+  if (relative_bias) from_bias = relative_bias->shape()[1];
+  found.heads = heads_of(wanted, found.matrices[0], found.matrices[1], from_bias, config);
+  for (Matrix& matrix : found.matrices) {
+    const Index count = &matrix == found.matrices.data() ? found.heads.queries : found.heads.keys;
+    matrix.places = {0, matrix.out / count, count, 0};
+  }
+  return found;
+}
+
 // The buckets of --relative-bias t5 end at the published distance.
 void require_usual_distance(const ModelLayer& wanted) {
   constexpr Index usual = 128;
@@ -167,15 +244,14 @@ void require_usual_distance(const ModelLayer& wanted) {
 }  // namespace
 
 ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
-  const ModelNames names = names_in(wanted);
-  const bool fused = wanted.model == "gpt2";
-  const Index parts = fused ? 3 : 1;
-  std::vector<Matrix> matrices;
+  const ModelNames names = names_in(bundles, wanted);
+  const bool fused = names.fusion != Fusion::none;
+  std::vector<ArraySource> stored;
   for (const std::string& name : {names.q, names.k, names.v}) {
     const auto found = find_tensor(bundles, name + ".weight");
     if (!found) refuse_layer(bundles, wanted, name + ".weight");
-    const auto part = static_cast<Index>(matrices.size());
-    matrices.push_back(matrix_of(*found, fused, fused ? part : 0, parts));
+    require_matrix(*found);
+    stored.push_back(*found);
   }
   std::optional<ArraySource> relative_bias;
   if (!names.relative_bias.empty()) {
@@ -187,14 +263,14 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
                               relative_bias->address(), to_string(relative_bias->shape())));
     }
   }
-  refuse_unread_tensors(bundles, wanted);
+  refuse_unread_tensors(bundles, wanted, names);
   if (relative_bias) require_usual_distance(wanted);
   const ModelConfig config = wanted.heads || relative_bias
                                  ? ModelConfig()
                                  : read_model_config(wanted.config, wanted.model, wanted.layer);
-  const Heads heads =
-      heads_of(wanted, matrices[0], matrices[1],
-               relative_bias ? std::optional(relative_bias->shape()[1]) : std::nullopt, config);
+  const auto [matrices, heads] =
+      fused ? split(wanted, fused_in(stored[0], names.fusion, config), names.fusion, config)
+            : separate(wanted, stored, relative_bias, config);
   if (relative_bias && relative_bias->shape()[1] != heads.queries) {
     throw Error(Failure::input,
                 fmt::format("{} has {} heads, expected {}", relative_bias->address(),
@@ -216,7 +292,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     results.push_back(by_head("w" + letter, matrices[i], count));
     const std::string bias = (i == 0 ? names.q : i == 1 ? names.k : names.v) + ".bias";
     if (const auto found = find_tensor(bundles, bias)) {
-      results.push_back(bias_by_head("b" + letter, *found, matrices[i], parts, count));
+      results.push_back(bias_by_head("b" + letter, *found, matrices[i], count));
     }
   }
   if (relative_bias) {
@@ -226,7 +302,11 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
   }
   std::string rotary;
   if (!config.rotary.empty()) rotary = fmt::format("{} has {}", wanted.config, config.rotary);
-  if (rotary.empty() && wanted.model == "llama") rotary = "models like llama have them";
+  // Of the models that are read, GPT-2 and its like alone have none and name their weights c_attn.
+  if (rotary.empty() && (wanted.model == "llama" || (fused && names.fusion != Fusion::c_attn))) {
+    rotary = wanted.model == "llama" ? "models like llama have them"
+                                     : "models with " + names.q + " have them";
+  }
   return {std::move(results), std::move(rotary)};
 }
 

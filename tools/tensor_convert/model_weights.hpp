@@ -15,7 +15,7 @@ struct ModelLayer {
   Index layer = 0;
   std::string part = "encoder";   ///< t5: encoder, decoder, or cross
   std::optional<Index> heads;     ///< number for the queries
-  std::optional<Index> kv_heads;  ///< llama: number for keys and values
+  std::optional<Index> kv_heads;  ///< llama, gpt2: number for keys and values
   std::string config;             ///< path of a config.json, which need not exist
 };
 
@@ -32,10 +32,11 @@ struct ModelWeights {
 /// turn.
 ///
 /// Stored shapes: bert, t5, llama (out, in); gpt2 (in, out), with q, k and v side by side in
-/// c_attn. The number of heads comes from `heads`, else from t5's relative bias, else from
-/// `config`. Throws Error(input) if a tensor is missing (listing the existing layers), shapes do
-/// not match, or the attention has other tensors or settings that change its scores; Error(usage)
-/// if the number of heads is unknown.
+/// c_attn. gpt2 and llama also stand for decoders with other fused projections (fused_heads.hpp),
+/// which `config` says how to split. The number of heads comes from `heads`, else from t5's
+/// relative bias, else from `config`. Throws Error(input) if a tensor is missing (listing the
+/// existing layers), shapes do not match, or the attention has other tensors or settings that
+/// change its scores; Error(usage) if the number of heads is unknown.
 ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted);
 
 }  // namespace attn::tools

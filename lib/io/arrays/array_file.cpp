@@ -15,6 +15,7 @@
 #include "io/arrays/npy_header.hpp"
 #include "io/arrays/npz_file.hpp"
 #include "io/arrays/safetensors_header.hpp"
+#include "io/arrays/sharded_file.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::io {
@@ -98,6 +99,21 @@ bool may_be_safetensors(const unsigned char* start, std::size_t size, Index file
          header_length(start) <= static_cast<std::uint64_t>(file_size - 8);
 }
 
+/// Some 300,000 arrays.
+constexpr off_t most_index = 32'000'000;
+
+std::shared_ptr<const ArrayFile> open_index(int descriptor, const std::string& label,
+                                            const std::string& tmpdir, off_t size) {
+  if (size > most_index) {
+    throw Error(Failure::input, label + " has " + std::to_string(size) +
+                                    " bytes, too many for an index of a checkpoint");
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  text.resize(
+      read_start(descriptor, label, reinterpret_cast<unsigned char*>(text.data()), text.size()));
+  return std::make_shared<ShardedFile>(text, label, tmpdir);
+}
+
 }  // namespace
 
 std::string array_format(const unsigned char* start, std::size_t size) {
@@ -132,6 +148,9 @@ std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::stri
   struct stat status {};
   fstat(descriptor, &status);
   if (is_zip(start.data(), size)) return std::make_shared<NpzFile>(descriptor, label, tmpdir);
+  if (is_called_index(label) && size > 0) {
+    return open_index(descriptor, label, tmpdir, status.st_size);
+  }
   const bool npy = is_npy(start.data(), size);
   if (!npy && !label.ends_with(".safetensors") &&
       !may_be_safetensors(start.data(), size, status.st_size)) {

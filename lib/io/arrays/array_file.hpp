@@ -11,7 +11,8 @@
 namespace attn::io {
 
 /// A file that holds only arrays, either named ones or a single one without a name: .npy, .npz,
-/// .safetensors. Shared by the datasets read from it; may be used from any thread.
+/// .safetensors, or the index of a checkpoint in several .safetensors. Shared by the datasets read
+/// from it; may be used from any thread.
 class ArrayFile {
  public:
   virtual ~ArrayFile() = default;
@@ -33,6 +34,9 @@ class ArrayFile {
   /// The text that ArrayOutput stored as metadata, which is not listed as an array. It may come
   /// from anybody. Empty if there is none.
   virtual std::string metadata() const { return {}; }
+
+  /// The path of the other file that holds the array, in an index of a checkpoint in parts.
+  virtual std::string part_of(const std::string&) const { return {}; }
 
  protected:
   ArrayFile() = default;

@@ -48,8 +48,14 @@ std::string shown(std::string_view descr) {
   if (kind == 'V' && descr.substr(2) == "2") {
     hint = "if it was bfloat16, save it as float32 or as .safetensors";
   }
+  std::uint32_t size = 0;
+  std::from_chars(descr.data() + std::min<std::size_t>(2, descr.size()),
+                  descr.data() + descr.size(), size);
+  const bool complex = kind == 'c' && size > 0 && size <= 32;
   throw Error(Failure::input,
-              address + " is of NumPy dtype " + shown(descr) +
+              address + " is of NumPy dtype " +
+                  (complex ? "complex" + std::to_string(8 * size) + " (" + shown(descr) + ")"
+                           : shown(descr)) +
                   ", expected float16, float32, float64, integers, bool or strings",
               hint);
 }
@@ -84,7 +90,7 @@ void read_npy_dtype(std::string_view descr, const std::string& address, StoredAr
     refuse(descr, address);
   }
   array.dtype = DType::string;
-  array.description = "strings";
+  array.description = "strings (" + std::string(descr) + ")";
   array.text = code[0] == 'U' ? StoredArray::Text::ucs4 : StoredArray::Text::bytes;
   array.element_size = code[0] == 'U' ? std::size_t{4} * length : length;
 }

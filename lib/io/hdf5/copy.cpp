@@ -9,6 +9,7 @@
 #include "io/hdf5/copy_dataset.hpp"
 #include "io/hdf5/copy_objects.hpp"
 #include "io/hdf5/hdf5_dataset.hpp"
+#include "io/hdf5/lookup.hpp"
 #include "io/hdf5/output_attribute.hpp"
 #include "io/result_mark.hpp"
 
@@ -41,14 +42,13 @@ bool lies_in_one_of(const std::set<std::string>& groups, const std::string& path
   return false;
 }
 
-/// The arrays of a file with metadata, below the addressed group, with the attributes that the
-/// metadata gives them.
-void copy_described_arrays(const InputBundle::Impl::Root& root, OutputFile& output,
-                           const std::function<bool(const std::string&)>& skip) {
+/// The arrays below the addressed group, with the attributes that the file's metadata gives them.
+void copy_arrays(const InputBundle::Impl::Root& root, OutputFile& output,
+                 const std::function<bool(const std::string&)>& skip) {
   const std::string before = root.path == "/" ? "" : root.path.substr(1) + "/";
-  for (const std::string& array : root.file->arrays->names()) {
-    if (array.rfind(before, 0) != 0) continue;
-    const std::string name = array.substr(before.size());
+  for (const auto& [path, array] : root.file->paths) {
+    if (!path.starts_with(before)) continue;
+    const std::string name = path.substr(before.size());
     if (skip(name)) continue;
     copy_array(*root.dataset(name, name), output, name);
     const std::string address = root.address_of(name);
@@ -68,26 +68,21 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
   const std::set<std::string> left_out(without.begin(), without.end());
   const auto excluded = [&](const std::string& path) { return left_out.count(path) != 0; };
   const auto is_there = [&](const std::string& path) { return h5::linked(output.root(), path); };
-  if (input.root && !input.root->group) {
-    for (const std::string& name : input.root->names()) {
-      // Checked first, as "." would count as already present.
-      require_bundle_name(array_address(input.root->file->label, name), name);
-      if (!excluded(name) && !is_there(name) && input.named.count(name) == 0) {
-        copy_array(*input.root->dataset(name, name), output, name);
-      }
-    }
-  } else if (input.root) {
+  if (input.root) {
     const InputBundle::Impl::Root& root = *input.root;
     const auto skip = [&](const std::string& path) {
       return excluded(path) || lies_in_one_of(left_out, path) || input.named.count(path) != 0;
     };
     ObjectCopier copier(output, root.path == "/", [&](const std::string& path) {
-      return skip(path) || !root.array_name(path).empty();
+      return skip(path) || root.file->paths.count(joined_path(root.path, path).substr(1)) != 0;
     });
-    copier.copy_members(*root.group, root.address());
+    copier.copy_members(root.group, root.address());
     if (root.file->arrays) {
-      copy_described_arrays(root, output,
-                            [&](const std::string& path) { return skip(path) || is_there(path); });
+      copy_arrays(root, output,
+                  [&](const std::string& path) { return skip(path) || is_there(path); });
+      for (const std::string& name : root.arrays_without_path()) {
+        if (!skip(name)) copy_array(*root.dataset(name, name), output, name);
+      }
     }
     copy_root_attributes(input, output, output.root());
   }
@@ -108,7 +103,7 @@ void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::s
 void copy_attributes_of_dataset(const InputBundle& input, const std::string& path,
                                 OutputFile& output, hid_t object, bool axes) {
   const auto& root = input.impl().root;
-  if (!root || !root->group) return;
+  if (!root) return;
   const std::optional<Object> found = root->find(path);
   const std::string address = root->address_of(path);
   if (!found || found->kind != h5::Kind::dataset) {
@@ -122,7 +117,7 @@ void copy_attributes_of_dataset(const InputBundle& input, const std::string& pat
 }
 
 void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object) {
-  if (!input.root || !input.root->group) return;
+  if (!input.root) return;
   copy_attributes(input.root->id(), input.root->description(), output, object,
                   [&](const std::string& name) { return H5Aexists(object, name.c_str()) > 0; });
 }

@@ -158,7 +158,8 @@ herr_t look_at(unsigned, const H5E_error2_t* error, void* data) {
   found.locking |= error->min_num == H5E_CANTLOCKFILE;
   found.truncated |= error->min_num == H5E_TRUNCATED;
   // HDF5 has no code of its own for this.
-  found.unclosed |= std::strstr(description, "already open for write") != nullptr;
+  found.unclosed |= std::strstr(description, "already open for write") != nullptr ||
+                    std::strstr(description, "SWMR read access flag") != nullptr;
   return 0;
 }
 

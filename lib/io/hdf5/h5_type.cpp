@@ -114,6 +114,14 @@ bool is_complex(hid_t type) {
   return true;
 }
 
+/// With the tag that says what a writer meant, such as h5py's "NUMPY:datetime64[s]".
+std::string opaque_name(hid_t type) {
+  char* const tag = H5Tget_tag(type);
+  const std::string text = tag == nullptr ? "" : std::string(tag).substr(0, 80);
+  H5free_memory(tag);
+  return text.empty() ? "an opaque type" : "the opaque type '" + text + "'";
+}
+
 }  // namespace
 
 StoredType stored_type(hid_t type) {
@@ -130,9 +138,13 @@ StoredType stored_type(hid_t type) {
       if (H5Tget_size(type) == 1) return {DType::boolean, copied_type(type), false, "bool"};
       return {DType::other, {}, false, "a bit field"};
     case H5T_COMPOUND:
-      return {DType::other, {}, false, is_complex(type) ? "complex numbers" : "a compound type"};
+      return {
+          DType::other,
+          {},
+          false,
+          is_complex(type) ? "complex" + std::to_string(8 * H5Tget_size(type)) : "a compound type"};
     case H5T_OPAQUE:
-      return {DType::other, {}, false, "an opaque type"};
+      return {DType::other, {}, false, opaque_name(type)};
     case H5T_REFERENCE:
       return {DType::other, {}, false, "references"};
     case H5T_ARRAY:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/address.hpp"
 #include "tensor/utf8.hpp"
 
 namespace attn::io {
@@ -15,6 +16,17 @@ std::string joined_path(const std::string& path, const std::string& name) {
 
 std::string address_text(const std::string& label, const std::string& path) {
   return path == "/" ? label : label + ":" + path;
+}
+
+std::string path_there(const Object& group, const std::string& path, h5::Kind kind,
+                       const std::string& address) {
+  const auto is_there = [&](const std::string& tried) {
+    const auto found = open_object(group.file, group.handle.get(), tried, address + "/" + tried);
+    return found && found->kind == kind;
+  };
+  if (path.find('.') == std::string::npos || is_there(path)) return path;
+  const std::string slashed = with_slashes(path);
+  return is_there(slashed) ? slashed : path;
 }
 
 std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std::string& address) {

@@ -14,6 +14,11 @@ std::string joined_path(const std::string& path, const std::string& name);
 /// The name of the object at `path` in messages: "dump.h5:/layer3/q", and "dump.h5" for the root.
 std::string address_text(const std::string& label, const std::string& path);
 
+/// `path` with slashes in place of dots if `group` has an object of this kind there, but none at
+/// `path`; else `path`. `address` is the name of the group in messages, before a slash.
+std::string path_there(const Object& group, const std::string& path, h5::Kind kind,
+                       const std::string& address);
+
 /// Names of the objects of one kind directly in a group, sorted. In messages, they are preceded by
 /// `address` and a slash. Throws Error(input) for a link whose target cannot be opened.
 std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std::string& address);

@@ -85,7 +85,7 @@ class LazyArray:
 class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
     """A bundle, or a group of one: arrays and groups by name, and attributes.
 
-    ``bundle["layer0"]["q"]`` and ``bundle["layer0/q"]`` are the same. A bundle or a group may be the
+    ``bundle["layer0"]["q"]``, ``bundle["layer0/q"]`` and ``bundle["layer0.q"]`` are the same. A bundle or a group may be the
     first argument of a function, as a file may.
     """
 
@@ -102,6 +102,8 @@ class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
 
     def __getitem__(self, name: str) -> Any:
         path = self._below(name.strip("/"))
+        if path not in self._items:  # a dot separates groups, too
+            path = self._below(name.strip("/").replace(".", "/"))
         if path not in self._items or path == self._path:
             raise KeyError(name)
         is_group, dtype, shape, attributes = self._items[path]
@@ -115,7 +117,7 @@ class Bundle(Mapping[str, Union["Bundle", LazyArray]]):
             if path == self._path or not path.startswith(start):
                 continue
             name = path[len(start) :]
-            # An archive without groups has arrays called "layer0/q".
+            # An array of an archive may have a name that can be no path, such as "a//b".
             if "/" not in name or self._below(name.partition("/")[0]) not in self._items:
                 yield name
 

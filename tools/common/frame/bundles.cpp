@@ -16,6 +16,7 @@ namespace {
 std::string kind_name(io::FollowedSource::Kind kind) {
   using Kind = io::FollowedSource::Kind;
   if (kind == Kind::virtual_dataset) return "virtual";
+  if (kind == Kind::checkpoint_part) return "checkpoint part";
   return kind == Kind::external_link ? "external link" : "raw storage";
 }
 
@@ -44,6 +45,9 @@ io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Rep
   options.allow_external = arguments.allow_external;
   options.on_source = [&report](const io::FollowedSource& source) {
     report.source(source.address, kind_name(source.kind), source.files);
+  };
+  options.on_written = [&report](const std::string& file) {
+    report.warn(file + " is still being written (SWMR), and is read as it is now");
   };
   return options;
 }
@@ -131,7 +135,7 @@ void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& inpu
 }
 
 void report_input(cli::Report& report, const ArraySource& dataset) {
-  report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+  report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.type());
 }
 
 void require_readable(const ArraySource& dataset, std::int64_t memory) {

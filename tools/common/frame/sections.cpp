@@ -122,7 +122,9 @@ void refuse_file_as_pattern(const cli::Arguments& arguments) {
 void declare_groups(cli::Declaration& declaration, const std::string& use) {
   declaration.section("Whole dumps")
       .text("each", "PATTERN",
-            "Processes every group of INPUT whose path matches, such as '/text/*/layer*'" + use +
+            "Processes every group of INPUT whose path matches, such as '/text/*/layer*' or "
+            "'blocks.*.attn'" +
+                use +
                 ". A * stands for any part of one name; layer2 comes before layer10. Datasets of "
                 "-i apply to every group.")
       .default_words("INPUT itself or, if it holds nothing to compute from, all groups that do")
