@@ -326,6 +326,11 @@ class Refused(Dump):
                 continue
             self.run_tool("tensor-convert", f"x=no.npz:/{name}", "-o", "x.npy", "--force")
             self.assertEqual(np.load(self.folder / "x.npy").tolist(), [1, 1])
+        np.savez(self.folder / "two.npz", **{"a.b": np.zeros(2), "c": np.zeros(2)})
+        self.run_tool("tensor-convert", "two.npz", "a.b=odd.npz:q", "-o", "two.h5")  # takes the place of the other
+        self.assert_same_bits(self.read("two.h5"), {"a.b": arrays["q"], "c": np.zeros(2)})
+        self.assertNotIn("a/b", self.read("two.h5"))
+        self.refused("tensor-convert", "x=two.npz:" + "b." * 5000, status=3, says=["two.npz", "no "])
         # A group of a flat file is but a part of names: it does not hide that a dataset is missing.
         np.savez(self.folder / "part.npz", q=np.ones((3, 2)), k=np.ones((3, 2)), **{"mask.old": np.zeros(3)})
         self.run_tool("attn-compute", "part.npz", "-o", "part.h5")

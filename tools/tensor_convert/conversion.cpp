@@ -64,7 +64,8 @@ bool has_type(const std::string& format, DType type) {
 /// "NAME=" of an argument NAME=ADDRESS; empty for a FILE. A file name may contain '='.
 std::string name_in(const std::string& word) {
   const std::size_t equals = word.find('=');
-  if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word)) return {};
+  std::error_code none;  // such as a name that is too long
+  if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word, none)) return {};
   const std::string name = word.substr(0, equals);
   return name.find('/') == std::string::npos ? name : std::string();
 }

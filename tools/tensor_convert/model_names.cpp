@@ -199,8 +199,8 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
   }
   if (unread.empty()) return;
   throw Error(Failure::input,
-              fmt::format("{} has {}, which --model {} does not compute", place_of(bundles),
-                          some_of(unread), wanted.model),
+              fmt::format("{} {} {}, which --model {} does not compute", place_of(bundles),
+                          bundles.size() == 1 ? "has" : "have", some_of(unread), wanted.model),
               "the projections alone are not the queries and keys that this model compares");
 }
 

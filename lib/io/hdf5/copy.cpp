@@ -49,7 +49,7 @@ void copy_arrays(const InputBundle::Impl::Root& root, OutputFile& output,
   for (const auto& [path, array] : root.file->paths) {
     if (!path.starts_with(before)) continue;
     const std::string name = path.substr(before.size());
-    if (skip(name)) continue;
+    if (skip(name) || (before.empty() && skip(array))) continue;
     copy_array(*root.dataset(name, name), output, name);
     const std::string address = root.address_of(name);
     const h5::Handle described(H5Dopen2(root.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
