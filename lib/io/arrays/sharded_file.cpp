@@ -12,7 +12,6 @@
 
 #include "attnkit/error.hpp"
 #include "system/descriptor.hpp"
-#include "system/paths.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::io {
