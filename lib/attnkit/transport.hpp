@@ -112,18 +112,36 @@ struct SinkhornSummary {
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// How exact transport is computed.
+enum class ExactMethod {
+  automatic,  ///< the simplex if ExactOptions::simplex_bytes allow it, else annealing
+  simplex,    ///< the primal network simplex, on a matrix of all costs; forbidden pairs are no arcs
+  annealing,  ///< the limit of annealed potentials in O(m + n) memory; no pair may be forbidden
+};
+
 /// Exact transport: Kantorovich's problem min ⟨P, C⟩ over plans P ≥ 0 with row sums a and column
-/// sums b, as the limit of annealed potentials (Kosowsky and Yuille 1994, Schmitzer 2019).
+/// sums b. Both methods certify their result by bounds on the optimum that always hold: upper is
+/// ⟨P, C⟩ of the plan, lower is the dual value of the potentials. The result is converged once
+/// upper − lower ≤ max(gap · |upper|, 1e-14 max |C| Σ a), with 1e-6 in place of 1e-14 in float32.
+/// The second term is what rounding of costs and sums may amount to; it decides for an optimum near
+/// 0.
+///
+/// - The simplex (Ahuja, Magnanti and Orlin 1993, chapter 11) ends at an optimal basis, with a gap
+///   of the size of rounding. Masses are whole multiples of 2⁻⁶¹ of their sum or so. Costs are
+///   rounded to 2⁻⁴⁶ of the largest potential while it runs; the bounds are those of the given
+///   costs.
+/// - Annealing (Kosowsky and Yuille 1994, Schmitzer 2019) ends once the bounds are close, or at an
+/// ε
+///   of about 1e-8 (float32: 1e-5) of the largest cost.
 struct ExactOptions {
-  /// In (0, 1). The iterations stop once upper − lower ≤ max(gap · |upper|, 1e-14 max |C| Σ a),
-  /// with 1e-6 in place of 1e-14 in float32, where lower and upper are bounds on the optimum that
-  /// always hold. The second term is what rounding of costs and sums may amount to; it decides for
-  /// an optimum near 0. If neither is reached, the iterations end at an ε of about 1e-8 (float32:
-  /// 1e-5) of the largest cost.
-  double gap = 1e-4;
-  Index max_iterations = 100000;  ///< at all ε together; >= 1
-  double relaxation = 1.8;        ///< in [1, 2), see SinkhornOptions
-  SinkhornOptions::Tuning tuning = {};
+  double gap = 1e-4;  ///< in (0, 1)
+  ExactMethod method = ExactMethod::automatic;
+  /// The most bytes that the simplex may take, about those of a matrix (m, n), for the method
+  /// automatic; ≥ 0. The choice follows from shape and type alone, and changes bits.
+  std::int64_t simplex_bytes = std::int64_t{1} << 31;
+  Index max_iterations = 100000;        ///< of annealing, at all ε together; >= 1
+  double relaxation = 1.8;              ///< of annealing, in [1, 2), see SinkhornOptions
+  SinkhornOptions::Tuning tuning = {};  ///< of annealing
 };
 
 /// What gradients through a solution differentiate.
@@ -141,10 +159,9 @@ struct TransportOptions {
   /// with them, any ε but 1 is refused.
   double epsilon = 1;
 
-  /// Transport without regularisation: requires ε = 1, the default `solver`, and that all pairs of
-  /// lines with a marginal > 0 are allowed. The plan has the sums a and b up to rounding. The
-  /// potentials give the lower bound: C_ij + f_i + g_j ≥ 0 for all pairs, in units of the cost, and
-  /// near 0 where the plan has mass.
+  /// Transport without regularisation: requires ε = 1 and the default `solver`. The plan has the
+  /// sums a and b up to rounding. The potentials give the lower bound: C_ij + f_i + g_j ≥ 0 for all
+  /// allowed pairs, in units of the cost, and near 0 where the plan has mass.
   std::optional<ExactOptions> exact = {};
 
   /// Sinkhorn's divergence (Genevay, Peyré and Cuturi 2018; Feydy et al. 2019) in place of
@@ -310,8 +327,9 @@ struct TransportProblem {
                       ///< and their difference
   double dual = 0;
   double gap = 0;
-  /// Exact transport that did not converge: ε is the least that rounding allows, and more
-  /// iterations would not help.
+  /// Of exact transport; else automatic. The iterations of the simplex are its pivots.
+  ExactMethod exact_method = ExactMethod::automatic;
+  /// Exact transport that did not converge because of rounding: more iterations would not help.
   bool limited_by_rounding = false;
 
   /// Only with TransportOptions::divergence, in units of the cost; else NaN.
@@ -368,7 +386,7 @@ class TransportPlan {
   std::int64_t workspace_bytes() const;
 
   /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for
-  /// numbers that are not allowed (exact: a forbidden pair; a divergence: a cost that is not
+  /// numbers that are not allowed (annealing: a forbidden pair; a divergence: a cost that is not
   /// symmetric), Error(usage) for outputs that the problem does not have, and Error(numerical) for
   /// scores or marginals beyond the range of T. Equations of gradients that do not converge are no
   /// error: see SolutionGradientFigures.

@@ -38,6 +38,9 @@ void require_exact(const TransportOptions& options) {
   if (!(exact.relaxation >= 1 && exact.relaxation < 2)) {
     refuse_option("exact.relaxation", exact.relaxation, "a number >= 1 and < 2");
   }
+  if (exact.simplex_bytes < 0) {
+    refuse_option("exact.simplex_bytes", exact.simplex_bytes, "at least 0");
+  }
   if (exact.tuning.kept_bytes < 0) {
     refuse_option("exact.tuning.kept_bytes", exact.tuning.kept_bytes, "at least 0");
   }
@@ -175,9 +178,8 @@ class TransportPlan<T>::Impl {
   // Bytes that one problem allocates.
   std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    const auto solver_bytes = options_.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     std::int64_t bytes =
-        std::max(solver_bytes(rows_, cols_, sizeof(T), problems_->inside()),
+        std::max(solver_bytes(),
                  completed_lines_bytes(rows_, cols_, sizeof(T), problems_->inside())) +
         (options_.divergence ? own_divergence_bytes() : 0) +
         std::min(options_.exact ? options_.exact->tuning.kept_bytes : 0,
@@ -200,6 +202,13 @@ class TransportPlan<T>::Impl {
                (options_.divergence ? 16 : 6) * (rows_ + cols_) * number;
     }
     return bytes;
+  }
+
+  std::int64_t solver_bytes() const {
+    const int threads = problems_->inside();
+    if (!options_.exact) return sinkhorn_solver_bytes(rows_, cols_, sizeof(T), threads);
+    return exact_transport_bytes(exact_method(*options_.exact, rows_, cols_, sizeof(T)), rows_,
+                                 cols_, sizeof(T), threads);
   }
 
   // Bytes in addition to transport between both sides: each side with itself, and its points.

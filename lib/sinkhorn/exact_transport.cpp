@@ -8,6 +8,8 @@
 
 #include "attnkit/error.hpp"
 #include "sinkhorn/c_transform.hpp"
+#include "sinkhorn/exact_bounds.hpp"
+#include "sinkhorn/network_simplex.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/relaxation.hpp"
 #include "sinkhorn/rounded_plan.hpp"
@@ -35,20 +37,16 @@ constexpr double rounding_share = 5;
 // factors, one pass each, correct the sums.
 constexpr int balancing_rounds = 32;
 
-// Relative errors of sums and of scores in T.
-template <class T>
-constexpr double exact_rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-14;
-
 // The least ε relative to the largest score: potentials carry roundings of scores over ε, which
 // affect the plan's sums, and more so as ε falls further.
 template <class T>
 constexpr double least_epsilon = sizeof(T) == sizeof(float) ? 1e-5 : 1e-8;
 
 template <class T>
-class ExactSolver {
+class AnnealedSolver {
  public:
-  ExactSolver(const Scores<T>& scores, const Marginals& marginals, const ExactOptions& options,
-              const ObserverList<T>& observers, int threads, SinkhornProgress* progress)
+  AnnealedSolver(const Scores<T>& scores, const Marginals& marginals, const ExactOptions& options,
+                 const ObserverList<T>& observers, int threads, SinkhornProgress* progress)
       : scores_(scores),
         marginals_(marginals),
         options_(options),
@@ -64,13 +62,15 @@ class ExactSolver {
   ExactSolution solve() {
     const ScoreRange range = score_range(scores_, marginals_.row, marginals_.col, threads_);
     if (range.least == minus_infinity) {
-      throw Error(Failure::input, "exact transport requires a finite cost of every pair with mass");
+      throw Error(Failure::input, "annealing requires a finite cost of every pair with mass",
+                  "the simplex, which takes more memory, leaves pairs out");
     }
     // Without mass there is no pair, and the range is empty.
     if (range.least <= range.largest) {
       spread_ = range.largest - range.least;
       size_ = std::max(std::abs(range.largest), std::abs(range.least));
     }
+    found_.summary.method = ExactMethod::annealing;
     found_.summary.rounding = exact_rounding<T> * size_ * marginals_.total();
     solution_.run([&] { anneal(); });
     found_.summary.iterations = now_.iterations;
@@ -134,7 +134,7 @@ class ExactSolver {
   bool certify(const Scores<T>& warm, bool last, bool lost) {
     Potentials plan{row_, col_, {}};
     PlanRounding rounding;
-    bound_below();
+    bound();
     bool close = round(warm, plan, rounding);
     if (!close && lost) {
       balance(warm, plan, rounding);
@@ -142,7 +142,6 @@ class ExactSolver {
     }
     if (!close && !last) return false;
     if (!observers_.empty()) show_rounded(warm, plan, rounding, observers_);
-    found_.summary.status = close ? SolveStatus::converged : SolveStatus::not_converged;
     found_.summary.epsilon = 1 / now_.temperature;
     absorb(rounding.row_factor, plan.row);
     absorb(rounding.col_factor, plan.col);
@@ -152,25 +151,14 @@ class ExactSolver {
     return true;
   }
 
-  void bound_below() {
-    PooledVector<double>& g = found_.potentials.col;
-    g = col_;
-    for (double& value : g) {
+  void bound() {
+    Potentials& potentials = found_.potentials;
+    potentials.col = col_;
+    for (double& g : potentials.col) {
       // If scores do not differ, any plan is a solution, which equal potentials prove.
-      value = spread_ > 0 || std::isinf(value) ? value / now_.temperature : 0;
+      g = spread_ > 0 || std::isinf(g) ? g / now_.temperature : 0;
     }
-    PooledVector<double>& f = found_.potentials.row;
-    f.assign(row_.size(), 0.0);
-    c_transform(scores_, g, f, threads_);
-    complete_columns(scores_, f, g, threads_);
-    double lower = 0;
-    for (std::size_t i = 0; i < f.size(); ++i) {
-      if (marginals_.row[i] > 0) lower -= marginals_.row[i] * f[i];
-    }
-    for (std::size_t j = 0; j < g.size(); ++j) {
-      if (marginals_.col[j] > 0) lower -= marginals_.col[j] * g[j];
-    }
-    found_.summary.lower = lower;
+    found_.summary.lower = bound_below(scores_, marginals_, potentials, threads_);
   }
 
   // Rounds the plan times the factors in `rounding`, if there are any, to its marginals; its value
@@ -190,15 +178,8 @@ class ExactSolver {
     rounding.col_missing = missing(scaled.cols(), marginals_.col);
     PlanSums<T> rounded(scores_);
     show_rounded(warm, plan, rounding, {&rounded});
-    ExactSummary& summary = found_.summary;
-    summary.value = -rounded.score();
-    summary.row_error = distance(rounded.rows(), marginals_.row);
-    summary.col_error = distance(rounded.cols(), marginals_.col);
-    // A plan that misses its marginals may cost less than the best one that has them.
-    const double error = size_ * (summary.row_error + summary.col_error);
-    const bool close = is_close(summary.lower, summary.value + error);
-    summary.lower = std::min(summary.lower, summary.value);
-    return close;
+    bound_above(rounded, marginals_, options_.gap, size_, found_.summary);
+    return found_.summary.status == SolveStatus::converged;
   }
 
   // Finds factors near 1 of the plan's lines that give the plan its marginals.
@@ -232,10 +213,6 @@ class ExactSolver {
     show_weights<T>(warm, plan, 0, {&rounded}, threads_);
   }
 
-  bool is_close(double lower, double upper) const {
-    return upper - lower <= std::max(options_.gap * std::abs(upper), found_.summary.rounding);
-  }
-
   // Multiplies the factors so that no line's sum exceeds its marginal.
   static void scale_down(const PooledVector<double>& sum, const PooledVector<double>& marginal,
                          PooledVector<double>& factors) {
@@ -248,12 +225,6 @@ class ExactSolver {
     for (std::size_t n = 0; n < factors.size(); ++n) {
       if (factors[n] != 1) potential[n] -= std::log(factors[n]);
     }
-  }
-
-  static double distance(const PooledVector<double>& sums, const PooledVector<double>& marginal) {
-    double total = 0;
-    for (std::size_t n = 0; n < sums.size(); ++n) total += std::abs(sums[n] - marginal[n]);
-    return total;
   }
 
   static PooledVector<double> missing(const PooledVector<double>& sum,
@@ -297,32 +268,52 @@ void diminish(int exponent, ExactSolution& found) {
   }
 }
 
-}  // namespace
-
 template <class T>
-ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
-                          const ExactOptions& options, const ObserverList<T>& observers,
-                          int threads, SinkhornProgress* progress) {
+ExactSolution anneal(const Scores<T>& scores, const Marginals& marginals,
+                     const ExactOptions& options, const ObserverList<T>& observers, int threads,
+                     SinkhornProgress* progress) {
   const int exponent = enlargement<T>(scores.magnitude());
   if (exponent == 0) {
-    return ExactSolver<T>(scores, marginals, options, observers, threads, progress).solve();
+    return AnnealedSolver<T>(scores, marginals, options, observers, threads, progress).solve();
   }
   const TemperedEnergy<T> enlarged(scores, std::ldexp(1.0, exponent));
   typename Scores<T>::Terms terms;
   terms.energy = &enlarged;
   ExactSolution found =
-      ExactSolver<T>(Scores<T>(terms), marginals, options, observers, threads, progress).solve();
+      AnnealedSolver<T>(Scores<T>(terms), marginals, options, observers, threads, progress).solve();
   diminish(exponent, found);
   return found;
 }
 
-std::int64_t exact_transport_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
+}  // namespace
+
+ExactMethod exact_method(const ExactOptions& options, Index rows, Index cols,
+                         std::size_t element_size) {
+  if (options.method != ExactMethod::automatic) return options.method;
+  const bool fits = pivoting_bytes(rows, cols, element_size) <= options.simplex_bytes;
+  return fits ? ExactMethod::simplex : ExactMethod::annealing;
+}
+
+template <class T>
+ExactSolution solve_exact(const Scores<T>& scores, const Marginals& marginals,
+                          const ExactOptions& options, const ObserverList<T>& observers,
+                          int threads, SinkhornProgress* progress) {
+  if (exact_method(options, scores.rows(), scores.cols(), sizeof(T)) == ExactMethod::simplex) {
+    return solve_by_simplex(scores, marginals, options.gap, observers, threads);
+  }
+  return anneal(scores, marginals, options, observers, threads, progress);
+}
+
+std::int64_t exact_transport_bytes(ExactMethod method, Index rows, Index cols,
+                                   std::size_t element_size, int threads) {
   // Its passes are the passes of the solver of entropic transport, with one more tile for each
   // thread.
   const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
-  return sinkhorn_solver_bytes(rows, cols, element_size, threads) +
-         threads * partition.panel * pass_tile_length * static_cast<Index>(element_size) +
-         8 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+  const std::int64_t passes =
+      sinkhorn_solver_bytes(rows, cols, element_size, threads) +
+      threads * partition.panel * pass_tile_length * static_cast<Index>(element_size);
+  if (method == ExactMethod::simplex) return passes + pivoting_bytes(rows, cols, element_size);
+  return passes + 8 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
 }
 
 template ExactSolution solve_exact(const Scores<float>&, const Marginals&, const ExactOptions&,

@@ -1,5 +1,6 @@
 #include "transport/points.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "gradient/energy_gradient.hpp"
@@ -61,6 +62,29 @@ void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& sco
 }
 
 template <class T>
+void write_plan_gradient(MatrixView<const T> x, MatrixView<const T> y,
+                         const PooledVector<PlanPair>& pairs, const EnergyGradients<T>& to) {
+  PooledVector<double> by_x(static_cast<std::size_t>(x.rows * x.cols), 0.0);
+  PooledVector<double> by_y(static_cast<std::size_t>(y.rows * y.cols), 0.0);
+  for (const PlanPair& pair : pairs) {
+    double* const row = by_x.data() + pair.row * x.cols;
+    double* const col = by_y.data() + pair.col * y.cols;
+    for (Index c = 0; c < x.cols; ++c) {
+      const double away = static_cast<double>(x(pair.row, c)) - static_cast<double>(y(pair.col, c));
+      row[c] += 2 * pair.mass * away;
+      col[c] -= 2 * pair.mass * away;
+    }
+  }
+  const auto write = [](const PooledVector<double>& from, MatrixView<T> gradient) {
+    if (gradient.data == nullptr) return;
+    std::transform(from.begin(), from.end(), gradient.data,
+                   [](double value) { return static_cast<T>(value); });
+  };
+  write(by_x, to.q);
+  write(by_y, to.k);
+}
+
+template <class T>
 void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
                           MatrixView<const T> y, const PooledVector<double>& d,
                           MatrixView<T> gradient) {
@@ -85,6 +109,8 @@ void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
   template void add_self_solution_gradient(MatrixView<const T>, const Scores<T>&,                \
                                            const Potentials&, const ImplicitGradient&, double,   \
                                            MatrixView<T>, int);                                  \
+  template void write_plan_gradient(MatrixView<const T>, MatrixView<const T>,                    \
+                                    const PooledVector<PlanPair>&, const EnergyGradients<T>&);   \
   template void add_missing_gradient(MatrixView<const T>, const PooledVector<double>&,           \
                                      MatrixView<const T>, const PooledVector<double>&,           \
                                      MatrixView<T>);

@@ -5,6 +5,7 @@
 #include "pass/potentials.hpp"
 #include "score/energy.hpp"
 #include "score/scores.hpp"
+#include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -39,6 +40,12 @@ template <class T>
 void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
                                 const Potentials& potentials, const ImplicitGradient& solved,
                                 double unit, MatrixView<T> gradient, int threads);
+
+/// Writes the derivatives by x and y of the cost of a plan with these pairs: 2 Σ_j π_ij (x_i −
+/// y_j), and 2 Σ_i π_ij (y_j − x_i). A view without data is not requested.
+template <class T>
+void write_plan_gradient(MatrixView<const T> x, MatrixView<const T> y,
+                         const PooledVector<PlanPair>& pairs, const EnergyGradients<T>& to);
 
 /// Adds to `gradient` (Lq, d) 2 e_i (x_i − Σ_j d_j y_j / Σ d): the derivative by x of the cost of
 /// e_i d_j / Σ d, the mass that a rounded plan adds. Does nothing without data, or if Σ d = 0.

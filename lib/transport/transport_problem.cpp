@@ -209,23 +209,19 @@ class TransportSolver {
   TransportProblem solve_exactly() const {
     TransportProblem found;
     examine(std::nullopt, 0, found);
-    // Forbidden pairs are refused by the solver.
-    if (found.feasibility.prospect == Prospect::unequal_totals) return infeasible(found);
+    const ExactOptions& options = *of_.options.exact;
+    found.exact_method = exact_method(options, of_.scores.rows(), of_.scores.cols(), sizeof(T));
+    const Prospect prospect = found.feasibility.prospect;
+    // Annealing refuses forbidden pairs.
+    if (prospect == Prospect::unequal_totals ||
+        (prospect == Prospect::no_plan && found.exact_method == ExactMethod::simplex)) {
+      return infeasible(found);
+    }
     const ExactSolution solution =
-        solve_exact(of_.scores, of_.marginals, *of_.options.exact, to_.plan, threads_, progress_);
+        solve_exact(of_.scores, of_.marginals, options, to_.plan, threads_, progress_);
     write_potentials(solution.potentials);
     write_marginal_gradients(solution.potentials);
-    const TransportPoints<T>& points = to_.optimum.scores.points;
-    if (points.wanted()) {
-      const TemperedEnergy<T> energy(of_.scores, 1 / solution.summary.epsilon);
-      typename Scores<T>::Terms terms;
-      terms.energy = &energy;
-      differentiate_cost(Scores<T>(terms), solution.scaled_down);
-      add_missing_gradient(points.from.q, solution.row_missing, points.from.k, solution.col_missing,
-                           points.by.q);
-      add_missing_gradient(points.from.k, solution.col_missing, points.from.q, solution.row_missing,
-                           points.by.k);
-    }
+    if (to_.optimum.scores.points.wanted()) differentiate_exact(solution);
     const ExactSummary& summary = solution.summary;
     found.status = summary.status;
     found.iterations = summary.iterations;
@@ -239,6 +235,23 @@ class TransportSolver {
     found.limited_by_rounding = summary.limited_by_rounding;
     if (to_.exact != nullptr) *to_.exact = summary;
     return found;
+  }
+
+  // The derivatives by the points of the cost of the plan as shown.
+  void differentiate_exact(const ExactSolution& solution) const {
+    const TransportPoints<T>& points = to_.optimum.scores.points;
+    if (solution.summary.method == ExactMethod::simplex) {
+      write_plan_gradient(points.from.q, points.from.k, solution.pairs, points.by);
+      return;
+    }
+    const TemperedEnergy<T> energy(of_.scores, 1 / solution.summary.epsilon);
+    typename Scores<T>::Terms terms;
+    terms.energy = &energy;
+    differentiate_cost(Scores<T>(terms), solution.scaled_down);
+    add_missing_gradient(points.from.q, solution.row_missing, points.from.k, solution.col_missing,
+                         points.by.q);
+    add_missing_gradient(points.from.k, solution.col_missing, points.from.q, solution.row_missing,
+                         points.by.k);
   }
 
   TransportProblem diverge() const {

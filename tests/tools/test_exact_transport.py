@@ -23,10 +23,14 @@ def problem(random, m, n):
 
 
 class ExactTest(ToolTest):
+    SOLVER = "simplex"
 
     def solve(self, *arguments, status=0):
-        self.run_tool("sinkhorn-iter", "exact", *arguments, "-o", "out.h5", "--force", "--json=out.json", status=status)
-        return self.read("out.h5"), json.loads((self.folder / "out.json").read_text())["result"]
+        self.run_tool("sinkhorn-iter", "exact", "--solver", self.SOLVER, *arguments, "-o", "out.h5", "--force",
+                      "--json=out.json", status=status)
+        result = json.loads((self.folder / "out.json").read_text())["result"]
+        self.assertEqual(result["solver"], self.SOLVER)
+        return self.read("out.h5"), result
 
     def assert_certified(self, got, result, cost, a, b, gap, rounding=1e-10):
         """The plan has its marginals and costs `value`; the potentials prove that no plan costs less than `dual`."""
@@ -133,17 +137,6 @@ class Numbers(ExactTest):
                         matched[order, np.arange(n)] = data["a"][order] if "a" in data else 1 / n
                         self.assert_near("plan", got["plan"], matched, 1e-6 * total)
 
-    def test_what_limits_it_is_named(self):
-        random = np.random.default_rng(7)
-        places = np.linspace(0, 1, 60, dtype=np.float32)[:, None]
-        a = random.dirichlet(np.ones(60)).astype(np.float32)
-        self.write("in.h5", q=places, k=places, a=a, b=random.permutation(a))
-        for options, advice in (((), "rounding of float32 allows; try --precision f64"),
-                                (("--iterations", 50), "try a larger --iterations or --gap")):
-            done = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--gap", 1e-5, *options, "-o", "out.h5", "--force", status=1)
-            self.assertIn(advice, done.err)
-        self.solve("in.h5", "--gap", 1e-5, "--precision", "f64")
-
     def test_counts_are_masses(self):
         cost, _, _, _, _ = problem(np.random.default_rng(15), 5, 4)
         a, b = np.array([3, 1, 4, 1, 5]), np.array([2, 6, 5, 1])
@@ -179,21 +172,6 @@ class Numbers(ExactTest):
                     self.assertAlmostEqual(np.ldexp(result["value"], -exponent), figures["value"], delta=delta)
                     self.assertAlmostEqual(np.ldexp(result["dual"], -exponent), figures["dual"], delta=delta)
                     self.assertEqual(result["status"], "converged")
-
-    def test_gaps_that_rounding_does_not_allow(self):
-        """The plan keeps its marginals, and the bounds their order."""
-        random = np.random.default_rng(12)
-        for gap in (1e-7, 1e-9, 1e-12):
-            for _ in range(4):
-                cost = 30 * random.normal(size=(3, 2))
-                a, b = random.uniform(size=3), random.uniform(size=2)
-                self.write("in.h5", cost=cost, a=a, b=b * a.sum() / b.sum())
-                run = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--gap", gap, "-o", "out.h5", "--force", "--json=out.json",
-                                    status=None)
-                result = self.read_json("out.json")["result"]
-                self.assertEqual(run.status, 0 if result["relative_gap"] <= gap else 1)
-                self.assertLess(result["row_error"] + result["col_error"], 1e-14)
-                self.assertGreater(result["gap"], -1e-13)
 
     def test_no_mass(self):
         self.write("in.h5", cost=np.random.default_rng(13).uniform(size=(2, 5, 5)), a=np.array([[0.2] * 5, [0] * 5]),
@@ -231,12 +209,44 @@ class Numbers(ExactTest):
         self.write("in.h5", q=x + 10, k=y + 10, a=a, b=b)
         # Few iterations leave much to be added. The derivatives are those of the plan that the potentials define, which
         # carry their rounding: that of scores of 10 over an ε of 1e-3.
-        for dtype, bound, more in (("f64", 1e-11, ()), ("f64", 1e-11, ("--iterations", 3)), ("f32", 1e-5, ("--iterations", 30))):
+        early = (("f64", 1e-11, ("--iterations", 3)), ("f32", 1e-5, ("--iterations", 30)))
+        for dtype, bound, more in (("f64", 1e-11, ()), *(early if self.SOLVER == "annealing" else (("f32", 1e-5, ()),))):
             got, _ = self.solve("in.h5", "--precision", dtype, *more, "--emit", "plan,dual_grad_q,dual_grad_k",
                                 status=1 if more else 0)
             plan = got["plan"].astype(float)
             self.assert_near("q", got["dual_grad_q"], 2 * (plan.sum(1)[:, None] * x - plan @ y), bound)
             self.assert_near("k", got["dual_grad_k"], 2 * (plan.sum(0)[:, None] * y - plan.T @ x), bound)
+
+
+class Annealing(Numbers):
+    SOLVER = "annealing"
+
+    def test_what_limits_it_is_named(self):
+        random = np.random.default_rng(7)
+        places = np.linspace(0, 1, 60, dtype=np.float32)[:, None]
+        a = random.dirichlet(np.ones(60)).astype(np.float32)
+        self.write("in.h5", q=places, k=places, a=a, b=random.permutation(a))
+        for options, advice in (((), "rounding of float32 allows; try --precision f64"),
+                                (("--iterations", 50), "try a larger --iterations or --gap")):
+            done = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--solver", "annealing", "--gap", 1e-5, *options, "-o", "out.h5",
+                                 "--force", status=1)
+            self.assertIn(advice, done.err)
+        self.solve("in.h5", "--gap", 1e-5, "--precision", "f64")
+
+    def test_gaps_that_rounding_does_not_allow(self):
+        """The plan keeps its marginals, and the bounds their order."""
+        random = np.random.default_rng(12)
+        for gap in (1e-7, 1e-9, 1e-12):
+            for _ in range(4):
+                cost = 30 * random.normal(size=(3, 2))
+                a, b = random.uniform(size=3), random.uniform(size=2)
+                self.write("in.h5", cost=cost, a=a, b=b * a.sum() / b.sum())
+                run = self.run_tool("sinkhorn-iter", "exact", "in.h5", "--solver", "annealing", "--gap", gap, "-o", "out.h5", "--force",
+                                    "--json=out.json", status=None)
+                result = self.read_json("out.json")["result"]
+                self.assertEqual(run.status, 0 if result["relative_gap"] <= gap else 1)
+                self.assertLess(result["row_error"] + result["col_error"], 1e-14)
+                self.assertGreater(result["gap"], -1e-13)
 
     def test_it_says_how_far_it_came(self):
         cost, a, b, _, _ = problem(np.random.default_rng(6), 50, 60)
@@ -258,6 +268,105 @@ class Numbers(ExactTest):
             _, result = self.solve("in.h5", "--precision", "f64" if dtype is np.float64 else "f32", "--gap", 1e-15, status=1)
             self.assertLess(result["iterations"], 100000)
             self.assertLess(result["relative_gap"], reached)
+
+
+class Simplex(ExactTest):
+
+    def allowed(self, random, m, n):
+        """A mask over which a plan with the masses exists, and which many plans cannot use as a whole."""
+        plan = random.integers(1, 5, (m, n)) * (random.uniform(size=(m, n)) < 2 / min(m, n))
+        plan[np.arange(m), random.integers(0, n, m)] += 1
+        plan[random.integers(0, m, n), np.arange(n)] += 1
+        mask = (plan > 0) | (random.uniform(size=(m, n)) < 0.1)
+        return mask, plan.sum(1), plan.sum(0)
+
+    def assert_optimal(self, got, result, cost, a, b, rounding=1e-13):
+        """Complementary slackness, which proves the optimum."""
+        allowed = np.isfinite(cost)
+        size, total = np.abs(cost[allowed]).max(), a.sum()
+        plan, f, g = got["plan"].astype(float), got["row_potential"], got["col_potential"]
+        self.assertEqual(np.abs(plan[~allowed]).max(initial=0), 0)
+        self.assert_near("rows", plan.sum(1), a, rounding * total)
+        self.assert_near("columns", plan.sum(0), b, rounding * total)
+        with np.errstate(invalid="ignore"):
+            slack = np.where(allowed, np.where(allowed, cost, 0) + f[:, None] + g, INF)
+        size = max(size, np.abs(f[a > 0]).max(), np.abs(g[b > 0]).max())
+        self.assertGreaterEqual(slack[a > 0][:, b > 0].min(), -rounding * size)
+        self.assertLessEqual(np.abs(slack[plan > 0]).max(), rounding * size)
+        self.assertLess((plan > 0).sum(), len(a) + len(b))
+        self.assertAlmostEqual(result["value"], (plan * np.where(allowed, cost, 0)).sum(), delta=rounding * size * total)
+        self.assertEqual(result["status"], "converged")
+
+    def test_pairs_that_are_left_out(self):
+        random = np.random.default_rng(21)
+        for m, n in ((1, 1), (1, 5), (7, 7), (12, 31), (40, 33)):
+            for dtype, rounding in ((np.float64, 1e-13), (np.float32, 1e-6)):
+                for _ in range(4):
+                    mask, a, b = self.allowed(random, m, n)
+                    cost = random.normal(size=(m, n)).astype(dtype)
+                    sparse = np.where(mask, cost, INF).astype(dtype)
+                    self.write("in.h5", cost=sparse, a=a, b=b)
+                    got, result = self.solve("in.h5", *self.EMIT)
+                    self.assert_optimal(got, result, sparse.astype(float), a, b, rounding)
+                    self.write("in.h5", cost=cost, mask=mask, a=a, b=b)
+                    masked, _ = self.solve("in.h5", *self.EMIT)
+                    self.assert_same_bits(masked, got, ["plan", "row_potential", "col_potential"])
+                    self.write("in.h5", scores=-sparse, a=a, b=b)
+                    scored, figures = self.solve("in.h5", *self.EMIT)
+                    self.assert_same_bits(scored, got, ["plan"])
+                    self.assertEqual(figures["value"], -result["value"])
+
+    def test_a_band(self):
+        """Only one plan exists: each row has one pair that some plan can use."""
+        n = 50
+        cost = np.where(np.tri(n, dtype=bool), np.random.default_rng(22).normal(size=(n, n)), INF)
+        self.write("in.h5", cost=cost)
+        got, result = self.solve("in.h5", *self.EMIT)
+        self.assertAlmostEqual(result["value"], np.diag(cost).mean(), delta=1e-14)
+        self.assert_near("plan", got["plan"], np.eye(n) / n, 0)
+        self.assert_optimal(got, result, cost, np.full(n, 1 / n), np.full(n, 1 / n))
+
+    def test_masses_on_a_line(self):
+        """The cheapest plan pairs quantiles. Counts have many equal partial sums, and some are 0."""
+        random = np.random.default_rng(23)
+        for m, n in ((1, 3), (40, 40), (64, 17), (5, 300)):
+            x, y = np.sort(random.normal(size=m)), np.sort(random.normal(size=n))
+            a = random.integers(0, 4, m) + (np.arange(m) == 0)
+            b = random.multinomial(a.sum(), np.full(n, 1 / n))
+            want = ((np.repeat(x, a) - np.repeat(y, b)) ** 2).sum()
+            self.write("in.h5", q=x[:, None], k=y[:, None], a=a, b=b)
+            got, result = self.solve("in.h5", *self.EMIT)
+            self.assertAlmostEqual(result["value"], want, delta=1e-12 * (1 + want))
+            self.assert_optimal(got, result, (x[:, None] - y) ** 2, a, b)
+            self.assertTrue(np.isfinite(got["row_potential"]).all() and np.isfinite(got["col_potential"]).all())
+
+    def test_costs_of_very_different_size(self):
+        """Prohibitive costs take no digits of the others."""
+        random = np.random.default_rng(24)
+        for penalty in (1e3, 1e9, 1e15):
+            mask, a, b = self.allowed(random, 30, 30)
+            cost = random.uniform(1, 2, (30, 30))
+            self.write("in.h5", cost=np.where(mask, cost, INF), a=a, b=b)
+            _, want = self.solve("in.h5")
+            self.write("in.h5", cost=np.where(mask, cost, penalty), a=a, b=b)
+            _, got = self.solve("in.h5")
+            self.assertAlmostEqual(got["value"], want["value"], delta=1e-12 * want["value"])
+            self.assertAlmostEqual(got["dual"], want["value"], delta=1e-10 * want["value"])
+
+    def test_memory_chooses(self):
+        cost, a, b, _, _ = problem(np.random.default_rng(25), 600, 700)
+        self.write("in.h5", cost=cost, a=a, b=b)
+        _, want = self.solve("in.h5")
+        values = {}
+        for memory in ("6M", "1G"):
+            self.run_tool("sinkhorn-iter", "exact", "in.h5", "--memory", memory, "--gap", 1e-2, "-o", "out.h5", "--force", "--json=out.json")
+            report = self.read_json("out.json")
+            values[report["result"]["solver"]] = report["result"]["value"]
+            self.assertEqual(report["params"]["solver"], report["result"]["solver"])
+        self.assertEqual(values["simplex"], want["value"])
+        self.assertTrue(want["value"] <= values["annealing"] <= 1.01 * want["value"])
+        self.refused("sinkhorn-iter", "exact", "in.h5", "--solver", "simplex", "--memory", "6M", output="none.h5", status=6,
+                     says="--memory")
 
 
 @unittest.skipIf(linprog is None, "SciPy (python3-scipy) is not installed")
@@ -301,7 +410,10 @@ class Refused(ExactTest):
         self.refuses("--energy", "dot", q=cost, k=cost, status=2, says="--energy has no effect with exact")
 
     def test_problems_without_a_plan(self):
-        self.refuses(cost=np.array([[1, INF, 1], [2, 1, 1], [1, 1, 1]]), status=3, says=["in.h5:/cost", "a finite cost of every pair with mass"])
+        self.refuses("--solver", "annealing", cost=np.array([[1, INF, 1], [2, 1, 1], [1, 1, 1]]), status=3,
+                     says=["in.h5:/cost", "annealing requires a finite cost of every pair with mass"], hint="simplex")
+        self.refuses(cost=np.array([[1, INF, INF], [2, INF, INF], [1, 1, 1]]), status=4,
+                     says="rows 0, 1 have mass 0.666667, but the 1 column allowed for them has mass 0.333333")
         self.refuses(cost=np.ones((2, 2)), a=[.5, .5], b=[.5, .7], status=4, says="no plan has these marginals",
                      hint="normalise a and b")
 

@@ -74,7 +74,7 @@ void refuse_infeasible(const TransportTask& task, TransportResult& result) {
     case Prospect::no_plan:
       result.refusal =
           fmt::format("{}: no plan has these marginals: {}", place, shortage_text(found));
-      result.hint = "--iterations T runs exactly T iterations anyway";
+      if (!task.exact) result.hint = "--iterations T runs exactly T iterations anyway";
       return;
     case Prospect::vanishing:
       break;

@@ -41,11 +41,14 @@ cli::Declaration declare() {
       "and dual are those of the unbalanced problem, and the gap is primal - dual, the sum of E R "
       "KL(sums, their targets) over both sides; the optimum is again at most dual + gap.");
   d.about(
-      "exact minimises <P, C> alone. Epsilon falls by halves, each solution starting the next, "
-      "until bounds are close: the value <P, C> of the plan, rounded so that it has its marginals, "
-      "and the dual sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. The "
-      "potentials belong to this bound: cost + f + g >= 0 for all pairs, in units of the cost. "
-      "Every pair needs a finite cost.");
+      "exact minimises <P, C> alone, by the network simplex if --memory has room for all costs, "
+      "else "
+      "by annealing: epsilon falls by halves, each solution starting the next, until bounds are "
+      "close. Both certify the value <P, C> of the plan, which has its marginals, by the dual "
+      "sum_i a_i min_j (C_ij + g_j) - <b, g>, which no plan can go below. The potentials belong to "
+      "this bound: cost + f + g >= 0 for all pairs, in units of the cost. The simplex leaves out "
+      "pairs of infinite cost; annealing needs a finite cost of every pair. The two give plans of "
+      "the same value up to the gap, but other bits: --solver names one of them.");
   d.about(
       "divergence computes OT(a, b) - OT(a, a)/2 - OT(b, b)/2 with OT = min <P, C> + E KL(P, "
       "ab'), of points, or of a and b on a common support with a square cost. lower and upper "
@@ -78,16 +81,20 @@ cli::Declaration declare() {
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
   d.for_verbs({exact_verb});
+  d.choice("solver", {"auto", "simplex", "annealing"},
+           "The simplex holds all costs and reaches the optimum up to rounding. Annealing takes "
+           "memory for the lines only.",
+           "auto");
   d.number(
       "gap", "G",
-      "Stops once the cost of the plan exceeds the lower bound by at most G times the cost of the "
-      "plan, or by the rounding of costs, 1e-14 (in float32 1e-6) times the largest cost and the "
-      "mass. About 1e-8 of the largest cost can be reached, in float32 1e-5.",
+      "The cost of the plan may exceed the lower bound by G times the cost of the plan, or by the "
+      "rounding of costs, 1e-14 (in float32 1e-6) times the largest cost and the mass. Annealing "
+      "stops once it reaches this gap; it reaches about 1e-8 of the largest cost, in float32 1e-5.",
       {0, 1, true, true}, 1e-4);
   d.for_verbs({});
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
-      .default_words("at most 1000; exact: at most 100000; bulk: 20");
+      .default_words("at most 1000; annealing: at most 100000; bulk: 20");
   d.for_verbs({"", divergence_verb, barycentre_verb});
   d.number(
        "tolerance", "E",
@@ -103,7 +110,7 @@ cli::Declaration declare() {
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
            {1, 2, false, true})
-      .default_words("1; exact: 1.8");
+      .default_words("1; annealing: 1.8");
   d.for_verbs({""});
   d.text("unbalanced", "RHO[:RHO]",
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
@@ -157,8 +164,8 @@ cli::Declaration declare() {
             "Point clouds; exponentials are kept as far as --memory allows, else recomputed.");
   d.example("sinkhorn-iter layer3.h5 | explain-away-stats --scheme unas,stored",
             "Compare softmax with doubly stochastic weights.");
-  d.example("sinkhorn-iter exact --gap 1e-3 --emit plan -i q=x.npy -i k=y.npy -o plan.h5",
-            "The cheapest plan of point clouds, at most 0.1% above the least cost.");
+  d.example("sinkhorn-iter exact --emit plan -i q=x.npy -i k=y.npy -o plan.h5",
+            "The cheapest plan of point clouds.");
   d.example("sinkhorn-iter divergence --epsilon 0.05 -i q=x.npy -i k=y.npy -o potentials.h5",
             "How far two point clouds are apart.");
   d.example("sinkhorn-iter barycentre --epsilon 0.01 cost.h5 -i a=histograms.npy -o mean.h5",

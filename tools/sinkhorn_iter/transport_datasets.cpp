@@ -17,7 +17,7 @@ void declare_transport_datasets(cli::Declaration& d) {
       .formula("       - epsilon sum P")
       .formula("W(a, b; C) = min <P, C> + epsilon sum P log P = dual + epsilon sum P is the")
       .formula("divergence ot of lambda-solve; it tends to min <P, C> as epsilon falls");
-  d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
+  d.dataset("cost", "(..., Lq, Lk)", "with --epsilon or exact: costs; inf forbids a pair")
       .dataset("a", "(..., Lq)",
                "row sums, numbers or counts; by default 1/Lq for a cost, 1 for scores; barycentre: "
                "the histograms, (..., K, Lk)")
@@ -93,10 +93,12 @@ void declare_transport_datasets(cli::Declaration& d) {
       .report_member("divergence, sharp_divergence, lower, upper",
                      "divergence: its value, its value with <P, C> alone, and bounds on the "
                      "former; value, primal, dual and gap are of the transport between both sides")
-      .report_member(
-          "relative_gap, gap_floor, epsilon",
-          "exact: gap / value; the gap that counts as none, 1e-14 (float32: 1e-6) times "
-          "the largest cost times the mass; and the epsilon at which the iteration ended")
+      .report_member("relative_gap, gap_floor, solver, epsilon",
+                     "exact: gap / value; the gap that counts as none, 1e-14 (float32: 1e-6) times "
+                     "the largest "
+                     "cost times the mass; simplex, whose iterations are pivots, or annealing; and "
+                     "the epsilon "
+                     "at which annealing ended")
       .report_member("histograms", "barycentre: K")
       .report_member("mass", "with --unbalanced: the sum of the plan")
       .report_member("gradient_iterations, gradient_residual",

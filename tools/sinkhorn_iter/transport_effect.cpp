@@ -36,6 +36,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     settings["attn_precision"] = f64 ? "f64" : "f32";
     settings["verb"] = arguments.verb;
     if (exact) {
+      settings["solver"] = method_word(exact->method);
       settings["gap"] = exact->gap;
       settings["iterations"] = std::int64_t{exact->max_iterations};
       settings["relax"] = exact->relaxation;

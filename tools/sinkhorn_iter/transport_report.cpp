@@ -109,7 +109,8 @@ nlohmann::ordered_json figures_of(const TransportTask& task, const TransportResu
   if (task.exact) {
     json["relative_gap"] = known(figures.gap / std::abs(figures.primal));
     json["gap_floor"] = known(result.exact.rounding);
-    json["epsilon"] = known(result.exact.epsilon);
+    json["solver"] = method_word(figures.exact_method);
+    if (!task.uses_simplex()) json["epsilon"] = known(result.exact.epsilon);
   }
   if (solved) return json;
   const Feasibility& found = figures.feasibility;
@@ -168,7 +169,8 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   outcome.summary = fmt::format(
       "{} in {}, {}, {}, {} {:.6g}",
       times(join(task.input.leading, {task.input.queries, task.input.keys})),
-      task.f64 ? "float64" : "float32", cli::counted(figures.iterations, "iteration"),
+      task.f64 ? "float64" : "float32",
+      cli::counted(figures.iterations, task.uses_simplex() ? "pivot" : "iteration"),
       task.penalties
           ? fmt::format("mass {:.6g}, sums off by {:.2g}", figures.mass, off_by)
           : fmt::format("marginals off by {:.2g} of a total of {:.6g}", off_by, figures.mass),

@@ -43,6 +43,7 @@ void archive(Archive& with, TransportProblem& figures) {
         &figures.dual, &figures.gap, &figures.rescaled}) {
     archive(with, *number);
   }
+  archive(with, figures.exact_method);
   archive(with, figures.limited_by_rounding);
   archive(with, figures.divergence);
   Feasibility& found = figures.feasibility;

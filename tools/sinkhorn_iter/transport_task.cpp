@@ -126,6 +126,9 @@ std::optional<ExactOptions> exact_options(const cli::Arguments& arguments) {
   options.gap = *arguments.number("gap");
   options.max_iterations = arguments.integer("iterations").value_or(options.max_iterations);
   options.relaxation = arguments.number("relax").value_or(options.relaxation);
+  const std::string solver = arguments.text("solver");
+  if (solver == method_word(ExactMethod::simplex)) options.method = ExactMethod::simplex;
+  if (solver == method_word(ExactMethod::annealing)) options.method = ExactMethod::annealing;
   return options;
 }
 
@@ -170,6 +173,18 @@ std::optional<Operand> marginal_operand(const io::InputBundle& bundle, const std
 }
 
 }  // namespace
+
+const char* method_word(ExactMethod method) {
+  switch (method) {
+    case ExactMethod::simplex:
+      return "simplex";
+    case ExactMethod::annealing:
+      return "annealing";
+    case ExactMethod::automatic:
+      break;
+  }
+  return "auto";
+}
 
 bool TransportTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   if (has_scores(bundle, resolve_score_options(arguments, &bundle).source)) return true;
@@ -232,6 +247,18 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   }
   f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b) ||
                                (histograms && is_float64(histograms->masses)));
+  if (exact && exact->method == ExactMethod::automatic) choose_method(arguments);
+}
+
+// The simplex if --memory has room for one problem on one thread: the choice changes bits, so that
+// it must not depend on threads.
+void TransportTask::choose_method(const cli::Arguments& arguments) {
+  const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+  exact->method = ExactMethod::simplex;
+  const HeadNeeds needs = transport_needs(*this, element, arguments.ranks);
+  if (least_bytes(input, element, needs, 1) > arguments.memory) {
+    exact->method = ExactMethod::annealing;
+  }
 }
 
 void TransportTask::leave_out(const std::vector<std::string>& names,
@@ -261,6 +288,7 @@ void TransportTask::report_params(cli::Report& report) const {
   auto& params = report.params();
   if (!histograms) params["relax"] = exact ? exact->relaxation : solver.relaxation;
   if (exact) {
+    params["solver"] = method_word(exact->method);
     params["gap"] = exact->gap;
     params["iterations"] = exact->max_iterations;
   } else if (of_cost) {
@@ -335,8 +363,10 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
-  needs.useful_bytes =
-      useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, needs.ranks);
+  if (!task.uses_simplex()) {
+    needs.useful_bytes =
+        useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, needs.ranks);
+  }
   if (task.histograms) {
     needs.work_bytes = [&task, element_size](int threads, std::int64_t limit) {
       return std::max(averaging_bytes(task, element_size, threads),
@@ -350,12 +380,14 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
-    const auto solver_bytes = task.exact ? exact_transport_bytes : sinkhorn_solver_bytes;
     // A divergence also has square problems.
     const Index longer = std::max(input.queries, input.keys);
-    return std::max(solver_bytes(task.diverges ? longer : input.queries,
-                                 task.diverges ? longer : input.keys, element_size, threads),
-                    dual_gradient_work_bytes(task, element_size, threads)) +
+    const Index rows = task.diverges ? longer : input.queries;
+    const Index cols = task.diverges ? longer : input.keys;
+    const std::int64_t solver_bytes =
+        task.exact ? exact_transport_bytes(task.exact->method, rows, cols, element_size, threads)
+                   : sinkhorn_solver_bytes(rows, cols, element_size, threads);
+    return std::max(solver_bytes, dual_gradient_work_bytes(task, element_size, threads)) +
            solution_gradient_work_bytes(task, element_size, threads, limit) + checked;
   };
   return needs;
@@ -383,19 +415,25 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   bytes += static_cast<double>(gradient_result_bytes(task, element)) +
            written_gradient_bytes(task, element);
   bytes *= problems;
-  // If the kernel is kept, scores are computed once; two products per iteration and histogram.
-  const bool kept = plan.useful_bytes > 0;
+  // If the kernel is kept, scores are computed once; two products per iteration and histogram. The
+  // number of pivots is not known.
+  const bool kept = plan.useful_bytes > 0 || task.uses_simplex();
   const double passes = kept ? 0 : (task.histograms ? 2 * lines : 1) * iterations;
-  const double flops =
-      input.score_flops(Scheme::sinkhorn, passes + 2) + 4 * lines * iterations * input.pairs();
+  const double products = task.uses_simplex() ? 0 : 4 * lines * iterations * input.pairs();
+  const double flops = input.score_flops(Scheme::sinkhorn, passes + 2) + products;
   const Shape shape = join(input.leading, {input.queries, input.keys});
   auto& result = report.result();
   result["shape"] = shape;
+  const std::string problem =
+      fmt::format("of {} in {}", times(shape), task.f64 ? "float64" : "float32");
+  const std::string words =
+      task.uses_simplex()
+          ? "network simplex " + problem
+          : fmt::format("sinkhorn {}, at most {}", problem,
+                        cli::counted(task.solver.stopping.most_iterations(), "iteration"));
   report_run_cost(
-      {fmt::format("sinkhorn of {} in {}, at most {}", times(shape),
-                   task.f64 ? "float64" : "float32",
-                   cli::counted(task.solver.stopping.most_iterations(), "iteration")),
-       plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops at most", flops)},
+      {words, plan.bytes, bytes, arguments.compress > 0,
+       fmt::format("{:.3g} flops {}", flops, task.uses_simplex() ? "and pivots" : "at most")},
       report);
   result["flops"] = flops;
 }

@@ -24,6 +24,9 @@ constexpr const char* divergence_verb = "divergence";
 /// The verb of barycentres.
 constexpr const char* barycentre_verb = "barycentre";
 
+/// The word of --solver: auto, simplex or annealing.
+const char* method_word(ExactMethod method);
+
 /// The task of sinkhorn-iter for one section: INPUT, or one group of it.
 struct TransportTask {
   /// Checks everything but the numbers. Throws the errors of resolving the options and of
@@ -74,7 +77,7 @@ struct TransportTask {
   AttentionInput input;
   SinkhornOptions solver;
   std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost
-  std::optional<ExactOptions> exact;           ///< of the verb exact
+  std::optional<ExactOptions> exact;           ///< of the verb exact; its method is not automatic
   bool diverges = false;                       ///< the verb divergence
   std::optional<HistogramInput> histograms;    ///< of the verb barycentre
   std::set<std::string> emitted;
@@ -89,6 +92,11 @@ struct TransportTask {
 
   /// Whether the potentials make the plan in the same way as potentials of the scheme sinkhorn.
   bool is_of_scheme() const { return !exact && !histograms; }
+
+  bool uses_simplex() const { return exact && exact->method == ExactMethod::simplex; }
+
+ private:
+  void choose_method(const cli::Arguments& arguments);
 };
 
 /// The memory that the computation needs on each of `ranks` ranks.

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "feasibility/whole_marginals.hpp"
+#include "kernel/magnitudes.hpp"
+#include "parallel/parallel_for.hpp"
+#include "pass/slot_share.hpp"
+#include "sinkhorn/exact_bounds.hpp"
+#include "sinkhorn/exact_transport.hpp"
+#include "sinkhorn/network_simplex.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/infinity.hpp"
+
+namespace attn {
+namespace {
+
+// Scores of float64 beyond 2^±most_exponent are multiplied by a power of two, so that their sums
+// and units are in its range.
+constexpr int most_exponent = 900;
+
+constexpr Index fill_rows = 32;
+constexpr Index fill_cols = 2048;
+
+std::int64_t sum_of(const PooledVector<std::int64_t>& amounts) {
+  return std::accumulate(amounts.begin(), amounts.end(), std::int64_t{0});
+}
+
+template <class T>
+class SimplexSolver {
+ public:
+  SimplexSolver(const Scores<T>& scores, const Marginals& marginals, double gap,
+                const ObserverList<T>& observers, int threads)
+      : scores_(scores),
+        marginals_(marginals),
+        gap_(gap),
+        observers_(observers),
+        threads_(threads) {}
+
+  ExactSolution solve() {
+    found_.summary.method = ExactMethod::simplex;
+    const double total = marginals_.total();
+    if (total > 0) {
+      pivot(total);
+    } else {
+      found_.potentials.col.assign(marginals_.col.size(), minus_infinity);
+    }
+    ExactSummary& summary = found_.summary;
+    summary.rounding = exact_rounding<T> * size_ * total;
+    summary.lower = bound_below(scores_, marginals_, found_.potentials, threads_);
+    PlanSums<T> sums(scores_);
+    ObserverList<T> observers = observers_;
+    observers.push_back(&sums);
+    show(observers);
+    bound_above(sums, marginals_, gap_, size_, summary);
+    summary.limited_by_rounding = summary.status == SolveStatus::not_converged;
+    return std::move(found_);
+  }
+
+ private:
+  void pivot(double total) {
+    const Index rows = scores_.rows(), cols = scores_.cols();
+    const Buffer<T> storage(rows * cols);
+    const MatrixView<T> matrix(storage.data(), rows, cols);
+    WholeMarginals whole = in_whole_numbers(marginals_.row, marginals_.col, total, 0);
+    const auto largest = std::max_element(marginals_.row.begin(), marginals_.row.end());
+    const double unit =
+        *largest / static_cast<double>(
+                       whole.supply[static_cast<std::size_t>(largest - marginals_.row.begin())]);
+    // Rounding of the marginals, which the largest one takes.
+    *std::max_element(whole.room.begin(), whole.room.end()) +=
+        sum_of(whole.supply) - sum_of(whole.room);
+    BasicPlan plan = solve_by_pivots<T>(
+        matrix, [&] { fill(matrix); }, std::move(whole.supply), std::move(whole.room));
+    found_.summary.iterations = plan.pivots;
+    for (const Shipment& s : plan.shipments) {
+      found_.pairs.push_back({s.row, s.col, unit * static_cast<double>(s.amount)});
+    }
+    found_.potentials = std::move(plan.potentials);
+    for (auto* const side : {&found_.potentials.row, &found_.potentials.col}) {
+      for (double& value : *side) value = std::ldexp(value, -exponent_);
+    }
+  }
+
+  // Writes the scores times 2^exponent_, and finds the largest one between open lines.
+  void fill(const MatrixView<T>& matrix) {
+    const Index blocks = (matrix.rows + fill_rows - 1) / fill_rows;
+    PooledVector<T> largest(static_cast<std::size_t>(blocks), T{0});
+    PooledVector<typename Scores<T>::Scratch> scratches(
+        static_cast<std::size_t>(std::max(1, threads_)));
+    parallel_for(blocks, threads_, [&](Index block, int worker) {
+      const Index first = block * fill_rows;
+      const MatrixView<T> rows = matrix.row_range(first, std::min(fill_rows, matrix.rows - first));
+      for (Index col = 0; col < rows.cols; col += fill_cols) {
+        const Index count = std::min(fill_cols, rows.cols - col);
+        scores_.fill({first, rows.rows, col, count},
+                     {rows.data + col, rows.rows, count, rows.row_stride},
+                     scratches[static_cast<std::size_t>(worker)]);
+      }
+      T& most = largest[static_cast<std::size_t>(block)];
+      for (Index i = 0; i < rows.rows; ++i) {
+        close_columns(rows.row(i));
+        if (marginals_.row[static_cast<std::size_t>(first + i)] == 0) continue;
+        T of_row = 0;
+        bool any_negative = false;
+        kernel::magnitudes(rows.row(i), rows.cols, &of_row, &any_negative);
+        most = std::max(most, of_row);
+      }
+    });
+    size_ = static_cast<double>(*std::max_element(largest.begin(), largest.end()));
+    const int exponent = size_ > 0 ? std::ilogb(size_) : 0;
+    exponent_ = std::abs(exponent) > most_exponent ? -exponent : 0;
+    if (exponent_ == 0) return;
+    for (Index i = 0; i < matrix.rows; ++i) {
+      for (Index j = 0; j < matrix.cols; ++j) matrix(i, j) = std::ldexp(matrix(i, j), exponent_);
+    }
+  }
+
+  void close_columns(T* row) const {
+    for (std::size_t j = 0; j < marginals_.col.size(); ++j) {
+      if (marginals_.col[j] == 0) row[j] = static_cast<T>(minus_infinity);
+    }
+  }
+
+  // A pass that shows the pairs of the plan.
+  void show(const ObserverList<T>& observers) const {
+    const Index rows = scores_.rows(), cols = scores_.cols();
+    const Partition partition = partition_of(Order::row_panels, rows, cols, sizeof(T));
+    for (Observer<T>* const observer : observers) observer->start(partition);
+    const SlotShare share = share_of<T>(partition, observers);
+    auto workspaces = workspaces_for<Buffer<T>>(threads_);
+    for_each_panel(share, threads_, nullptr, workspaces,
+                   [&](Index panel, Index slot, Buffer<T>& storage) {
+                     const RowRange lines = partition.lines(panel);
+                     for (Index col = 0; col < cols; col += pass_tile_length) {
+                       const TileRange range{lines.first, lines.last - lines.first, col,
+                                             std::min(pass_tile_length, cols - col)};
+                       show_tile(range, slot, storage, observers);
+                     }
+                   });
+    share_gathered<T>(observers, share);
+    finish<T>(observers);
+  }
+
+  void show_tile(const TileRange& range, Index slot, Buffer<T>& storage,
+                 const ObserverList<T>& observers) const {
+    storage.reserve(range.rows * range.cols);
+    const MatrixView<T> tile(storage.data(), range.rows, range.cols);
+    set_to_zero(tile);
+    const auto by_row = [](const PlanPair& pair, Index row) { return pair.row < row; };
+    auto pair = std::lower_bound(found_.pairs.begin(), found_.pairs.end(), range.row0, by_row);
+    for (; pair != found_.pairs.end() && pair->row < range.row0 + range.rows; ++pair) {
+      const Index col = pair->col - range.col0;
+      if (col >= 0 && col < range.cols) {
+        tile(pair->row - range.row0, col) = static_cast<T>(pair->mass);
+      }
+    }
+    for (Observer<T>* const observer : observers) observer->observe({range, tile}, slot);
+  }
+
+  const Scores<T>& scores_;
+  const Marginals& marginals_;
+  double gap_;
+  const ObserverList<T>& observers_;
+  int threads_;
+  double size_ = 0;   // the largest score in magnitude
+  int exponent_ = 0;  // of the factor of the scores while pivoting
+  ExactSolution found_;
+};
+
+}  // namespace
+
+template <class T>
+ExactSolution solve_by_simplex(const Scores<T>& scores, const Marginals& marginals, double gap,
+                               const ObserverList<T>& observers, int threads) {
+  return SimplexSolver<T>(scores, marginals, gap, observers, threads).solve();
+}
+
+template ExactSolution solve_by_simplex(const Scores<float>&, const Marginals&, double,
+                                        const ObserverList<float>&, int);
+template ExactSolution solve_by_simplex(const Scores<double>&, const Marginals&, double,
+                                        const ObserverList<double>&, int);
+
+}  // namespace attn
