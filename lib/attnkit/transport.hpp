@@ -382,7 +382,8 @@ class TransportPlan {
 
   /// The most bytes of working memory that a run takes. The first run allocates it and later runs
   /// reuse it; inputs, outputs and the summary are not included.
-  /// O(m + n) for points unless exponentials are kept (SinkhornOptions::Tuning).
+  /// O(m + n) for points unless exponentials are kept (SinkhornOptions::Tuning), or the simplex
+  /// holds all costs.
   std::int64_t workspace_bytes() const;
 
   /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for

@@ -526,7 +526,7 @@ def refused_problems() -> List[Tuple[int, Problem]]:
         *calls(3, "sinkhorn", ({**finite, "a": masses[:2]}, {"epsilon": 1}),
                ({"cost": with_value(cost, -np.inf)}, {"epsilon": 1}),
                ({**finite, "a": -masses}, {"epsilon": 1})),
-        *calls(3, "exact", ({"cost": with_value(cost, np.inf)}, {})),
+        *calls(3, "exact", ({"cost": with_value(cost, -np.inf)}, {}), ({"cost": with_value(cost, np.inf)}, {"solver": "annealing"})),
         *calls(3, "solve_dual", ({"t": points, "z": points[:, :1]}, {}),
                ({"t": points, "z": with_value(points, np.nan)}, {})),
         *calls(3, "collapse.em", ({"x": with_value(points, np.nan)}, {})),

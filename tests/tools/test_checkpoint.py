@@ -163,7 +163,7 @@ class GoesOn(DumpTest):
         ("within a problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
         ("within a problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000",
                               "--unbalanced", "2:1"]),
-        ("within a problem", ["sinkhorn-iter", "exact", "costs.h5", "--gap", "0.01"]),
+        ("within a problem", ["sinkhorn-iter", "exact", "costs.h5", "--solver", "annealing", "--gap", "0.01"]),
         ("within a problem", ["sinkhorn-iter", "barycentre", "histograms.h5", "--epsilon", "0.01",
                               "--iterations", "2000"]),
         ("within a head", ["attn-compute", "long.h5", "--scheme", "sinkhorn", "--iterations", "80"]),

@@ -78,8 +78,8 @@ TEST_CASE_TEMPLATE("c-transforms and ranges of scores against plain loops", T, f
   }
 }
 
-TEST_CASE_TEMPLATE("exact transport bounds its value, and shows a plan with its marginals", T,
-                   float, double) {
+template <class T>
+void check_bounds(ExactMethod method) {
   Random random(32);
   for (const auto& [m, n] : {std::pair<Index, Index>{1, 1}, {1, 9}, {33, 20}, {40, 65}}) {
     const Problem<T> problem = problem_of<T>(m, n, false, random);
@@ -94,6 +94,7 @@ TEST_CASE_TEMPLATE("exact transport bounds its value, and shows a plan with its 
     for (double& value : marginals.col) value *= ratio;
     ExactOptions options;
     options.gap = 1e-3;
+    options.method = method;
     KeepWeights<T> plan;
     const ExactSolution found = solve_exact<T>(scores, marginals, options, {&plan}, 2);
     KeepWeights<T> again;
@@ -133,9 +134,17 @@ TEST_CASE_TEMPLATE("exact transport bounds its value, and shows a plan with its 
     CHECK(found.summary.value - found.summary.lower <=
           options.gap * std::abs(found.summary.value) + rounding * size);
   }
+}
+
+TEST_CASE_TEMPLATE("exact transport bounds its value, and shows a plan with its marginals", T,
+                   float, double) {
+  check_bounds<T>(ExactMethod::simplex);
+  check_bounds<T>(ExactMethod::annealing);
+  Random random(33);
   const Problem<T> masked = problem_of<T>(9, 9, true, random);
   const Marginals ones{PooledVector<double>(9, 1.0), PooledVector<double>(9, 1.0)};
-  const Error error =
-      thrown_error([&] { solve_exact<T>(masked.scores(), ones, ExactOptions{}, {}, 1); });
+  ExactOptions options;
+  options.method = ExactMethod::annealing;
+  const Error error = thrown_error([&] { solve_exact<T>(masked.scores(), ones, options, {}, 1); });
   CHECK(error.failure() == Failure::input);
 }

@@ -66,14 +66,18 @@ double least_assignment(const Array<double>& cost, Index problem, Index n) {
 
 TEST_CASE("exact plans find the best assignment, with bounds and marginals that hold") {
   Random random(951);
-  for (const Index n : {1, 2, 6}) {
+  for (const auto& [n, method] : {std::pair<Index, ExactMethod>{1, ExactMethod::automatic},
+                                  {2, ExactMethod::simplex},
+                                  {6, ExactMethod::simplex},
+                                  {1, ExactMethod::annealing},
+                                  {6, ExactMethod::annealing}}) {
     CAPTURE(n);
     Array<double> cost = normal_array<double>({2, n, n}, random);
     for (double& c : cost.values) c *= c;
     TransportInputs<double> in;
     in.cost = std::as_const(cost).view();
     TransportOptions options;
-    options.exact = ExactOptions{.gap = 1e-5};
+    options.exact = ExactOptions{.gap = 1e-5, .method = method};
     const ExactFound found = solve_exact_plan(in, options, 1);
     const ExactFound again = solve_exact_plan(in, options, 5);
     CHECK(same_bits(found.plan.values, again.plan.values));
@@ -83,6 +87,7 @@ TEST_CASE("exact plans find the best assignment, with bounds and marginals that 
       const TransportProblem& one = found.summary.problems[at];
       const double least = least_assignment(cost, problem, n);
       CHECK(one.status == SolveStatus::converged);
+      CHECK(one.exact_method == (method == ExactMethod::annealing ? method : ExactMethod::simplex));
       CHECK(one.dual <= least * (1 + 1e-12));
       CHECK(one.value >= least * (1 - 1e-12));
       CHECK(one.value == one.primal);
@@ -104,8 +109,8 @@ TEST_CASE("exact plans find the best assignment, with bounds and marginals that 
   }
 }
 
-TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a cost", T, float,
-                   double) {
+template <class T>
+void check_points(ExactMethod method) {
   Random random(952);
   const Array<T> x = normal_array<T>({5, 2}, random);
   const Array<T> y = normal_array<T>({7, 2}, random);
@@ -113,7 +118,7 @@ TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a
   in.x = x.view();
   in.y = y.view();
   TransportOptions options;
-  options.exact = ExactOptions{.gap = 1e-3};
+  options.exact = ExactOptions{.gap = 1e-3, .method = method};
   TransportPlan<T> plan(shapes_of(in), options, 2);
   Array<T> by_x(x.shape, T{7}), by_y(y.shape, T{7}), shown(plan.plan_shape());
   const TransportSummary summary =
@@ -163,6 +168,27 @@ TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a
   CHECK(same.dual <= found.value * (1 + limit));
 }
 
+TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a cost", T, float,
+                   double) {
+  check_points<T>(ExactMethod::simplex);
+  check_points<T>(ExactMethod::annealing);
+}
+
+TEST_CASE("exact plans choose their method by the bytes of a matrix") {
+  Random random(955);
+  const Array<double> cost = normal_array<double>({70, 80}, random);
+  TransportInputs<double> in;
+  in.cost = cost.view();
+  TransportOptions options;
+  for (const auto& [bytes, method] :
+       {std::pair<std::int64_t, ExactMethod>{70 * 80 * 8, ExactMethod::annealing},
+        {std::int64_t{1} << 20, ExactMethod::simplex}}) {
+    options.exact = ExactOptions{.gap = 0.1, .simplex_bytes = bytes};
+    TransportPlan<double> plan(shapes_of(in), options, 1);
+    CHECK(plan.run(in, {}).problems.front().exact_method == method);
+  }
+}
+
 TEST_CASE("exact plans: a least cost of 0, and bounds that keep their order") {
   Random random(953);
   TransportOptions options;
@@ -198,7 +224,7 @@ TEST_CASE("exact plans say whether rounding limits them") {
   TransportInputs<double> in;
   in.cost = std::as_const(cost).view();
   TransportOptions options;
-  options.exact = ExactOptions{.gap = 1e-12, .max_iterations = 5};
+  options.exact = ExactOptions{.gap = 1e-12, .method = ExactMethod::annealing, .max_iterations = 5};
   const TransportProblem few = solve_exact_plan(in, options, 1).summary.problems.front();
   CHECK(few.status == SolveStatus::not_converged);
   CHECK_FALSE(few.limited_by_rounding);
@@ -209,7 +235,7 @@ TEST_CASE("exact plans say whether rounding limits them") {
   }
   TransportInputs<float> in_float;
   in_float.cost = std::as_const(close).view();
-  options.exact = ExactOptions{.gap = 1e-9};
+  options.exact = ExactOptions{.gap = 1e-9, .method = ExactMethod::annealing};
   const TransportProblem limited = solve_exact_plan(in_float, options, 1).summary.problems.front();
   CHECK(limited.limited_by_rounding == (limited.status == SolveStatus::not_converged));
 }
@@ -230,6 +256,7 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   CHECK(std::isnan(unequal.summary.problems.front().value));
   CHECK(std::isnan(unequal.plan.values.front()));
   in.row_marginal = {b.data(), {2}};
+  options.exact->method = ExactMethod::annealing;
   options.exact->max_iterations = 1;
   options.exact->gap = 1e-9;
   Array<double> uneven({2, 2});
@@ -238,7 +265,14 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   CHECK(solve_exact_plan(in, options, 1).summary.status() == SolveStatus::not_converged);
   uneven.values[2] = infinity;
   CHECK(thrown_error([&] { solve_exact_plan(in, options, 1); }).failure() == Failure::input);
-  uneven.values[2] = 1;
+  options.exact->method = ExactMethod::simplex;
+  const ExactFound sparse = solve_exact_plan(in, options, 1);
+  CHECK(sparse.summary.status() == SolveStatus::converged);
+  CHECK(sparse.plan.values == std::vector<double>{1, 0, 0, 1});
+  CHECK(sparse.summary.problems.front().value == 2.5);
+  uneven.values[0] = infinity;
+  CHECK(solve_exact_plan(in, options, 1).summary.status() == SolveStatus::infeasible);
+  uneven.values = {1, 3, 4, 1.5};
 
   const auto refuse = [&](const auto& change, const char* words) {
     TransportOptions wrong;
@@ -251,6 +285,8 @@ TEST_CASE("exact plans: what is infeasible, unfinished or refused") {
   refuse([](TransportOptions& wrong) { wrong.exact->max_iterations = 0; },
          "exact.max_iterations is");
   refuse([](TransportOptions& wrong) { wrong.exact->relaxation = 2; }, "exact.relaxation is");
+  refuse([](TransportOptions& wrong) { wrong.exact->simplex_bytes = -1; },
+         "exact.simplex_bytes is");
   refuse([](TransportOptions& wrong) { wrong.exact->tuning.kept_bytes = -1; },
          "exact.tuning.kept_bytes is");
   const char* const neither = "neither epsilon, solver";

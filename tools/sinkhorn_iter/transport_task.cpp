@@ -433,7 +433,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
                         cli::counted(task.solver.stopping.most_iterations(), "iteration"));
   report_run_cost(
       {words, plan.bytes, bytes, arguments.compress > 0,
-       fmt::format("{:.3g} flops {}", flops, task.uses_simplex() ? "and pivots" : "at most")},
+       fmt::format("{:.3g} flops {}", flops, task.uses_simplex() ? "without pivots" : "at most")},
       report);
   result["flops"] = flops;
 }

@@ -286,6 +286,7 @@ def exact(
     scores: Array = ...,
     out: Union[Array, Dict[str, Array], None] = ...,
     progress: Optional[Callable[[float], object]] = ...,
+    solver: Optional[Literal["auto", "simplex", "annealing"]] = ...,
     gap: Optional[float] = ...,
     iterations: Optional[int] = ...,
     relax: Optional[float] = ...,
