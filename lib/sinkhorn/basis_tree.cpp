@@ -7,7 +7,7 @@ namespace attn {
 BasisTree::BasisTree(Index rows, Index cols)
     : rows_(static_cast<Line>(rows)),
       nodes_(static_cast<std::size_t>(rows + cols)),
-      potential_(nodes_.size(), 0.0) {}
+      col_potential_(static_cast<std::size_t>(cols), 0.0) {}
 
 void BasisTree::attach(Line child, Line parent, std::int64_t amount) {
   link(child, parent);
@@ -17,20 +17,37 @@ void BasisTree::attach(Line child, Line parent, std::int64_t amount) {
 }
 
 void BasisTree::link(Line child, Line parent) {
-  Node& node = nodes_[at(child)];
-  Line& first = nodes_[at(parent)].first_child;
-  node.parent = parent;
-  node.previous = none;
-  node.next = first;
-  if (first != none) nodes_[at(first)].previous = child;
-  first = child;
+  nodes_[at(child)].parent = parent;
+  if (is_listed(child)) insert(child);
 }
 
 void BasisTree::unlink(Line child) {
+  if (is_listed(child)) remove(child);
+  nodes_[at(child)].parent = none;
+}
+
+void BasisTree::insert(Line child) {
+  Node& node = nodes_[at(child)];
+  Node& above = nodes_[at(node.parent)];
+  // A row with its first child.
+  if (is_row(node.parent) && above.first_child == none && above.parent != none) {
+    insert(node.parent);
+  }
+  node.previous = none;
+  node.next = above.first_child;
+  if (node.next != none) nodes_[at(node.next)].previous = child;
+  above.first_child = child;
+}
+
+void BasisTree::remove(Line child) {
   const Node& node = nodes_[at(child)];
-  (node.previous != none ? nodes_[at(node.previous)].next : nodes_[at(node.parent)].first_child) =
-      node.next;
+  Node& above = nodes_[at(node.parent)];
+  (node.previous != none ? nodes_[at(node.previous)].next : above.first_child) = node.next;
   if (node.next != none) nodes_[at(node.next)].previous = node.previous;
+  // A row without its last child.
+  if (is_row(node.parent) && above.first_child == none && above.parent != none) {
+    remove(node.parent);
+  }
 }
 
 BasisTree::Line BasisTree::meeting_point(Line a, Line b) const {
@@ -58,7 +75,7 @@ BasisTree::Leaving BasisTree::leaving(Line row, Line col, Line top) const {
   return found;
 }
 
-void BasisTree::pivot(Index entering_row, Index entering_col, double gain) {
+void BasisTree::pivot(Index entering_row, Index entering_col, double score, double gain) {
   const auto row = static_cast<Line>(entering_row);
   const auto col = static_cast<Line>(rows_ + entering_col);
   const Line top = meeting_point(row, col);
@@ -80,12 +97,17 @@ void BasisTree::pivot(Index entering_row, Index entering_col, double gain) {
     nodes_[at(line)].size += moved;
   }
   unlink(out.line);
-  // Either part may change its potentials: f of the part with the row grows by the gain, or f of
+  // Either part may change its potentials: g of the part with the column grows by the gain, or g of
   // the other part falls by it. The branch is no longer below the root.
   const bool by_branch = moved <= nodes_[at(root_)].size / 2;
-  const double by = by_branch == out.above_row ? gain : -gain;
-  for_each_from(by_branch ? out.line : root_,
-                [&](Line line) { set(line, potential_[at(line)] + (is_row(line) ? by : -by)); });
+  const double by = by_branch == out.above_row ? -gain : gain;
+  for_each_from(by_branch ? out.line : root_, [&](Line line) {
+    if (is_row(line)) return;
+    double& potential = col_potential_[at(line - rows_)];
+    potential += by;
+    largest_potential_ = std::max(largest_potential_, std::abs(potential));
+  });
+  largest_score_ = std::max(largest_score_, std::abs(score));
   hang(out.line, inner, outer, out.amount);
 }
 
@@ -109,7 +131,8 @@ void BasisTree::hang(Line branch, Line inner, Line outer, std::int64_t amount) {
 }
 
 std::int64_t BasisTree::bytes(Index rows, Index cols) {
-  return (rows + cols) * static_cast<std::int64_t>(sizeof(Node) + sizeof(double));
+  return (rows + cols) * static_cast<std::int64_t>(sizeof(Node)) +
+         cols * static_cast<std::int64_t>(sizeof(double));
 }
 
 }  // namespace attn

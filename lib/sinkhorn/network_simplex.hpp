@@ -12,7 +12,7 @@ namespace attn {
 
 /// An optimal basis of max Σ P_ij s_ij, as the amounts that its pairs carry and its potentials.
 struct BasicPlan {
-  PooledVector<Shipment> shipments;  ///< by row and column; at most one less than there are lines
+  PooledVector<Shipment> shipments;  ///< no pair twice; at most one less than there are lines
   /// f_i + g_j ≥ s_ij for all pairs, with equality where the plan has mass, both up to the rounding
   /// of scores. −inf for a line without mass.
   Potentials potentials;
@@ -23,7 +23,8 @@ struct BasicPlan {
 using FillScores = std::function<void()>;
 
 /// Solves Kantorovich's problem by the primal network simplex (Ahuja, Magnanti and Orlin 1993,
-/// chapter 11) on a dense matrix. `supply` (m) and `room` (n) are whole numbers ≥ 0 with equal
+/// chapter 11) on a dense matrix, faster the fewer columns
+/// there are. `supply` (m) and `room` (n) are whole numbers ≥ 0 with equal
 /// sums, of which 0 closes a line. Only allowed pairs carry mass, except for the least possible
 /// total if no plan over them has these marginals; that part is left out of the shipments.
 ///

@@ -59,15 +59,25 @@ class SimplexSolver {
   }
 
  private:
+  // The rows of the matrix are the longer side, which makes fewer potentials change.
+  const PooledVector<double>& long_marginal() const {
+    return transposed_ ? marginals_.col : marginals_.row;
+  }
+  const PooledVector<double>& short_marginal() const {
+    return transposed_ ? marginals_.row : marginals_.col;
+  }
+
   void pivot(double total) {
-    const Index rows = scores_.rows(), cols = scores_.cols();
+    transposed_ = scores_.rows() < scores_.cols();
+    const PooledVector<double>& a = long_marginal();
+    const auto rows = static_cast<Index>(a.size());
+    const auto cols = static_cast<Index>(short_marginal().size());
     const Buffer<T> storage(rows * cols);
     const MatrixView<T> matrix(storage.data(), rows, cols);
-    WholeMarginals whole = in_whole_numbers(marginals_.row, marginals_.col, total, 0);
-    const auto largest = std::max_element(marginals_.row.begin(), marginals_.row.end());
-    const double unit =
-        *largest / static_cast<double>(
-                       whole.supply[static_cast<std::size_t>(largest - marginals_.row.begin())]);
+    WholeMarginals whole = in_whole_numbers(a, short_marginal(), total, 0);
+    const auto largest = std::max_element(a.begin(), a.end()) - a.begin();
+    const double unit = a[static_cast<std::size_t>(largest)] /
+                        static_cast<double>(whole.supply[static_cast<std::size_t>(largest)]);
     // Rounding of the marginals, which the largest one takes.
     *std::max_element(whole.room.begin(), whole.room.end()) +=
         sum_of(whole.supply) - sum_of(whole.room);
@@ -75,9 +85,15 @@ class SimplexSolver {
         matrix, [&] { fill(matrix); }, std::move(whole.supply), std::move(whole.room));
     found_.summary.iterations = plan.pivots;
     for (const Shipment& s : plan.shipments) {
-      found_.pairs.push_back({s.row, s.col, unit * static_cast<double>(s.amount)});
+      const double mass = unit * static_cast<double>(s.amount);
+      found_.pairs.push_back(transposed_ ? PlanPair{s.col, s.row, mass}
+                                         : PlanPair{s.row, s.col, mass});
     }
+    std::sort(found_.pairs.begin(), found_.pairs.end(), [](const PlanPair& x, const PlanPair& y) {
+      return std::pair(x.row, x.col) < std::pair(y.row, y.col);
+    });
     found_.potentials = std::move(plan.potentials);
+    if (transposed_) std::swap(found_.potentials.row, found_.potentials.col);
     for (auto* const side : {&found_.potentials.row, &found_.potentials.col}) {
       for (double& value : *side) value = std::ldexp(value, -exponent_);
     }
@@ -85,30 +101,21 @@ class SimplexSolver {
 
   // Writes the scores times 2^exponent_, and finds the largest one between open lines.
   void fill(const MatrixView<T>& matrix) {
-    const Index blocks = (matrix.rows + fill_rows - 1) / fill_rows;
-    PooledVector<T> largest(static_cast<std::size_t>(blocks), T{0});
-    PooledVector<typename Scores<T>::Scratch> scratches(
-        static_cast<std::size_t>(std::max(1, threads_)));
-    parallel_for(blocks, threads_, [&](Index block, int worker) {
-      const Index first = block * fill_rows;
-      const MatrixView<T> rows = matrix.row_range(first, std::min(fill_rows, matrix.rows - first));
-      for (Index col = 0; col < rows.cols; col += fill_cols) {
-        const Index count = std::min(fill_cols, rows.cols - col);
-        scores_.fill({first, rows.rows, col, count},
-                     {rows.data + col, rows.rows, count, rows.row_stride},
-                     scratches[static_cast<std::size_t>(worker)]);
+    fill_as_given(matrix);
+    size_ = 0;
+    for (Index i = 0; i < matrix.rows; ++i) {
+      T* const row = matrix.row(i);
+      for (Index j = 0; j < matrix.cols; ++j) {
+        if (short_marginal()[static_cast<std::size_t>(j)] == 0) {
+          row[j] = static_cast<T>(minus_infinity);
+        }
       }
-      T& most = largest[static_cast<std::size_t>(block)];
-      for (Index i = 0; i < rows.rows; ++i) {
-        close_columns(rows.row(i));
-        if (marginals_.row[static_cast<std::size_t>(first + i)] == 0) continue;
-        T of_row = 0;
-        bool any_negative = false;
-        kernel::magnitudes(rows.row(i), rows.cols, &of_row, &any_negative);
-        most = std::max(most, of_row);
-      }
-    });
-    size_ = static_cast<double>(*std::max_element(largest.begin(), largest.end()));
+      if (long_marginal()[static_cast<std::size_t>(i)] == 0) continue;
+      T largest = 0;
+      bool any_negative = false;
+      kernel::magnitudes(row, matrix.cols, &largest, &any_negative);
+      size_ = std::max(size_, static_cast<double>(largest));
+    }
     const int exponent = size_ > 0 ? std::ilogb(size_) : 0;
     exponent_ = std::abs(exponent) > most_exponent ? -exponent : 0;
     if (exponent_ == 0) return;
@@ -117,10 +124,36 @@ class SimplexSolver {
     }
   }
 
-  void close_columns(T* row) const {
-    for (std::size_t j = 0; j < marginals_.col.size(); ++j) {
-      if (marginals_.col[j] == 0) row[j] = static_cast<T>(minus_infinity);
-    }
+  void fill_as_given(const MatrixView<T>& matrix) const {
+    struct Scratch {
+      Buffer<T> tile;
+      typename Scores<T>::Scratch scores;
+    };
+    auto scratches = workspaces_for<Scratch>(threads_);
+    const Index blocks = (scores_.rows() + fill_rows - 1) / fill_rows;
+    parallel_for(blocks, threads_, [&](Index block, int worker) {
+      Scratch& scratch = scratches[static_cast<std::size_t>(worker)];
+      TileRange range;
+      range.row0 = block * fill_rows;
+      range.rows = std::min(fill_rows, scores_.rows() - range.row0);
+      for (range.col0 = 0; range.col0 < scores_.cols(); range.col0 += fill_cols) {
+        range.cols = std::min(fill_cols, scores_.cols() - range.col0);
+        if (!transposed_) {
+          scores_.fill(
+              range,
+              {matrix.row(range.row0) + range.col0, range.rows, range.cols, matrix.row_stride},
+              scratch.scores);
+          continue;
+        }
+        scratch.tile.reserve(range.rows * range.cols);
+        const MatrixView<T> tile(scratch.tile.data(), range.rows, range.cols);
+        scores_.fill(range, tile, scratch.scores);
+        for (Index j = 0; j < range.cols; ++j) {
+          T* const row = matrix.row(range.col0 + j) + range.row0;
+          for (Index i = 0; i < range.rows; ++i) row[i] = tile(i, j);
+        }
+      }
+    });
   }
 
   // A pass that shows the pairs of the plan.
@@ -164,8 +197,9 @@ class SimplexSolver {
   double gap_;
   const ObserverList<T>& observers_;
   int threads_;
-  double size_ = 0;   // the largest score in magnitude
-  int exponent_ = 0;  // of the factor of the scores while pivoting
+  double size_ = 0;          // the largest score in magnitude
+  int exponent_ = 0;         // of the factor of the scores while pivoting
+  bool transposed_ = false;  // the rows of the matrix are keys
   ExactSolution found_;
 };
 
