@@ -21,7 +21,7 @@ namespace {
 constexpr int most_exponent = 900;
 
 constexpr Index fill_rows = 32;
-constexpr Index fill_cols = 2048;
+constexpr Index fill_cols = pass_tile_length;
 
 std::int64_t sum_of(const PooledVector<std::int64_t>& amounts) {
   return std::accumulate(amounts.begin(), amounts.end(), std::int64_t{0});

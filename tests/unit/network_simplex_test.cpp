@@ -3,14 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <thread>
 #include <vector>
 
 #include "infinity.hpp"
 #include "parallel/stop_flag.hpp"
 #include "random_problem.hpp"
-#include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -131,8 +133,37 @@ TEST_CASE("the network simplex serves what can be served, and stops when asked")
   problem.supply = problem.room = {0, 0};
   CHECK(problem.solve().shipments.empty());
   CHECK(problem.solve().potentials.row.front() == -infinity);
-  const std::atomic<bool> asked{true};
-  const StopFlag::Use use(&asked);
   problem.supply = problem.room = {1, 1};
+  std::atomic<bool> asked{true};
+  const StopFlag::Use use(&asked);
   CHECK_THROWS_AS(problem.solve(), Stopped);
+  // While it pivots, which takes a tenth of a second at least.
+  const WholeProblem<double> large(1500, 1500, 1.0, std::int64_t{1} << 40, random);
+  asked = false;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    asked = true;
+  });
+  CHECK_THROWS_AS(large.solve(), Stopped);
+  other.join();
+}
+
+TEST_CASE("the network simplex: neighbours that are alike take no more pivots than others") {
+  Random random(44);
+  const Index n = 400;
+  std::normal_distribution<double> normal;
+  std::vector<double> x, y;
+  for (Index i = 0; i < n; ++i) x.push_back(normal(random)), y.push_back(normal(random));
+  std::sort(x.begin(), x.end(), std::greater<>());
+  std::sort(y.begin(), y.end());
+  WholeProblem<double> line(n, n, 1.0, 0, random);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    line.supply[i] = line.room[i] = 1;
+    for (std::size_t j = 0; j < y.size(); ++j) {
+      line.scores[i * y.size() + j] = -(x[i] - y[j]) * (x[i] - y[j]);
+    }
+  }
+  const BasicPlan plan = line.solve();
+  check_optimal(line, plan, 1e-12);
+  CHECK(plan.pivots < 40 * n);
 }
