@@ -314,10 +314,10 @@ BasicPlan solve_by_pivots(MatrixView<T> matrix, const FillScores& fill,
 
 std::int64_t pivoting_bytes(Index rows, Index cols, std::size_t element_size) {
   const auto element = static_cast<std::int64_t>(element_size);
-  constexpr std::int64_t never = std::int64_t{1} << 61;
-  // Lines have numbers of 32 bits, and the product must fit its type.
+  constexpr std::int64_t never = std::int64_t{1} << 52;
+  // Lines have numbers of 32 bits, and products of bytes must fit their type.
   if (rows + cols > std::numeric_limits<BasisTree::Line>::max() ||
-      static_cast<double>(rows) * static_cast<double>(cols) > 0x1p57) {
+      static_cast<double>(rows) * static_cast<double>(cols) > 0x1p48) {
     return never;
   }
   // For each line amounts, potentials, and shipments in a list that grows.

@@ -37,7 +37,8 @@ template <class T>
 BasicPlan solve_by_pivots(MatrixView<T> matrix, const FillScores& fill,
                           PooledVector<std::int64_t> supply, PooledVector<std::int64_t> room);
 
-/// Bytes that solve_by_pivots takes, the matrix included; 2⁶¹ for more than 2³¹ lines.
+/// Bytes that solve_by_pivots takes, the matrix included; 2⁵² if there are more than 2³¹ lines or
+/// 2⁴⁸ pairs.
 std::int64_t pivoting_bytes(Index rows, Index cols, std::size_t element_size);
 
 }  // namespace attn

@@ -340,6 +340,34 @@ class Simplex(ExactTest):
             self.assert_optimal(got, result, (x[:, None] - y) ** 2, a, b)
             self.assertTrue(np.isfinite(got["row_potential"]).all() and np.isfinite(got["col_potential"]).all())
 
+    def test_many_points_in_float32(self):
+        """Masses and costs are rounded, not the method."""
+        random = np.random.default_rng(26)
+        n = 300
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        a = random.lognormal(size=n).astype(np.float32)
+        a /= a.sum()
+        b = random.permutation(a)
+        self.write("in.h5", q=x[:, None], k=x[:, None], a=a, b=b)
+        _, result = self.solve("in.h5", "--gap", 1e-6)
+        places = np.unique(np.concatenate([np.cumsum(a.astype(float)), np.cumsum(b.astype(float))]))
+        masses, middles = np.diff(places, prepend=0), places - np.diff(places, prepend=0) / 2
+        quantile = [x.astype(float)[np.minimum(np.searchsorted(np.cumsum(side.astype(float)), middles), n - 1)] for side in (a, b)]
+        want = (masses * (quantile[0] - quantile[1]) ** 2).sum()
+        self.assertEqual(result["status"], "converged")
+        self.assertAlmostEqual(result["value"], want, delta=1e-6)
+        self.assertLess(result["gap"], 1e-6 * want)
+
+    def test_masses_that_rounding_keeps_apart(self):
+        """What cannot be sent counts as an error of the rows and columns."""
+        third = np.float32(1 / 3)
+        a, b = np.array([third, 1 - third]), np.array([np.nextafter(third, np.float32(1)), 1 - third])
+        self.write("in.h5", cost=np.array([[1, INF], [INF, 1]], np.float32), a=a, b=b.astype(np.float32))
+        got, result = self.solve("in.h5", *self.EMIT)
+        self.assert_near("plan", got["plan"], np.diag(a), 1e-7)
+        self.assertEqual(result["status"], "converged")
+        self.assertLess(result["row_error"] + result["col_error"], 2e-7)
+
     def test_costs_of_very_different_size(self):
         """Prohibitive costs take no digits of the others."""
         random = np.random.default_rng(24)
