@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "energy/energy_description.hpp"
 #include "pass/potentials.hpp"
 #include "score/energy.hpp"
 #include "score/scores.hpp"

@@ -86,10 +86,10 @@ TEST_CASE_TEMPLATE("the network simplex finds plans with exact sums that are pro
     for (const double allowed : {1.0, 0.4, 0.1}) {
       // Small amounts have many equal partial sums: degenerate bases.
       for (const std::int64_t most : {std::int64_t{1}, std::int64_t{1} << 40}) {
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(allowed);
         const WholeProblem<T> problem(m, n, allowed, most, random);
+        CAPTURE(problem.rows);
+        CAPTURE(problem.cols);
+        CAPTURE(allowed);
         check_optimal(problem, problem.solve(), 1e-11);
       }
     }

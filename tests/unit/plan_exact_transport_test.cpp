@@ -66,11 +66,12 @@ double least_assignment(const Array<double>& cost, Index problem, Index n) {
 
 TEST_CASE("exact plans find the best assignment, with bounds and marginals that hold") {
   Random random(951);
-  for (const auto& [n, method] : {std::pair<Index, ExactMethod>{1, ExactMethod::automatic},
-                                  {2, ExactMethod::simplex},
-                                  {6, ExactMethod::simplex},
-                                  {1, ExactMethod::annealing},
-                                  {6, ExactMethod::annealing}}) {
+  using Case = std::pair<Index, ExactMethod>;
+  for (const Case& one : {Case{1, ExactMethod::automatic}, Case{2, ExactMethod::simplex},
+                          Case{6, ExactMethod::simplex}, Case{1, ExactMethod::annealing},
+                          Case{6, ExactMethod::annealing}}) {
+    const Index n = one.first;
+    const ExactMethod method = one.second;
     CAPTURE(n);
     Array<double> cost = normal_array<double>({2, n, n}, random);
     for (double& c : cost.values) c *= c;
@@ -84,15 +85,16 @@ TEST_CASE("exact plans find the best assignment, with bounds and marginals that 
     CHECK(same_bits(found.row.values, again.row.values));
     for (Index problem = 0; problem < 2; ++problem) {
       const auto at = static_cast<std::size_t>(problem);
-      const TransportProblem& one = found.summary.problems[at];
+      const TransportProblem& solved = found.summary.problems[at];
       const double least = least_assignment(cost, problem, n);
-      CHECK(one.status == SolveStatus::converged);
-      CHECK(one.exact_method == (method == ExactMethod::annealing ? method : ExactMethod::simplex));
-      CHECK(one.dual <= least * (1 + 1e-12));
-      CHECK(one.value >= least * (1 - 1e-12));
-      CHECK(one.value == one.primal);
-      CHECK(one.gap <= 1e-5 * one.value + 1e-300);
-      CHECK(one.mass == doctest::Approx(1));
+      CHECK(solved.status == SolveStatus::converged);
+      CHECK(solved.exact_method ==
+            (method == ExactMethod::annealing ? method : ExactMethod::simplex));
+      CHECK(solved.dual <= least * (1 + 1e-12));
+      CHECK(solved.value >= least * (1 - 1e-12));
+      CHECK(solved.value == solved.primal);
+      CHECK(solved.gap <= 1e-5 * solved.value + 1e-300);
+      CHECK(solved.mass == doctest::Approx(1));
       for (Index i = 0; i < n; ++i) {
         const auto line = at * static_cast<std::size_t>(n) + static_cast<std::size_t>(i);
         // Exponents of hundreds at the last ε: each weight has a rounding of about 1e-13 of itself.
