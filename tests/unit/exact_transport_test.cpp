@@ -78,6 +78,8 @@ TEST_CASE_TEMPLATE("c-transforms and ranges of scores against plain loops", T, f
   }
 }
 
+namespace {
+
 template <class T>
 void check_bounds(ExactMethod method) {
   Random random(32);
@@ -135,6 +137,8 @@ void check_bounds(ExactMethod method) {
           options.gap * std::abs(found.summary.value) + rounding * size);
   }
 }
+
+}  // namespace
 
 TEST_CASE_TEMPLATE("exact transport bounds its value, and shows a plan with its marginals", T,
                    float, double) {

@@ -111,6 +111,8 @@ TEST_CASE("exact plans find the best assignment, with bounds and marginals that 
   }
 }
 
+namespace {
+
 template <class T>
 void check_points(ExactMethod method) {
   Random random(952);
@@ -169,6 +171,8 @@ void check_points(ExactMethod method) {
   CHECK(same.value == doctest::Approx(-found.value).epsilon(2e-3));
   CHECK(same.dual <= found.value * (1 + limit));
 }
+
+}  // namespace
 
 TEST_CASE_TEMPLATE("exact plans of points: derivatives, and scores in place of a cost", T, float,
                    double) {
