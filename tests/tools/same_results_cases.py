@@ -162,6 +162,7 @@ def transport_commands():
         yield f"sinkhorn-iter --iterations 3 long.h5 --threads {threads} --only -o out.h5"
         yield f"sinkhorn-iter exact cost.h5 --emit plan --threads {threads} --only -o out.h5"
     yield "sinkhorn-iter exact points.h5 --only -o out.h5"
+    yield "sinkhorn-iter exact points.h5 --solver annealing --only -o out.h5"
     yield "sinkhorn-iter divergence --epsilon 0.5 points.h5 --only -o out.h5"
     yield "sinkhorn-iter barycentre --epsilon 0.5 clouds.h5 --only -o out.h5"
     yield "sinkhorn-iter --from scores --iterations 20 bulk.h5 --only -o out.h5 --json=report.json"
