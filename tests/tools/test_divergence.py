@@ -56,6 +56,23 @@ class DivergenceTest(ToolTest):
 
 class Numbers(DivergenceTest):
 
+    def test_convention_of_geomloss(self):
+        """Half of the squared distances, blur^2 for epsilon, potentials relative to the masses, as the guide says."""
+        data, blur = self.data(8, 30, 21), 0.7
+        a, b, epsilon = data["a"], data["b"], 2 * blur ** 2
+        self.write("in.h5", **data)
+        result = self.solve("--epsilon", epsilon, "in.h5", "--only")[1]
+        costs = [distances(data[x], data[y]) / 2 for x, y in ("qk", "qq", "kk")]
+        self.assert_near("divergence", result["divergence"] / 2, plain(costs, a, b, blur ** 2)[0], 1e-9)
+        self.run_tool("sinkhorn-iter", "--epsilon", epsilon, "--emit=row_potential,col_potential", "in.h5", "--only",
+                      "-o", "plan.h5")
+        found = self.read("plan.h5")
+        f, g = (-epsilon * (found[name] + np.log(mass)) / 2
+                for name, mass in (("row_potential", a), ("col_potential", b)))
+        plan = np.exp((f[:, None] + g - costs[0]) / blur ** 2) * np.outer(a, b)
+        self.assert_near("rows", plan.sum(1), a, 1e-9)
+        self.assert_near("columns", plan.sum(0), b, 1e-9)
+
     def test_points(self):
         for m, n, epsilon in ((1, 1, 1), (1, 7, 0.3), (33, 20, 1), (65, 66, 1.5)):
             data = self.data(m, m, n)
