@@ -20,7 +20,7 @@ GREY = "#777777"
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 3, 1, 3)))
 _SCHEMES = {"unas": (RED, DASHES[0]), "dnas": (BLUE, DASHES[1]), "hnas": (GREEN, DASHES[2]),
             "sinkhorn": (PURPLE, DASHES[3]), "fenchel": (ORANGE, DASHES[4]),
-            "stored": (GREY, DASHES[5])}
+            "transport": (SKY, DASHES[6]), "stored": (GREY, DASHES[5]), "none": (GREY, DASHES[3])}
 # Fill and hatch of cells without a number: not a colour of the scale.
 EMPTY = {"facecolor": "#dddddd", "edgecolor": "#8a8a8a", "hatch": "/////", "linewidth": 0}
 _CAPTION_SIZE = 6.5  # points
@@ -34,7 +34,8 @@ def look(place):
 def looks_of(schemes):
     """Colour and dashes of each scheme, the same in every figure for known schemes."""
     others = [name for name in schemes if name not in _SCHEMES]
-    return {name: _SCHEMES.get(name) or look(others.index(name) + 4) for name in schemes}
+    free = [one for one in map(look, range(4, 4 + 42)) if one not in _SCHEMES.values()]
+    return {name: _SCHEMES.get(name) or free[others.index(name) % len(free)] for name in schemes}
 
 
 def ordered(schemes):

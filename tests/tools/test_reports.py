@@ -312,7 +312,7 @@ class Messages(ToolTest):
                     growth = (self.folder / "out.h5").stat().st_size - before
                     predicted = plan["result"]["result_bytes"]
                     # Plus headers, attributes and the index of chunks.
-                    self.assertLess(abs(growth - predicted), 0.1 * predicted + 8192, command)
+                    self.assertLess(abs(growth - predicted), 0.1 * predicted + 10240, command)
 
 
 if __name__ == "__main__":

@@ -39,14 +39,6 @@ PackedStarts without_empty(const PackedStarts& starts) {
 
 }  // namespace
 
-const std::vector<std::string>& packing_names() {
-  using P = PackedSequences;
-  static const std::vector<std::string> names = {P::starts_names.both, P::starts_names.queries,
-                                                 P::starts_names.keys, P::ids_names.both,
-                                                 P::ids_names.queries, P::ids_names.keys};
-  return names;
-}
-
 std::optional<PackedSequences::Sides> PackedSequences::read(const io::InputBundle& bundle,
                                                             const Names& names) {
   const auto side = [&](const char* name) {

@@ -10,13 +10,19 @@
 
 namespace attn::tools {
 
-/// The datasets that say where packed sequences begin.
-const std::vector<std::string>& packing_names();
-
 /// Where the sequences of a bundle begin: cu_seqlens, or segment_ids, or one of these for queries
 /// and one for keys. A bundle with datasets of both kinds says the same twice.
 class PackedSequences {
  public:
+  /// A dataset for both sides, or one for each.
+  struct Names {
+    const char* both;
+    const char* queries;
+    const char* keys;
+  };
+  static constexpr Names starts_names = {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k"};
+  static constexpr Names ids_names = {"segment_ids", "q_segment_ids", "kv_segment_ids"};
+
   /// Throws Error(input) that names a dataset whose type, shape or numbers do not fit, and
   /// Error(usage) for a dataset that is missing on one side, or for lengths, starts and offsets
   /// beside a packing.
@@ -43,19 +49,19 @@ class PackedSequences {
   struct Sides {
     Side queries, keys;
   };
-  struct Names {
-    const char* both;
-    const char* queries;
-    const char* keys;
-  };
-  friend const std::vector<std::string>& packing_names();
-  static constexpr Names starts_names = {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k"};
-  static constexpr Names ids_names = {"segment_ids", "q_segment_ids", "kv_segment_ids"};
-
   static std::optional<Sides> read(const io::InputBundle& bundle, const Names& names);
   void require_same(const PackedStarts& by_ids) const;
 
   std::optional<Sides> starts_, ids_;
 };
+
+/// All names of these datasets.
+inline std::vector<std::string> packing_names() {
+  std::vector<std::string> all;
+  for (const auto& names : {PackedSequences::starts_names, PackedSequences::ids_names}) {
+    all.insert(all.end(), {names.both, names.queries, names.keys});
+  }
+  return all;
+}
 
 }  // namespace attn::tools

@@ -19,7 +19,7 @@ void add(const std::optional<Vectors>& vectors, NameSet& names) {
 NameSet score_inputs(const AttentionInput& input) {
   NameSet names = {"mask",        "bias",      "query_length", "key_length",
                    "query_start", "key_start", "query_offset", "sink"};
-  names.insert(packing_names().begin(), packing_names().end());
+  for (const std::string& name : packing_names()) names.insert(name);
   add(input.q, names);
   add(input.k, names);
   for (const auto* operand : {&input.scores, &input.rel_bias}) {
