@@ -7,10 +7,10 @@
 NAME := a2
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
 
-VARIANTS := adam adam-ones decoder cross encoder all
+VARIANTS := adam adam-ones decoder cross encoder all none
 SEEDS    := $(call seeds,4)
 
-# adam-ones: Adam from the start of "all".
+# adam-ones: Adam from the start of "all". none: Adam, and the decoder does not see the source.
 EVERY := encoder.self,decoder.self,decoder.cross
 settings_adam      :=
 settings_adam-ones := optimizer.start-of=$(EVERY) optimizer.start=ones
@@ -18,6 +18,7 @@ settings_decoder   := optimizer.paths=decoder.self optimizer.start=ones
 settings_cross     := optimizer.paths=decoder.cross optimizer.start=ones
 settings_encoder   := optimizer.paths=encoder.self optimizer.start=ones
 settings_all       := optimizer.paths=$(EVERY) optimizer.start=ones
+settings_none      := decoder.cross.scheme=none
 
 all: $(OUT)/baselines.tsv $(OUT)/loss.png
 

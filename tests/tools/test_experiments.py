@@ -265,7 +265,7 @@ class Headings(Script):
 
     TEXT = (" \n = Article = \n \n An introduction . \n = = One = = \n \n first words here \n and more \n"
             " = = = Inner part = = = \n \n inner = text \n = = Empty = = \n = = Two @-@ three = = \n \n"
-            + " w" * 100 + " \n = Next = \n no heading \n")
+            + " w" * 100 + " \n = = An <unk> = = \n \n left out \n = Next = \n no heading \n")
 
     def test_pairs(self):
         (self.folder / "t").write_text(self.TEXT)
@@ -360,7 +360,7 @@ class Makefiles(Script):
     def test_finished_runs_are_kept(self):
         logs = self.folder / "out/logs"
         logs.mkdir(parents=True)
-        for variant in ("adam", "adam-ones", "decoder", "cross", "encoder", "all"):
+        for variant in ("adam", "adam-ones", "decoder", "cross", "encoder", "all", "none"):
             for seed in range(4):
                 write_log(logs / f"{variant}_{seed}.jsonl", {"seed": seed}, [9.0, 1.0])
         (logs / "all_3.jsonl").unlink()
