@@ -1,8 +1,7 @@
 #pragma once
 
-#include "attnkit/scheme.hpp"
+#include "attnkit/attention.hpp"
 #include "score/packing.hpp"
-#include "score/relative_bias.hpp"
 
 namespace attn {
 
