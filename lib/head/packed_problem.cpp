@@ -16,8 +16,8 @@ void require_packing(const Packing& packing, Scheme scheme, RelativePositions re
   if (unequal == packing.sequences()) return;
   const std::string only = " takes packed sequences only with as many keys as queries; sequence " +
                            std::to_string(unequal) + " has " +
-                           std::to_string(packing.keys_of(unequal)) + " and " +
-                           std::to_string(packing.queries_of(unequal));
+                           std::to_string(packing.keys_of(unequal)) + " keys and " +
+                           std::to_string(packing.queries_of(unequal)) + " queries";
   if (description.is_iterated()) refuse("the scheme " + std::string(description.name()) + only);
   const bool by_position = relative != RelativePositions::none;
   if (by_position && !packing.common_offset()) refuse("a bias of positions" + only);

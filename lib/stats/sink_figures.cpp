@@ -107,7 +107,7 @@ double largest_score(const Scores<T>& scores, int threads) {
   struct Worker {
     typename Scores<T>::Scratch scratch;
     Buffer<T> tile{tile_rows * tile_cols};
-    double largest = 0;
+    double largest = SinkFigures::unknown;
   };
   std::vector<Worker> workers(static_cast<std::size_t>(threads));
   parallel_for(panels, threads, [&](Index panel, int worker) {
@@ -120,12 +120,12 @@ double largest_score(const Scores<T>& scores, int threads) {
       scores.fill(range, {own.tile.data(), range.rows, range.cols}, own.scratch);
       for (Index n = 0; n < range.rows * range.cols; ++n) {
         const double score = std::abs(static_cast<double>(own.tile.data()[n]));
-        if (std::isfinite(score)) own.largest = std::max(own.largest, score);
+        if (std::isfinite(score)) own.largest = std::fmax(own.largest, score);
       }
     }
   });
-  double largest = 0;
-  for (const Worker& worker : workers) largest = std::max(largest, worker.largest);
+  double largest = SinkFigures::unknown;
+  for (const Worker& worker : workers) largest = std::fmax(largest, worker.largest);
   return largest;
 }
 

@@ -61,7 +61,7 @@ class SinkOutputs {
 template <class T>
 double stable_rank(MatrixView<const T> a);
 
-/// max |s_ij| of the allowed pairs; 0 if there are none. Throws the errors of Scores::fill.
+/// max |s_ij| of the allowed pairs; NaN if there are none. Throws the errors of Scores::fill.
 template <class T>
 double largest_score(const Scores<T>& scores, int threads);
 

@@ -97,6 +97,10 @@ class FirstKeys(ToolTest):
             for name in ("sink_share", "entropy", "first_share", "stable_rank", "stable_rank_without"):
                 self.assert_near(name, float(row[name]), float(known[name]), 1e-9 * abs(float(known[name])))
             self.assertEqual(row["largest_score"], "")
+        self.refused("explain-away-stats", "scored.h5", "--scheme=unas", "--rest=sink", status=2, says=["--rest has no effect"])
+        for more in (["--against", "in.h5"], ["--rows=keys", "--tsv"], ["--shard=1/2", "-o", "part.h5"]):
+            error = self.run_tool("explain-away-stats", "in.h5", "--rest=sink", "--sinks=1", *more, status=2).err
+            self.assertIn("--sinks has no figures", error)
         self.write("more.h5", weights=weights * 2)
         self.refused("explain-away-stats", "more.h5", "--rest=sink", status=3, says=["add up to"])
 

@@ -136,10 +136,37 @@ class Packing(ToolTest):
             for name, expected in self.read("alone-found.h5").items():
                 self.assertEqual(vectors[name][:, own].tobytes(), expected.tobytes(), name)
             for row, expected in zip([row for row in rows if row["batch"] == str(s)], expected_rows, strict=True):
-                row["max_c_per_query_key"] = str(int(row["max_c_per_query_key"]) - own.start)
                 for name in set(row) - {"file", "batch"}:
                     self.assertEqual(row[name], expected[name], (s, name))
         self.refused("explain-away-stats", "in.h5", "--shard=1/2", status=2, says=["packed sequences"])
+        keys = self.table("in.h5", "--scheme=unas", "--causal", "--rows=keys", "--tsv")
+        self.assertEqual([row["token"] for row in keys if row["head"] == "1"], [str(n) for n in range(sum(LENGTHS))])
+        # Stored results of a packed run, and the tokens of a batch.
+        self.run_tool("attn-compute", "in.h5", "--causal", "--emit=weights,row_potential,col_potential", "-o", "stored.h5")
+        for left in ([], ["-i", "weights=stored.h5:/weights", "-i", "cu_seqlens=stored.h5:/cu_seqlens"]):
+            again = self.table(*(left or ["stored.h5"]), "--scheme=stored", "--tsv")
+            for row, expected in zip(again, [row for row in rows if row["scheme"] == "unas"], strict=True):
+                for name in ("keys", "min_c", "entropy"):
+                    self.assert_near(name, float(row[name] or "nan"), float(expected[name] or "nan"), 1e-12) if row[name] else \
+                        self.assertEqual(expected[name], "")
+        batch = {name: np.stack([values, values]) for name, values in data.items()}
+        self.write("named.h5", **batch, cu_seqlens=cuts, tokens=np.array([[f"{b}-{n}" for n in range(sum(LENGTHS))] for b in "ab"], "S"))
+        keys = self.table("named.h5", "--scheme=unas", "--rows=keys", "--tsv")
+        self.assertEqual([row["token"] for row in keys if row["batch"] == "2,1" and row["head"] == "0"],
+                         [f"b-{n}" for n in range(cuts[2], cuts[3])])
+        self.write("front.h5", **data, cu_seqlens=cuts, bias=np.zeros((len(LENGTHS), 1, 1, sum(LENGTHS))))
+        self.refused("explain-away-stats", "front.h5", "--scheme=unas", status=3, says=["front.h5:/bias has shape"])
+
+    def test_statistics_take_the_memory_of_the_longest_sequence(self):
+        """Two thousand sequences of ten tokens: all keys of each would be 0.6 GB."""
+        lengths = [10] * 2000
+        data = self.problem(lengths, lengths, np.float32)
+        self.write("in.h5", q=data["q"][:1], k=data["k"][:1], cu_seqlens=starts(lengths))
+        self.run_tool("explain-away-stats", "in.h5", "--scheme=unas", "--memory=64M", "--quiet")
+
+    def test_statistics_by_segment_ids(self):
+        data = self.problem(LENGTHS, LENGTHS)
+        del data["preference"], data["grad_out"]
         batches = np.stack([np.repeat(np.arange(5), LENGTHS), np.zeros(sum(LENGTHS), int)])
         self.write("batches.h5", **{name: np.stack([values, values]) for name, values in data.items()}, segment_ids=batches)
         self.refused("explain-away-stats", "batches.h5", status=2, says=["the same sequences for all problems"])
@@ -166,6 +193,7 @@ class Packing(ToolTest):
             ({"segment_ids": ids, "cu_seqlens": np.array([0, 5, 9])}, [], 3, "different sequences"),
             ({"q_segment_ids": ids, "kv_segment_ids": np.repeat([9, 2], [5, 4])}, ["--causal"], 2, "ambiguous for 4 queries and 5 keys"),
             ({"q_segment_ids": ids, "kv_segment_ids": np.repeat([9, 2], [5, 4])}, ["--scheme=sinkhorn", "--iterations=3"], 2, "as many keys as queries"),
+            ({"cu_seqlens": np.array([0, 9]), "cu_seqlens_q": np.array([0, 4, 9]), "cu_seqlens_k": np.array([0, 4, 9])}, [], 2, "both place"),
             ({"cu_seqlens": np.array([0, 9]), "key_length": np.array([4])}, [], 2, "in.h5:/key_length has no effect"),
             ({"cu_seqlens": np.array([0, 9])}, ["--causal", "--query-offset=1"], 2, "--query-offset"),
         ]:

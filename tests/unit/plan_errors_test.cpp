@@ -180,7 +180,7 @@ TEST_CASE("packed sequences that do not fit") {
     CHECK(contains(error.what(), part));
   };
   refuses_run(attention_options(Scheme::sinkhorn), Failure::usage,
-              "as many keys as queries; sequence 1 has 5 and 3");
+              "as many keys as queries; sequence 1 has 5 keys and 3 queries");
   AttentionOptions alibi;
   alibi.relative = RelativePositions::alibi;
   alibi.causal = Causal::bottom_right;

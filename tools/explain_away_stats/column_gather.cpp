@@ -220,7 +220,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   for (std::size_t key = 0; key < masked.size(); ++key) {
     if (masked[key] != 0) result.queries_of_key[key] = 0;
   }
-  spread(task.input, head.part, result);
+  spread(task.input, head.problem, result);
   return result;
 }
 

@@ -61,9 +61,9 @@ PointResult point_of(const AllowedCounts& allowed) {
   return at;
 }
 
-void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result) {
-  result.part = part;
-  const TileRange& own = part.range;
+void spread(const AttentionInput& input, Index problem, HeadResult& result) {
+  result.part = input.part(problem);
+  const TileRange own = input.own_place(problem);
   spread_rows(result.queries_of_key, own.col0, input.keys, 1, 0);
   for (PointResult& point : result.points) {
     spread_rows(point.masked, own.col0, input.keys, 1, 1);

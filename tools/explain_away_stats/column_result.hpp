@@ -82,7 +82,7 @@ SinkFigures sink_figures(SinkFigures of_values, const AllowedCounts& allowed,
 /// A point without schemes.
 PointResult point_of(const AllowedCounts& allowed);
 
-/// Extends numbers of the own queries and keys to all; padded keys are masked.
-void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result);
+/// Extends numbers of the own queries and keys of a problem to all; padded keys are masked.
+void spread(const AttentionInput& input, Index problem, HeadResult& result);
 
 }  // namespace attn::tools

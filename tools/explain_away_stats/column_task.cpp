@@ -47,14 +47,25 @@ std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::In
 
 }  // namespace
 
+void ColumnTask::require_effect_of_sinks(const cli::Arguments& arguments) const {
+  if (arguments.given("rest") && !(options().wants(stored) && bundle.has("weights"))) {
+    throw Error(Failure::usage, "--rest has no effect without stored weights", "--scheme stored");
+  }
+  if (!options().sinks) return;
+  const auto refuse = [](const std::string& where) {
+    throw Error(Failure::usage, "--sinks has no figures " + where);
+  };
+  if (shard_of(arguments)) refuse("in a shard");
+  if (arguments.given("against")) refuse("in a comparison");
+  if (rows_of(arguments) != RowsOf::heads) refuse("by " + arguments.text("rows"));
+}
+
 ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
       points(points_of(arguments, bundle)),
       input(points.front().input) {
   require_layout_effect(arguments, input);
-  if (options().sinks && shard_of(arguments)) {
-    throw Error(Failure::usage, "--sinks has no effect on a shard", "run it without --shard");
-  }
+  require_effect_of_sinks(arguments);
   if (!input.front.empty() && shard_of(arguments)) {
     throw Error(Failure::usage,
                 bundle.description() + " has packed sequences, which shards do not divide",
@@ -92,11 +103,27 @@ void ColumnTask::report_params(cli::Report& report) const {
   params["scheme"] = options().schemes;
 }
 
-void read_key_names(const io::InputBundle& bundle, const Shape& leading,
+void read_key_names(const io::InputBundle& bundle, const AttentionInput& input,
                     ColumnStatistics& statistics, cli::Report& report) {
-  KeyNames found = read_key_names(bundle, leading, statistics.keys, report);
-  statistics.names = std::move(found.names);
+  KeyNames found = read_key_names(bundle, input.stored_axes(), input.stored_keys, report);
   statistics.heads_per_name = found.heads_per_list;
+  if (input.front.empty() || found.names.empty()) {
+    statistics.names = std::move(found.names);
+    return;
+  }
+  // A list for each sequence and list of the bundle, as long as the longest sequence.
+  statistics.names.clear();
+  const Index lists = std::ssize(found.names) / input.stored_keys;
+  const Index heads = input.problems / input.front.front();
+  for (Index s = 0; s < input.front.front(); ++s) {
+    const TileRange& own = input.part(s * heads).range;
+    for (Index list = 0; list < lists; ++list) {
+      const auto first = found.names.begin() + list * input.stored_keys + own.col0;
+      statistics.names.insert(statistics.names.end(), first, first + own.cols);
+      statistics.names.resize(statistics.names.size() +
+                              static_cast<std::size_t>(input.keys - own.cols));
+    }
+  }
 }
 
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,

@@ -40,6 +40,8 @@ struct ColumnTask {
   /// The options of the first point. Only scale and hybrid differ between points.
   const ColumnOptions& options() const { return points.front().options; }
 
+  void require_effect_of_sinks(const cli::Arguments& arguments) const;
+
   io::InputBundle bundle;
   std::vector<ColumnPoint> points;
   AttentionInput input;          ///< for the first point
@@ -47,7 +49,7 @@ struct ColumnTask {
 };
 
 /// Sets the names of the keys by read_key_names (common/heads/key_names.hpp).
-void read_key_names(const io::InputBundle& bundle, const Shape& leading,
+void read_key_names(const io::InputBundle& bundle, const AttentionInput& input,
                     ColumnStatistics& statistics, cli::Report& report);
 
 /// Reports shape and bytes for --dry-run.

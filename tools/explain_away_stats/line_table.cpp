@@ -49,7 +49,7 @@ std::vector<std::vector<Cell>> line_table_rows(RowsOf rows, const SectionName& s
                                                const ColumnStatistics& names,
                                                const std::string& scheme,
                                                const std::vector<Index>& queries_of_key,
-                                               const HeadColumns& columns, const OwnPart& own) {
+                                               const HeadColumns& columns, const TileRange& range) {
   std::vector<std::vector<Cell>> table;
   const std::vector<Cell> place = place_cells(section.file, section.group, names.index(head));
   const auto add = [&](Index index, std::initializer_list<Cell> cells) {
@@ -59,7 +59,6 @@ std::vector<std::vector<Cell>> line_table_rows(RowsOf rows, const SectionName& s
     row.insert(row.end(), cells);
     table.push_back(std::move(row));
   };
-  const TileRange& range = own.range;
   if (rows == RowsOf::queries) {
     for (Index query = range.row0; query < range.row0 + range.rows; ++query) {
       add(query, {columns.entropies[static_cast<std::size_t>(query)]});

@@ -27,7 +27,7 @@ std::vector<std::vector<Cell>> line_table_rows(RowsOf rows, const SectionName& s
                                                const ColumnStatistics& names,
                                                const std::string& scheme,
                                                const std::vector<Index>& queries_of_key,
-                                               const HeadColumns& columns, const OwnPart& own);
+                                               const HeadColumns& columns, const TileRange& range);
 
 /// Bytes of the table's text for `lines` rows.
 std::int64_t line_table_bytes(RowsOf rows, Index lines);

@@ -13,23 +13,24 @@ namespace attn::tools {
 namespace {
 
 // One matrix per head, or one vector as a matrix of one row. Results do not broadcast.
-Operand result_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       const Shape& own) {
+Operand result_operand(const io::InputBundle& bundle, const std::string& name,
+                       const AttentionInput& input, const Shape& own) {
   const ArraySource dataset = bundle.dataset(name);
   require_floating(dataset);
+  const Shape leading = input.stored_axes();
   const Shape expected = join(leading, own);
   if (dataset.shape() != expected) {
     throw Error(Failure::input, dataset.address() + " has shape " + to_string(dataset.shape()) +
                                     ", expected " + to_string(expected));
   }
   return Operand{dataset, leading, own.size() == 2 ? own.front() : 1, own.back(),
-                 LeadingMap(leading, leading, false, dataset.address())};
+                 LeadingMap(input.leading, leading, false, dataset.address())};
 }
 
 Operand potential_operand(const io::InputBundle& bundle, const std::string& name,
-                          const Shape& leading, Index length) {
+                          const AttentionInput& input, Index length) {
   try {
-    return result_operand(bundle, name, leading, {length});
+    return result_operand(bundle, name, input, {length});
   } catch (const Error& error) {
     if (bundle.has(name)) throw;
     throw Error(error.failure(), error.what(),
@@ -48,18 +49,18 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
       hybrid_(std::move(hybrid)),
       dense_limit_(dense_limit),
       has_marginals_(bundle.text_attribute("attn_marginals") == "given") {
-  const Shape& leading = input.leading;
   if (bundle.has("weights")) {
-    weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
+    weights_.emplace(
+        result_operand(bundle, "weights", input, {input.stored_queries, input.stored_keys}));
     if (scheme && bundle.has("col_potential")) {
-      col_.emplace(potential_operand(bundle, "col_potential", leading, input.keys));
+      col_.emplace(potential_operand(bundle, "col_potential", input, input.stored_keys));
     }
     return;
   }
-  row_.emplace(potential_operand(bundle, "row_potential", leading, input.queries));
-  col_.emplace(potential_operand(bundle, "col_potential", leading, input.keys));
+  row_.emplace(potential_operand(bundle, "row_potential", input, input.stored_queries));
+  col_.emplace(potential_operand(bundle, "col_potential", input, input.stored_keys));
   if (scheme && description_of(*scheme).is_mixture()) {
-    unas_row_.emplace(potential_operand(bundle, "unas_row_potential", leading, input.queries));
+    unas_row_.emplace(potential_operand(bundle, "unas_row_potential", input, input.stored_queries));
   }
 }
 

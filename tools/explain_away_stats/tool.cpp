@@ -86,11 +86,12 @@ cli::Declaration declare() {
            "Names the heads in which a key with enough queries gets more than X of their weight, "
            "on average.",
            {0, 1}, 0.3);
-  d.integer("sinks", "N",
-            "Takes the first N keys that some query may attend to as sinks: reports their share of "
-            "the attention, the norms of their values beside the others, the stable rank of the "
-            "output with and without them, and the largest score.",
-            1, Index{1} << 40)
+  d.integer(
+       "sinks", "N",
+       "Takes the first N keys that some query may attend to as sinks: reports their share of "
+       "the attention, the mean norm of their values and of the others, the stable rank of the "
+       "output with and without them, and the largest |score|. Prints all tables by head.",
+       1, Index{1} << 40)
       .default_words("no such figures");
   d.choice("rest", {"refused", "sink"},
            "What a row of stored weights lacks to 1: an error, or the weight of a sink.",
@@ -153,13 +154,9 @@ ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
   options.concentration = arguments.number("concentration").value();
   options.sinks = arguments.integer("sinks");
   const bool asks_for_keys = arguments.given("top") && !arguments.given("sort");
-  options.full = arguments.flag("full") || (asks_for_keys && options.sums.top > 0);
+  options.full = arguments.flag("full") || (asks_for_keys && options.sums.top > 0) ||
+                 options.sinks.has_value();
   return options;
-}
-
-// Without the axis of packed sequences.
-Shape unpacked(const Shape& leading, const AttentionInput& input) {
-  return Shape(leading.begin() + std::ssize(input.front), leading.end());
 }
 
 // Writes the vectors of each head as they are computed, since the vectors of all heads are large.
@@ -169,12 +166,12 @@ class VectorWriter {
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
       : bundle_(std::move(bundle)),
         input_(task.input),
-        outputs_(bundle_, unpacked(task.input.leading, task.input), report, task.input.share.get()),
+        outputs_(bundle_, task.input.stored_axes(), report, task.input.share.get()),
         first_(task.options().schemes.front()) {
-    outputs_.create("queries_of_key", DType::i64, {task.input.keys}, {"key"});
+    outputs_.create("queries_of_key", DType::i64, {task.input.stored_keys}, {"key"});
     for (const std::string& scheme : task.options().schemes) {
-      outputs_.create(scheme + "_col_sum", DType::f64, {task.input.keys}, {"key"});
-      outputs_.create(scheme + "_row_entropy", DType::f64, {task.input.queries}, {"query"});
+      outputs_.create(scheme + "_col_sum", DType::f64, {task.input.stored_keys}, {"key"});
+      outputs_.create(scheme + "_row_entropy", DType::f64, {task.input.stored_queries}, {"query"});
     }
   }
 
@@ -197,7 +194,7 @@ class VectorWriter {
       outputs_.write(name, head, values.data());
     } else if (count > 0) {
       const Index heads = input_.problems / input_.front.front();
-      outputs_.write_lines(name, head % heads, first, count, values.data() + first);
+      outputs_.write_lines(name, head % heads, first, count, values.data());
     }
   }
 
@@ -235,10 +232,12 @@ std::string heading_of(const ColumnTask& task) {
     heads =
         fmt::format(", {} of {}", cli::counted(input.axes.chosen.size(), "head"), input.axes.all);
   }
-  return fmt::format("{}: {}, {}{}, {}{}", task.bundle.description(),
-                     times(join(unpacked(input.axes.leading, input), {input.queries, input.keys})),
-                     energy, terms, precision_words(task.options().scores, task.options().f64),
-                     heads);
+  return fmt::format(
+      "{}: {}, {}{}, {}{}", task.bundle.description(),
+      times(join(
+          Shape(input.axes.leading.begin() + std::ssize(input.front), input.axes.leading.end()),
+          {input.stored_queries, input.stored_keys})),
+      energy, terms, precision_words(task.options().scores, task.options().f64), heads);
 }
 
 // One row for each point of a sweep and scheme, pooled over the heads of a section.
@@ -339,7 +338,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     ColumnStatistics names;
     names.leading = task.input.leading;
     names.keys = task.input.keys;
-    if (rows_ == RowsOf::keys) read_key_names(task.bundle, task.input.leading, names, report());
+    if (rows_ == RowsOf::keys) read_key_names(task.bundle, task.input, names, report());
     std::vector<ColumnStatistics> statistics = gather_columns(
         arguments(), task,
         [&](const std::string& scheme, Index head, const std::vector<Index>& queries,
@@ -356,13 +355,13 @@ class ColumnTool : public SectionTool<ColumnTask> {
       return;
     }
     if (!swept_) {
-      read_key_names(task.bundle, task.input.leading, statistics.front(), report());
+      read_key_names(task.bundle, task.input, statistics.front(), report());
       summarise(task, statistics.front());
       return;
     }
     auto points = nlohmann::ordered_json::array();
     for (std::size_t n = 0; n < statistics.size(); ++n) {
-      read_key_names(task.bundle, task.input.leading, statistics[n], report());
+      read_key_names(task.bundle, task.input, statistics[n], report());
       points.push_back(summarise_point(task.points[n], label, statistics[n]));
     }
     if (arguments().json) report().result() = {{"sweep", std::move(points)}};
@@ -379,7 +378,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   void compare(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
     const ColumnSummaries own = summaries_of(statistics, label);
     const HeadAxes axes = static_cast<const HeadAxes&>(statistics);
-    read_key_names(task.bundle, task.input.leading, statistics, report());
+    read_key_names(task.bundle, task.input, statistics, report());
     const std::vector<std::string> tokens = std::move(statistics.names);
     statistics = {};  // BASE needs the memory
     const ColumnTask base = base_->task(section());
@@ -397,7 +396,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
                       task.bundle.description(), task.input.queries, task.input.keys,
                       base.bundle.description(), base.input.queries, base.input.keys));
     }
-    read_key_names(base.bundle, base.input.leading, found.front(), report());
+    read_key_names(base.bundle, base.input, found.front(), report());
     const std::vector<std::string>& base_tokens = found.front().names;
     const bool known = !tokens.empty() && !base_tokens.empty();
     if (alike && known && tokens != base_tokens && !std::exchange(tokens_differ_, true)) {
@@ -463,7 +462,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
   void add_lines(const ColumnTask& task, const ColumnStatistics& names, const std::string& scheme,
                  Index head, const std::vector<Index>& queries, const HeadColumns& columns) {
     for (std::vector<Cell>& row : line_table_rows(rows_, section(), head, names, scheme, queries,
-                                                  columns, task.input.part(head))) {
+                                                  columns, task.input.own_place(head))) {
       table_.add(std::move(row));
     }
     table_.pack(report());

@@ -44,7 +44,6 @@ struct ExplainedKeys {
   void add(const ExplainedKeys& more);
 };
 
-/// What the figures leave out, a line each: masked keys, padding, and queries without keys.
 /// A figure of the first keys, --sinks, in tables by head.
 struct SinkField {
   const char* heading;
@@ -54,6 +53,7 @@ struct SinkField {
 };
 const std::vector<SinkField>& sink_fields();
 
+/// What the figures leave out, a line each: masked keys, padding, and queries without keys.
 std::string left_out_text(Index masked_keys, Index padded_keys, Index padded_queries,
                           Index empty_queries);
 

@@ -182,10 +182,11 @@ class Writer {
           }
           return fields;
         });
+    const Index keys = *options_.sinks;
     add("\nshare: of the attention on the first {}; |v|, others: the mean norm of their values and "
         "of the other values.\nrank, without: the stable rank of the output, |O|_F^2/|O|_2^2, and "
-        "without the terms of these keys.\nmax |s|: the largest score.\n",
-        cli::counted(*options_.sinks, "key"));
+        "without the terms of these keys.\nmax |s|: the largest |score|.\n",
+        keys == 1 ? "key" : fmt::format("{} keys", keys));
   }
 
   // "unas: 2 of 8 heads give one key a mean weight above 0.3: 1 (key 0, 0.45), ..."

@@ -18,7 +18,7 @@ void require_divergence(const TransportTask& task) {
   if (input.mask) refuse("a mask");
   if (input.bias) refuse("a bias");
   if (input.rel_bias || task.scores.by_position()) refuse("--causal, --window or a relative bias");
-  if (!input.packings.empty()) refuse("packed sequences");
+  if (!input.packings.empty()) refuse("a packing of sequences");
   if (task.scores.softcap) refuse("--softcap");
 }
 

@@ -96,6 +96,15 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
   }
   require_no_foreign_names(bundle, options);
+  stored_queries = queries;
+  stored_keys = keys;
+  if (front.empty()) return;
+  require_no_front_axis(bundle);
+  queries = keys = 0;
+  for (const OwnPart& part : parts) {
+    queries = std::max(queries, part.queries());
+    keys = std::max(keys, part.keys());
+  }
 }
 
 void AttentionInput::take_vectors_of(const io::InputBundle& bundle, bool with_values) {

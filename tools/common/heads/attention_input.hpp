@@ -32,6 +32,9 @@ struct AttentionInput : AttentionSources {
   std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all problems
   std::vector<Index> chosen;            ///< the problems of choose_heads; empty: all
   HeadAxes axes;                        ///< of the heads to compute, without a shard
+  /// The queries and keys of the arrays. With ScoreOptions::by_sequence, `queries` and `keys` are
+  /// those of the longest sequence.
+  Index stored_queries = 0, stored_keys = 0;
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) unless it
   /// has the shape of out.
@@ -70,6 +73,15 @@ struct AttentionInput : AttentionSources {
   /// The sequence of each problem; problems that differ only in their head share one.
   std::vector<Index> sequences() const;
 
+  /// The leading axes of the arrays: without that of packed sequences.
+  Shape stored_axes() const { return Shape(leading.begin() + std::ssize(front), leading.end()); }
+
+  /// Where the own queries and keys of a problem stand among `queries` and `keys`.
+  TileRange own_place(Index problem) const {
+    const TileRange& own = part(problem).range;
+    return front.empty() ? own : TileRange{0, own.rows, 0, own.cols};
+  }
+
   /// Floating-point operations of `passes` passes over the energies of the own heads for `scheme`,
   /// including the products before them: projections, and products with W and W1. Pairs that
   /// causality or the window forbids and padding are not counted; a tanh counts as one operation.
@@ -88,6 +100,7 @@ struct AttentionInput : AttentionSources {
   void take_parts(const io::InputBundle& bundle);
   void take_packings(const PackedSequences& packed, const std::string& where,
                      const std::vector<Scheme>& schemes);
+  void require_no_front_axis(const io::InputBundle& bundle) const;
   void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
   void set_recipes();
 };

@@ -114,6 +114,24 @@ void AttentionInput::take_packings(const PackedSequences& packed, const std::str
   if (!options.by_sequence) packings = packed_problems;
 }
 
+// No array has an axis of sequences.
+void AttentionInput::require_no_front_axis(const io::InputBundle& bundle) const {
+  const auto refuse = [&](const ArraySource& dataset) {
+    throw Error(
+        Failure::input,
+        fmt::format("{} has shape {}, expected what broadcasts to the leading axes {}",
+                    dataset.address(), to_string(dataset.shape()), to_string(stored_axes())));
+  };
+  for (const Operand* operand : operands()) {
+    if (operand->leading.size() == leading.size()) refuse(operand->dataset);
+  }
+  for (const char* name : {"hybrid", "sink"}) {
+    if (!bundle.has(name)) continue;
+    const ArraySource dataset = bundle.dataset(name);
+    if (dataset.shape().size() == leading.size()) refuse(dataset);
+  }
+}
+
 void AttentionInput::take_terms(const io::InputBundle& bundle) {
   if (bundle.has("mask")) take_mask_of(bundle.dataset("mask"));
   if (scores) {

@@ -28,11 +28,20 @@ Names with(Names names, const Names& more) {
   return names;
 }
 
+// Each of them is about one side.
+const Meaning& packing_of_sides() {
+  static const Meaning meaning = {
+      "packs several sequences into one under a name that is not read",
+      {"cu_seqlens_kv", "cu_seq_lens_q", "cu_seq_lens_k"},
+      with(packing_names(), {"mask"}),
+      "--map cu_seqlens_q=NAME,cu_seqlens_k=NAME takes the names of queries and of keys"};
+  return meaning;
+}
+
 const Meaning& packing() {
   static const Meaning meaning = {
       "packs several sequences into one under a name that is not read",
-      {"cu_seqlens_kv", "cu_seq_lens", "cu_seq_lens_q", "cu_seq_lens_k", "document_id",
-       "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
+      {"cu_seq_lens", "document_id", "document_ids", "doc_ids", "sequence_ids", "seq_idx"},
       with(packing_names(), {"mask"}),
       "--map cu_seqlens={0} if it has where sequences begin, --map segment_ids={0} if it has a "
       "number for each token"};
@@ -172,6 +181,7 @@ void refuse_options(const io::InputBundle& bundle, const ScoreOptions& options) 
 }  // namespace
 
 void require_no_foreign_names(const io::InputBundle& bundle, const ScoreOptions& options) {
+  refuse_names(bundle, packing_of_sides());
   refuse_names(bundle, packing());
   refuse_names(bundle, masks());
   refuse_names(bundle, lengths_of_sequences());
@@ -201,7 +211,8 @@ void require_no_masks(const io::InputBundle& bundle, const std::vector<std::stri
       {},
       hint};
   refuse_names(bundle, own);
-  for (const Meaning* meaning : {&packing(), &masks(), &lengths_of_sequences()}) {
+  for (const Meaning* meaning :
+       {&packing_of_sides(), &packing(), &masks(), &lengths_of_sequences()}) {
     refuse_names(bundle, {meaning->what, meaning->names, {}, hint});
   }
 }

@@ -58,7 +58,14 @@ std::optional<PackedSequences::Sides> PackedSequences::read(const io::InputBundl
                 fmt::format("{} is there without {}",
                             bundle.dataset(of_queries ? names.queries : names.keys).address(),
                             of_queries ? names.keys : names.queries),
-                fmt::format("{} serves queries and keys", names.both));
+                bundle.has("cu_seqlens_kv")
+                    ? "--map cu_seqlens_k=cu_seqlens_kv"
+                    : fmt::format("{} serves queries and keys", names.both));
+  }
+  if (of_queries && bundle.has(names.both)) {
+    throw Error(Failure::usage, fmt::format("{} and {} both place the queries, expected one",
+                                            bundle.dataset(names.both).address(),
+                                            bundle.dataset(names.queries).address()));
   }
   if (of_queries) return Sides{side(names.queries), side(names.keys)};
   if (!bundle.has(names.both)) return std::nullopt;
@@ -98,7 +105,8 @@ PackedStarts PackedSequences::common() const {
     throw Error(Failure::usage,
                 fmt::format("{} has shape {}, expected the same sequences for all problems",
                             side->name, to_string(side->shape)),
-                "slices take one batch at a time: -i q=FILE:/q[0]");
+                "slices take one batch at a time: -i q=FILE:/q[0] -i k=FILE:/k[0] -i "
+                "segment_ids=FILE:/segment_ids[0]");
   }
   const PackedStarts found =
       starts_of_ids(ids_->queries.numbers, ids_->keys.numbers, ids_->queries.name, ids_->keys.name);
