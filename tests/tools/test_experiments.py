@@ -274,6 +274,29 @@ class Headings(Script):
                                  [" ".join(64 * "w"), "Two @-@ three"]])
 
 
+class Lines(Script):
+
+    def test_parts_and_swaps(self):
+        text = [f"line {chr(97 + n % 26)}{chr(97 + n * 7 % 26)} of the play, {n}" for n in range(400)]
+        (self.folder / "t").write_text("\n".join(text[:200] + ["SHORT:"] + text[200:]) + "\n")
+        found = {part: [line.split("\t") for line in self.script("lines", part, "t").splitlines()]
+                 for part in ("train", "valid", "test")}
+        self.assertEqual([len(found[part]) for part in ("train", "valid", "test")], [320, 40, 40])
+        for part, remainders in (("train", range(8)), ("valid", [8]), ("test", [9])):
+            for (word, line), source in zip(found[part], [line for n, line in enumerate(text) if n % 10 in remainders]):
+                places = [n for n, (a, b) in enumerate(zip(line, source)) if a != b]
+                self.assertEqual(len(line), len(source))
+                if word == "written":
+                    self.assertEqual(places, [])
+                    continue
+                self.assertEqual(word, "swapped")
+                first, second = places
+                self.assertEqual((second, line[first] + line[second]), (first + 1, source[second] + source[first]))
+        words = [word for lines in found.values() for word, _ in lines]
+        # Of 400 coins: 5 deviations are 50.
+        self.assertLess(abs(words.count("swapped") - 200), 50)
+
+
 class Speeches(Script):
 
     def test_parts(self):
