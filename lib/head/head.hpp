@@ -48,7 +48,7 @@ struct HeadArrays {
   const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
   const TransportKernel* transport = nullptr;
-  const Packing* packing = nullptr;
+  const Packing* packing = nullptr;  ///< of the queries of the whole problem
   Index first_query = 0;  ///< the number of the first query, for messages and the packing
 
   BandRule band(const ScoreRecipe& recipe) const {

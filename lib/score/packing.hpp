@@ -26,7 +26,6 @@ class Packing {
 
   Index sequences() const { return static_cast<Index>(starts_.size()) - 1; }
   Index queries() const { return starts_.back().query; }
-  Index keys() const { return starts_.back().key; }
 
   /// Sequence s, or for s = sequences() the ends of the last one.
   const Sequence& operator[](Index s) const { return starts_[static_cast<std::size_t>(s)]; }

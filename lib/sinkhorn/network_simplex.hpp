@@ -23,10 +23,10 @@ struct BasicPlan {
 using FillScores = std::function<void()>;
 
 /// Solves Kantorovich's problem by the primal network simplex (Ahuja, Magnanti and Orlin 1993,
-/// chapter 11) on a dense matrix, faster the fewer columns
-/// there are. `supply` (m) and `room` (n) are whole numbers ≥ 0 with equal
-/// sums, of which 0 closes a line. Only allowed pairs carry mass, except for the least possible
-/// total if no plan over them has these marginals; that part is left out of the shipments.
+/// chapter 11) on a dense matrix. It is faster the fewer columns there are. `supply` (m) and `room`
+/// (n) are whole numbers ≥ 0 with equal sums; a line of 0 is closed. Only allowed pairs carry mass.
+/// If no plan over them has these marginals, other pairs carry the least possible total, which is
+/// left out of the shipments.
 ///
 /// Amounts are exact. Scores are rounded to whole multiples of a unit, about 2⁻⁴⁶ of the largest
 /// potential, such that sums of scores and potentials are exact in float64. The bases are strongly

@@ -302,7 +302,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
   }
   std::string rotary;
   if (!config.rotary.empty()) rotary = fmt::format("{} has {}", wanted.config, config.rotary);
-  // Of the models that are read, GPT-2 and its like alone have none and name their weights c_attn.
+  // Only GPT-2 and models like it have none. They name their weights c_attn.
   if (rotary.empty() && (wanted.model == "llama" || (fused && names.fusion != Fusion::c_attn))) {
     rotary = wanted.model == "llama" ? "models like llama have them"
                                      : "models with " + names.q + " have them";
