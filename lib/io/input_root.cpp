@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "attnkit/error.hpp"
 #include "io/arrays/array_dataset.hpp"
+#include "io/arrays/float8_dataset.hpp"
 #include "io/direct_dataset.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
@@ -12,19 +14,45 @@
 
 namespace attn::io {
 
+namespace {
+
+/// The array called `stored`; a part of a checkpoint that holds it becomes a source.
+StoredArray stored_array(const InputFile& file, const std::string& stored,
+                         const std::string& address) {
+  StoredArray array = file.arrays->array(stored, address);
+  if (const std::string part = file.arrays->part_of(stored); !part.empty()) {
+    const std::string real = std::filesystem::weakly_canonical(part).string();
+    file.files->followed({FollowedSource::Kind::checkpoint_part, address, {real}});
+  }
+  return array;
+}
+
+/// The scales of numbers in 8 bits, which all checkpoints multiply by, inverse or not by name.
+std::optional<Float8Scales> scales_of(const InputFile& file, const std::string& stored) {
+  for (const char* const ending : {"_scale_inv", "_scale"}) {
+    const std::string name = stored + ending;
+    if (!file.arrays->has(name)) continue;
+    const std::string address = array_address(file.label, name);
+    return Float8Scales{stored_array(file, name, address), address};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::shared_ptr<const ArraySource::Impl> open_array(const InputFile& file,
                                                     const std::string& stored,
                                                     const std::string& name,
                                                     const std::string& selection_text,
                                                     const std::vector<SliceItem>& selection) {
   const std::string address = array_address(file.label, stored);
-  StoredArray array = file.arrays->array(stored, address);
-  if (const std::string part = file.arrays->part_of(stored); !part.empty()) {
-    const std::string real = std::filesystem::weakly_canonical(part).string();
-    file.files->followed({FollowedSource::Kind::checkpoint_part, address, {real}});
+  StoredArray array = stored_array(file, stored, address);
+  const std::string shown = address + selection_text;
+  if (Float8Dataset::reads(array)) {
+    return std::make_shared<Float8Dataset>(std::move(array), scales_of(file, stored), name, shown,
+                                           selection);
   }
-  return std::make_shared<ArrayDataset>(std::move(array), name, address + selection_text,
-                                        selection);
+  return std::make_shared<ArrayDataset>(std::move(array), name, shown, selection);
 }
 
 std::string InputBundle::Impl::Root::description() const { return address_text(file->label, path); }

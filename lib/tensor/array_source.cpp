@@ -114,10 +114,7 @@ const std::string& ArraySource::address() const { return impl_->address; }
 const Shape& ArraySource::shape() const { return impl_->shape; }
 DType ArraySource::dtype() const { return impl_->dtype; }
 const Shape* ArraySource::strides() const { return impl_->strides(); }
-std::string ArraySource::type() const {
-  const bool own = dtype() == DType::other || dtype() == DType::string;
-  return own ? impl_->description : std::string(attn::name(dtype()));
-}
+std::string ArraySource::type() const { return impl_->description; }
 
 void ArraySource::read(const Shape& start, const Shape& count, float* out) const {
   read_as(*impl_, start, count, out);

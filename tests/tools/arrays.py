@@ -52,6 +52,16 @@ def safetensors(arrays, metadata=None):
     return framed(header, data)
 
 
+def typed(arrays):
+    """A .safetensors of {name: (type as the format calls it, array of these bytes)}."""
+    header, data = {}, b""
+    for name, (kind, array) in arrays.items():
+        raw = np.asarray(array).tobytes()
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    return framed(header, data)
+
+
 def read_safetensors(content):
     (length,) = struct.unpack("<Q", content[:8])
     header, data = json.loads(content[8:8 + length]), content[8 + length:]

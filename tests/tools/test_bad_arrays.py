@@ -192,12 +192,12 @@ class BadArrays(ToolTest):
         for content, says in rows:
             self.refuse("bad.safetensors", content, says, "bad.safetensors:x")
         (self.folder / "f8.safetensors").write_bytes(
-            framed({"x": entry("F8_E4M3", (24,)), "y": entry("F32", (1,), (24, 28))}, bytes(28)))
+            framed({"x": entry("F8_E8M0", (24,)), "y": entry("F32", (1,), (24, 28))}, bytes(28)))
         self.run_tool("tensor-convert", "y=f8.safetensors:y", "-o", "y.npy")
-        self.refused("tensor-convert", "x=f8.safetensors:x", status=3, says=["x", "F8_E4M3"])
-        self.assertRegex(self.run_tool("tensor-info", "f8.safetensors").out.decode(), r"(?m)^x +24 +F8_E4M3")
+        self.refused("tensor-convert", "x=f8.safetensors:x", status=3, says=["x", "F8_E8M0"])
+        self.assertRegex(self.run_tool("tensor-info", "f8.safetensors").out.decode(), r"(?m)^x +24 +F8_E8M0")
         self.refused("attn-compute", "-i", "q=f8.safetensors:x", "-i", "k=f8.safetensors:x", status=3,
-                     says=["has type F8_E4M3, expected "])
+                     says=["has type F8_E8M0, expected "])
         good = safetensors({"x": np.arange(6.0)})
         for length in sample(range(1, len(good)), 25):
             self.refuse("cut.safetensors", good[:length], (), "cut.safetensors:x")

@@ -9,7 +9,7 @@ import zipfile
 import h5py
 import numpy as np
 
-from arrays import brain, npy, read_safetensors, safetensors, widened
+from arrays import brain, npy, npy_with, read_safetensors, safetensors, typed, widened
 from attn import ToolTest
 
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
@@ -154,6 +154,95 @@ class Reading(Arrays):
         self.put("b.safetensors", safetensors(arrays))
         self.write("f.h5", **{n: widened(a) for n, a in arrays.items()})
         self.assert_same_bits(self.compute("b.safetensors"), self.compute("f.h5"))
+
+    def test_bfloat16_of_numpy_and_hdf5(self):
+        """NumPy's two bytes, HDF5 2.0's float and opaque bytes, in both orders, whole, sliced and copied."""
+        bits = np.random.default_rng(1).integers(0, 2 ** 16, (7, 5), dtype=np.uint16)
+        bits[(bits & 0x7f80) == 0x7f80] &= 0xff7f  # no NaN, whose bits float arithmetic may change
+        expected = widened(bits)
+        header = "{{'descr': '{}', 'fortran_order': False, 'shape': (7, 5), }}"
+        files = {}
+        for number, descr in enumerate(("|V2", "<V2", "bfloat16")):
+            files[f"v{number}.npy"] = npy_with(header.format(descr), bits.tobytes())
+        for name, content in files.items():
+            self.put(name, content)
+        with zipfile.ZipFile(self.folder / "v.npz", "w") as archive:
+            archive.writestr("x.npy", files["v0.npy"])
+        with h5py.File(self.folder / "v.h5", "w") as file:
+            for order in ("little", "big"):
+                kind = h5py.h5t.IEEE_F32LE.copy()
+                kind.set_fields(15, 7, 8, 0, 7)
+                kind.set_size(2)
+                kind.set_ebias(127)
+                kind.set_order(h5py.h5t.ORDER_LE if order == "little" else h5py.h5t.ORDER_BE)
+                stored = bits if order == "little" else bits.byteswap()
+                for chunk in (None, (2, 5)):
+                    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+                    if chunk:
+                        plan.set_chunk(chunk)
+                    name = f"{order}{'_chunks' * bool(chunk)}"
+                    made = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((7, 5)), plan)
+                    made.write(h5py.h5s.ALL, h5py.h5s.ALL, stored, kind)
+            tagged = h5py.h5t.create(h5py.h5t.OPAQUE, 2)
+            tagged.set_tag(b"bfloat16")
+            made = h5py.h5d.create(file.id, b"opaque", tagged, h5py.h5s.create_simple((7, 5)))
+            made.write(h5py.h5s.ALL, h5py.h5s.ALL, bits.view("V2"), tagged)
+        names = ["little", "big", "little_chunks", "big_chunks", "opaque"]
+        self.run_tool("tensor-convert", "v.h5", "-o", "copy.h5")
+        addresses = [*list(files)[:3], "v.npz:x"]
+        addresses += [f"{file}:{name}" for file in ("v.h5", "copy.h5") for name in names]
+        for address in addresses:
+            for at, part in (("", ()), ("[1::2, 3]", np.s_[1::2, 3])):
+                self.convert(f"x={address}{at}", "-o", "x.npy", "--force")
+                self.assert_bits(np.load(self.folder / "x.npy"), np.ascontiguousarray(expected[part]), address + at)
+            self.convert(f"x={address}", "--dtype", "bf16", "-o", "x.safetensors", "--force")
+            found = read_safetensors(self.get("x.safetensors"))["x"]
+            self.assertEqual(found.tobytes(), bits.tobytes(), address)
+        found = self.run_tool("tensor-info", "v.h5", "--json").json()["result"]["datasets"]
+        self.assertEqual({one["dtype"] for one in found}, {"bfloat16"})
+        with h5py.File(self.folder / "v.h5", "a") as file:
+            other = h5py.h5t.create(h5py.h5t.OPAQUE, 2)
+            h5py.h5d.create(file.id, b"other", other, h5py.h5s.create_simple((7, 5)))
+        self.refused("attn-compute", "-i", "q=v.h5:other", "-i", "k=v.h5:other", status=3, says=["an opaque type"])
+
+    def test_float8(self):
+        """Every number of both formats against NumPy, and each kind of scales."""
+        every = np.arange(256, dtype=np.uint8)
+        e5m2 = (every.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+        exponent, fraction = every >> 3 & 15, every & 7
+        e4m3 = np.where(exponent == 0, fraction * 2.0 ** -9, (8.0 + fraction) * 2.0 ** (exponent - 10.0))
+        e4m3 = np.where(every & 127 == 127, np.nan, np.where(every < 128, e4m3, -e4m3)).astype(np.float32)
+        self.assertEqual(np.nanmax(e4m3), 448)
+        for name, values in (("F8_E4M3", e4m3), ("F8_E5M2", e5m2)):
+            self.put("e.safetensors", typed({"w": (name, every.reshape(16, 16))}))
+            self.convert("e.safetensors", "-o", "e.npz", "--force")
+            np.testing.assert_array_equal(np.load(self.folder / "e.npz")["w"], values.reshape(16, 16))
+        random = np.random.default_rng(2)
+        shape = (130, 257)
+        bits = random.integers(0, 120, shape, dtype=np.uint8) | random.integers(0, 2, shape, dtype=np.uint8) << 7
+        plain = e4m3[bits].astype(np.float64)
+        for scale in ((), (1,), (1, 1), (130,), (130, 1), (2, 3), (1, 257)):
+            scales = random.uniform(0.5, 2, scale).astype(np.float32)
+            grid = scales.reshape(130, 1) if scale == (130,) else scales
+            if scale == (2, 3):
+                grid = np.kron(scales, np.ones((128, 128)))[:130, :257]
+            if grid.size == 1:
+                grid = grid.reshape(())
+            expected = (plain * grid.astype(np.float64)).astype(np.float32)
+            for ending in ("_scale", "_scale_inv"):
+                self.put("s.safetensors", typed({"w.weight": ("F8_E4M3", bits), "w.weight" + ending: ("F32", scales)}))
+                for at, part in (("", ()), ("[127:130, 5::9]", np.s_[127:130, 5::9]),
+                                 ("[:, 200]", np.s_[:, 200]), ("[129, 100:]", np.s_[129, 100:]),
+                                 ("[129, 256]", np.s_[129, 256])):
+                    self.convert(f"x=s.safetensors:w.weight{at}", "-o", "x.npy", "--force")
+                    self.assert_bits(np.load(self.folder / "x.npy"), np.ascontiguousarray(expected[part]).reshape(
+                        expected[part].shape), f"{scale} {at}")
+        self.assertIn("F8_E4M3 times scales", self.run_tool("tensor-info", "s.safetensors").out.decode())
+        for scales, kind in ((np.ones((3, 3), "f4"), "F32"), (np.ones((130, 257), "f4"), "F32"),
+                             (np.ones((1, 1, 2), "f4"), "F32"), (np.ones((2, 3), "i4"), "I32")):
+            self.put("bad.safetensors", typed({"w": ("F8_E4M3", bits), "w_scale": (kind, scales)}))
+            self.refused("tensor-convert", "x=bad.safetensors:w", status=3,
+                         says=["bad.safetensors:w_scale", "expected", "(130, 257)"])
 
     def test_strings(self):
         words = np.array(["the", "", "naïve", "日本", "𝄞x"])

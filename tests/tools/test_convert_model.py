@@ -9,7 +9,7 @@ import unittest
 
 import numpy as np
 
-from arrays import brain, framed, safetensors, widened
+from arrays import brain, framed, safetensors, typed, widened
 from attn import ToolTest
 
 D, H, SIZE = 12, 3, 5  # size of the model; heads; channels per head (whose product differs from D)
@@ -356,8 +356,38 @@ class Models(ToolTest):
         self.refused("tensor-convert", "m.safetensors", "--model", "gpt2", "--layer", 1, status=3,
                      says=["bloom"], hint="--relative-bias alibi")
 
+    def test_float8_with_scales(self):
+        """The bits of the same numbers in float32; scales in the file of their weights, or another part."""
+        random = np.random.default_rng(3)
+        base, tensors, plain = "model.layers.1.self_attn.", {}, {}
+        for name in "qkv":
+            bits = random.integers(0, 120, (H * SIZE, D), dtype=np.uint8)
+            scale = random.uniform(0.5, 2, (1, 1)).astype(np.float32)
+            wide = np.where(bits >> 3 == 0, (bits & 7) * 2.0 ** -9, (8.0 + (bits & 7)) * 2.0 ** ((bits >> 3) - 10.0))
+            tensors[f"{base}{name}_proj.weight"] = ("F8_E4M3", bits)
+            tensors[f"{base}{name}_proj.weight_scale_inv"] = ("F32", scale)
+            plain[f"{base}{name}_proj.weight"] = (wide * scale).astype(np.float32)
+        tensors[base + "o_proj.weight_scale_inv"] = ("F32", np.ones((1, 1), np.float32))
+        tensors[base + "q_proj.input_scale"] = ("F32", np.ones((), np.float32))
+        self.put(plain, {"num_attention_heads": H})
+        expected = self.weights("--model", "llama", "--layer", 1)
+        (self.folder / "m.safetensors").write_bytes(typed(tensors))
+        found = self.weights("--model", "llama", "--layer", 1)
+        scales = {name: one for name, one in tensors.items() if "scale" in name}
+        rest = {name: one for name, one in tensors.items() if "scale" not in name}
+        (self.folder / "a.safetensors").write_bytes(typed(rest))
+        (self.folder / "b.safetensors").write_bytes(typed(scales))
+        (self.folder / "m.safetensors.index.json").write_text(json.dumps({"weight_map": {
+            **{name: "a.safetensors" for name in rest}, **{name: "b.safetensors" for name in scales}}}))
+        self.run_tool("tensor-convert", "m.safetensors.index.json", "--model", "llama", "--layer", 1, "-o", "p.h5",
+                      "--force")
+        for name in ("wq", "wk", "wv"):
+            self.assertEqual(found[name].tobytes(), expected[name].tobytes())
+            self.assertEqual(self.read("p.h5")[name].tobytes(), expected[name].tobytes())
+        self.refused_model(["q_proj.weight is F8_E4M3", "weight_scale_inv"], "index of the checkpoint", "a.safetensors")
+
     def test_types_by_name(self):
-        for type_, size in (("F8_E4M3", 1), ("F8_E5M2", 1), ("C64", 8)):
+        for type_, size in (("F8_E8M0", 1), ("C64", 8)):
             entries = {f"layers.1.self_attn.{x}_proj.weight":
                        {"dtype": type_, "shape": [8, 1], "data_offsets": [8 * size * n, 8 * size * (n + 1)]}
                        for n, x in enumerate("qkv")}

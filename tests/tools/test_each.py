@@ -275,6 +275,9 @@ class Refused(Dump):
             self.assertEqual([row.split("\t")[1] for row in rows[1:]], [group for group in groups for _ in "01"])
             self.refused("attn-compute", "--each=layers.*", *mapped, file, status=3,
                          says=[f"{file}: no group like layers.* (there are: blocks, blocks/0, blocks/0/attn, blocks/2"])
+            # A missing layer is answered with the layers that there are.
+            self.refused("explain-away-stats", f"{file}:blocks.7.attn", status=3,
+                         says=[f"{file}:/blocks: no group 7 (there are: 0, 10, 2)"])
             self.refused("attn-compute", file, status=3, says=["no dataset q"], hint="--map q=hook_q,k=hook_k,v=hook_v")
             self.run_tool("attn-compute", *mapped, file, "-o", "all.npz", "--force")
             with np.load(self.folder / "all.npz") as found:

@@ -185,6 +185,12 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
   for (const std::string& name : {names.q, names.k, names.v}) {
     read.insert({name + ".weight", name + ".bias"});
   }
+  // The scales of numbers in 8 bits are read with them; those of inputs are for faster products.
+  for (const std::string& name : {names.q, names.k, names.v, names.base + "o_proj"}) {
+    for (const char* of : {".weight_scale_inv", ".weight_scale", ".input_scale"}) {
+      read.insert(name + of);
+    }
+  }
   // Tensors used after the weights, or constants: the output, masks, and the angles of rotary
   // positions.
   for (const char* other :

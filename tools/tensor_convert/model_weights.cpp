@@ -30,8 +30,15 @@ void require_matrix(const ArraySource& dataset) {
                 fmt::format("{} is {} of {}, expected a matrix of numbers", dataset.address(),
                             to_string(dataset.shape()), dataset.type()),
                 dataset.dtype() == DType::other
-                    ? "float16, bfloat16, float32 and float64 are read, float8 and packed types not"
+                    ? "float8, float16, bfloat16, float32 and float64 are read, packed types not"
                     : "");
+  }
+  if (dataset.type() == "F8_E4M3" || dataset.type() == "F8_E5M2") {
+    throw Error(Failure::input,
+                fmt::format("{} is {}, and its file has no {}_scale_inv or {}_scale",
+                            dataset.address(), dataset.type(), dataset.name(), dataset.name()),
+                "name the index of the checkpoint if another part has it; if the numbers have no "
+                "scale, convert the file to float32 first");
   }
 }
 

@@ -45,9 +45,6 @@ std::string shown(std::string_view descr) {
   std::string hint;
   if (kind == 'c') hint = "save the real and imaginary parts of complex numbers apart";
   if (kind == 'f') hint = "save it as float64: x.astype(numpy.float64)";
-  if (kind == 'V' && descr.substr(2) == "2") {
-    hint = "if it was bfloat16, save it as float32 or as .safetensors";
-  }
   std::uint32_t size = 0;
   std::from_chars(descr.data() + std::min<std::size_t>(2, descr.size()),
                   descr.data() + descr.size(), size);
@@ -67,6 +64,14 @@ bool is_swapped(char order) {
 }  // namespace
 
 void read_npy_dtype(std::string_view descr, const std::string& address, StoredArray& array) {
+  // NumPy has no name for bfloat16: it writes what ml_dtypes and JAX give it as two bytes.
+  for (const char* const brain : {"|V2", "<V2", "bfloat16", "<bfloat16"}) {
+    if (descr != brain) continue;
+    read_npy_dtype("<u2", address, array);
+    array.dtype = DType::bf16;
+    array.description = name(DType::bf16);
+    return;
+  }
   const std::string_view code = descr.substr(std::min<std::size_t>(1, descr.size()));
   const char order = descr.empty() ? '\0' : descr[0];
   if (code.size() < 2 || (order != '<' && order != '>' && order != '|' && order != '=')) {

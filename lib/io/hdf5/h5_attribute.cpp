@@ -109,7 +109,7 @@ AttributeValue value_of(hid_t object, const std::string& name, const std::string
     const bool clipped = dtype == DType::u64 && std::count(values.begin(), values.end(), largest);
     made_of.value = values;
     if (clipped) made_of.value = numbers<double>(attribute, count, H5T_NATIVE_DOUBLE);
-  } else if (is_floating(dtype)) {
+  } else if (is_floating(dtype) && H5Tget_class(attribute.type.get()) == H5T_FLOAT) {
     made_of.value = readable(numbers<double>(attribute, count, H5T_NATIVE_DOUBLE));
   }
   return made_of;

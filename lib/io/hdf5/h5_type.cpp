@@ -9,7 +9,16 @@
 namespace attn::io::h5 {
 namespace {
 
-bool is_half(hid_t type) {
+/// The fields of a float of 16 bits.
+struct Layout {
+  std::size_t exponent_bits;
+  std::size_t mantissa_bits;
+  std::size_t bias;
+};
+constexpr Layout half_layout = {5, 10, 15};
+constexpr Layout brain_layout = {8, 7, 127};  // H5T_FLOAT_BFLOAT16LE of HDF5 2.0
+
+bool has_layout(hid_t type, const Layout& expected) {
   std::size_t sign = 0;
   std::size_t exponent = 0;
   std::size_t exponent_size = 0;
@@ -17,8 +26,10 @@ bool is_half(hid_t type) {
   std::size_t mantissa_size = 0;
   return H5Tget_size(type) == 2 && H5Tget_precision(type) == 16 && H5Tget_offset(type) == 0 &&
          H5Tget_fields(type, &sign, &exponent, &exponent_size, &mantissa, &mantissa_size) >= 0 &&
-         sign == 15 && exponent == 10 && exponent_size == 5 && mantissa == 0 &&
-         mantissa_size == 10 && H5Tget_ebias(type) == 15 && H5Tget_norm(type) == H5T_NORM_IMPLIED &&
+         sign == 15 && exponent == expected.mantissa_bits &&
+         exponent_size == expected.exponent_bits && mantissa == 0 &&
+         mantissa_size == expected.mantissa_bits && H5Tget_ebias(type) == expected.bias &&
+         H5Tget_norm(type) == H5T_NORM_IMPLIED &&
          (H5Tget_order(type) == H5T_ORDER_LE || H5Tget_order(type) == H5T_ORDER_BE);
 }
 
@@ -26,11 +37,15 @@ bool equal_to_either(hid_t type, hid_t little, hid_t big) {
   return H5Tequal(type, little) > 0 || H5Tequal(type, big) > 0;
 }
 
+constexpr bool big_here = std::endian::native == std::endian::big;
+
 StoredType of_float(hid_t type) {
-  if (is_half(type)) {
-    const bool big = H5Tget_order(type) == H5T_ORDER_BE;
-    const bool big_here = std::endian::native == std::endian::big;
+  const bool big = H5Tget_order(type) == H5T_ORDER_BE;
+  if (has_layout(type, half_layout)) {
     return {DType::f16, copied_type(type), big != big_here, "float16"};
+  }
+  if (has_layout(type, brain_layout)) {
+    return {DType::bf16, copied_type(type), big != big_here, "bfloat16"};
   }
   if (equal_to_either(type, H5T_IEEE_F32LE, H5T_IEEE_F32BE)) {
     return {DType::f32, copied_type(H5T_NATIVE_FLOAT), false, "float32"};
@@ -114,12 +129,16 @@ bool is_complex(hid_t type) {
   return true;
 }
 
-/// With the tag that says what a writer meant, such as h5py's "NUMPY:datetime64[s]".
-std::string opaque_name(hid_t type) {
-  char* const tag = H5Tget_tag(type);
-  const std::string text = tag == nullptr ? "" : std::string(tag).substr(0, 80);
-  H5free_memory(tag);
-  return text.empty() ? "an opaque type" : "the opaque type '" + text + "'";
+/// The tag says what a writer meant, such as h5py's "NUMPY:datetime64[s]".
+StoredType of_opaque(hid_t type) {
+  char* const given = H5Tget_tag(type);
+  const std::string tag = given == nullptr ? "" : std::string(given).substr(0, 80);
+  H5free_memory(given);
+  if (H5Tget_size(type) == 2 && tag.find("bfloat16") != std::string::npos) {
+    return {DType::bf16, copied_type(type), big_here, "bfloat16"};
+  }
+  return {
+      DType::other, {}, false, tag.empty() ? "an opaque type" : "the opaque type '" + tag + "'"};
 }
 
 }  // namespace
@@ -144,7 +163,7 @@ StoredType stored_type(hid_t type) {
           false,
           is_complex(type) ? "complex" + std::to_string(8 * H5Tget_size(type)) : "a compound type"};
     case H5T_OPAQUE:
-      return {DType::other, {}, false, opaque_name(type)};
+      return of_opaque(type);
     case H5T_REFERENCE:
       return {DType::other, {}, false, "references"};
     case H5T_ARRAY:

@@ -11,13 +11,14 @@ namespace attn::io::h5 {
 struct StoredType {
   DType dtype = DType::other;
   Handle memory;            ///< to read with: elements of size_of(dtype) bytes; unset for `other`
-  bool swap_bytes = false;  ///< elements come in the other byte order (float16 only)
+  bool swap_bytes = false;  ///< elements of 16 bits come in the other byte order
   std::string description;  ///< for messages: "float32", "a compound type"
 };
 
-/// float16 and bool are read as stored (bool: h5py's enumeration FALSE, TRUE, or a one-byte bit
-/// field); other numbers are read in the machine's byte order; for strings `memory` is the stored
-/// type itself.
+/// float16, bfloat16 (a float with its fields, or two opaque bytes with the tag bfloat16,
+/// little-endian) and bool are read as stored (bool: h5py's enumeration FALSE, TRUE, or a one-byte
+/// bit field); other numbers are read in the machine's byte order; for strings `memory` is the
+/// stored type itself.
 StoredType stored_type(hid_t type);
 
 /// The type of new datasets: little-endian, bool as h5py stores it, variable-length UTF-8 strings.

@@ -105,20 +105,35 @@ void refuse_kind(const std::string& address, h5::Kind found, h5::Kind wanted) {
               address + " is " + described(found) + ", expected " + described(wanted));
 }
 
+namespace {
+
+/// The way to a missing object: a dot separates groups if the first of them exists.
+std::string walked_path(const std::shared_ptr<const InputFile>& file, const std::string& path) {
+  const std::string slashed = with_slashes(path);
+  const std::string first = slashed.substr(0, slashed.find('/', 1));
+  if (path.starts_with(first + "/")) return path;
+  const auto group = open_object(file, file->handle.get(), first, address_text(file->label, first));
+  return group && group->kind == h5::Kind::group ? slashed : path;
+}
+
+}  // namespace
+
 Object require_object(const std::shared_ptr<const InputFile>& file, const std::string& path,
                       h5::Kind wanted) {
   const std::string address = address_text(file->label, path);
   std::optional<Object> found = open_object(file, file->handle.get(), path, address);
   if (found && found->kind != wanted) refuse_kind(address, found->kind, wanted);
   if (found) return std::move(*found);
+  const std::string way = walked_path(file, path);
   std::string group = "/";
   for (std::size_t end = 0;;) {
-    end = path.find('/', end + 1);
-    const std::string upto = path.substr(0, end);
+    end = way.find('/', end + 1);
+    const std::string upto = way.substr(0, end);
     const h5::Kind expected = end == std::string::npos ? wanted : h5::Kind::group;
     const std::string where = address_text(file->label, upto);
-    const auto part = open_object(file, file->handle.get(), upto, where);
+    auto part = open_object(file, file->handle.get(), upto, where);
     if (part && part->kind != expected) refuse_kind(where, part->kind, expected);
+    if (part && end == std::string::npos) return std::move(*part);
     if (!part) {
       const std::string parent = address_text(file->label, group);
       refuse_missing(parent, expected, upto.substr(group == "/" ? 1 : group.size() + 1),
