@@ -167,9 +167,28 @@ class Packing(ToolTest):
     def test_statistics_by_segment_ids(self):
         data = self.problem(LENGTHS, LENGTHS)
         del data["preference"], data["grad_out"]
-        batches = np.stack([np.repeat(np.arange(5), LENGTHS), np.zeros(sum(LENGTHS), int)])
-        self.write("batches.h5", **{name: np.stack([values, values]) for name, values in data.items()}, segment_ids=batches)
-        self.refused("explain-away-stats", "batches.h5", status=2, says=["the same sequences for all problems"])
+        total = sum(LENGTHS)
+        segments = np.stack([np.repeat(np.arange(len(LENGTHS)), LENGTHS), np.zeros(total, int),
+                             np.repeat([7, 1, 4], [1, total - 3, 2])])
+        batch = {name: np.stack([values, values[::-1], 2 * values]) for name, values in data.items()}
+        self.write("all.h5", **batch, segment_ids=segments, tokens=np.arange(total))
+        arguments = ["--scheme=unas,dnas", "--causal", "--only", "--force", "--tsv"]
+        rows = self.table("all.h5", *arguments, "-o", "found.h5")
+        vectors = self.read("found.h5")
+        keys = self.table("all.h5", "--scheme=unas", "--causal", "--rows=keys", "--tsv")
+        for b, ids in enumerate(segments):
+            self.write("one.h5", **{name: values[b] for name, values in batch.items()}, segment_ids=ids, tokens=np.arange(total))
+            expected_rows = self.table("one.h5", *arguments, "-o", "one-found.h5")
+            for name, expected in self.read("one-found.h5").items():
+                self.assertEqual(vectors[name][b].tobytes(), expected.tobytes(), name)
+            own = [row for row in rows if row["batch"].endswith(f",{b}") and row["keys"] != "0"]
+            expected_rows = [row for row in expected_rows if row["keys"] != "0"]
+            for row, expected in zip(own, expected_rows, strict=True):
+                self.assertEqual(row["batch"], f"{expected['batch']},{b}")
+                for name in set(row) - {"file", "batch"}:
+                    self.assertEqual(row[name], expected[name], (b, name))
+            named = [row["token"] for row in keys if row["batch"].endswith(f",{b}") and row["head"] == "1"]
+            self.assertEqual(named, [str(n) for n in range(total)])
 
     def table(self, *arguments):
         """The rows of explain-away-stats --tsv."""

@@ -100,6 +100,15 @@ class View(ToolTest):
         self.write("in.h5", {"attn_precision": "f64"}, **vectors(4))
         self.check()
 
+    def test_packed_sequences(self):
+        """A tenth of the longest sequence is enough, not a tenth of the whole packing."""
+        self.write("in.h5", cu_seqlens=np.array([0, 4, LENGTH - 4, LENGTH]), **vectors(4))
+        heads = self.heads("in.h5", "--causal=none")
+        self.assertEqual({head["min_queries"] for head in heads}, {max(1, (LENGTH - 8) // 10)})
+        for head in heads:
+            queries = numbers_in(head["queries_of_key"])
+            self.assertEqual(queries.tolist(), [4] * 4 + [LENGTH - 8] * (LENGTH - 8) + [4] * 4)
+
     def test_tokens(self):
         lists = np.stack([TOKENS, TOKENS[::-1]])
         batch = vectors(3, (BATCH, HEADS, LENGTH, DEPTH))

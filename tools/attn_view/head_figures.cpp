@@ -1,5 +1,6 @@
 #include "attn_view/head_figures.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -46,13 +47,22 @@ void take_least(const std::vector<Index>& queries, Index enough, double epsilon,
   }
 }
 
+/// The queries of the longest sequence of a head.
+Index most_queries(const OwnPart& part, const Packing* packing) {
+  if (packing == nullptr) return part.queries();
+  Index most = 0;
+  for (Index s = 0; s < packing->sequences(); ++s) most = std::max(most, packing->queries_of(s));
+  return most;
+}
+
 template <class T>
 HeadFigures figures_of(const ViewTask& task, const FigureOptions& options, const Head<T>& head,
                        int threads) {
   const AttentionInput& input = task.input;
   const OwnPart& part = head.part;
   HeadFigures found;
-  found.min_queries = options.min_queries.value_or(usual_min_queries(part.queries()));
+  found.min_queries = options.min_queries.value_or(
+      usual_min_queries(most_queries(part, input.packing(head.problem))));
   const AllowedCounts allowed = head.scores().allowed_counts();
   found.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
   spread_rows(found.queries_of_key, part.range.col0, input.keys, 1, Index{0});

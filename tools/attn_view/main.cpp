@@ -32,7 +32,7 @@ cli::Declaration declare() {
                "Number of queries for a meaningful column sum of a key: under a causal mask, the "
                "last keys have fewer.",
                1, Index{1} << 40)
-      .default_words("a tenth of the queries of each sequence, at least 1")
+      .default_words("a tenth of the queries of a head's longest sequence, at least 1")
       .text("heads", "LIST",
             "Shows only these heads of the queries, such as 0,3,8:12,-1: places along the last of "
             "the leading axes, in every group.")

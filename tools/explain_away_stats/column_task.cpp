@@ -103,6 +103,20 @@ void ColumnTask::report_params(cli::Report& report) const {
   params["scheme"] = options().schemes;
 }
 
+namespace {
+
+/// Whether each `count` consecutive problems have the keys of the same sequence.
+bool has_equal_keys(const AttentionInput& input, Index count) {
+  for (Index n = 0; n < input.problems; ++n) {
+    const TileRange& own = input.part(n).range;
+    const TileRange& first = input.part(n / count * count).range;
+    if (own.col0 != first.col0 || own.cols != first.cols) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void read_key_names(const io::InputBundle& bundle, const AttentionInput& input,
                     ColumnStatistics& statistics, cli::Report& report) {
   KeyNames found = read_key_names(bundle, input.stored_axes(), input.stored_keys, report);
@@ -111,14 +125,18 @@ void read_key_names(const io::InputBundle& bundle, const AttentionInput& input,
     statistics.names = std::move(found.names);
     return;
   }
-  // A list for each sequence and list of the bundle, as long as the longest sequence.
+  // A list for each sequence and batch of the bundle, as long as the longest sequence.
   statistics.names.clear();
-  const Index lists = std::ssize(found.names) / input.stored_keys;
   const Index heads = input.problems / input.front.front();
+  const Index per_list = has_equal_keys(input, found.heads_per_list)
+                             ? found.heads_per_list
+                             : std::min(found.heads_per_list, heads / input.stored_axes().front());
+  statistics.heads_per_name = per_list;
   for (Index s = 0; s < input.front.front(); ++s) {
-    const TileRange& own = input.part(s * heads).range;
-    for (Index list = 0; list < lists; ++list) {
-      const auto first = found.names.begin() + list * input.stored_keys + own.col0;
+    for (Index head = 0; head < heads; head += per_list) {
+      const TileRange& own = input.part(s * heads + head).range;
+      const auto first =
+          found.names.begin() + head / found.heads_per_list * input.stored_keys + own.col0;
       statistics.names.insert(statistics.names.end(), first, first + own.cols);
       statistics.names.resize(statistics.names.size() +
                               static_cast<std::size_t>(input.keys - own.cols));

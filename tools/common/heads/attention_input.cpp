@@ -63,7 +63,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     throw Error(Failure::usage, "--precision bf16 requires scores of q and k (--from qk)");
   }
   const PackedSequences packed(bundle);
-  if (options.by_sequence && packed.any()) front = {std::ssize(packed.common().queries) - 1};
+  if (options.by_sequence && packed.any()) front = {packed.most_sequences()};
   switch (options.source) {
     case ScoreOptions::Source::vectors:
     case ScoreOptions::Source::templates:

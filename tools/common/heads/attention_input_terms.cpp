@@ -88,10 +88,10 @@ void AttentionInput::take_packings(const PackedSequences& packed, const std::str
   if (options.query_offset) {
     throw Error(Failure::usage, where + ": --query-offset has no effect on packed sequences");
   }
-  const auto packed_problems = packed.packings(leading, queries, keys, causal);
+  const auto packed_problems = packed.packings(stored_axes(), queries, keys, causal);
   for (Index problem = 0; problem < problems; ++problem) {
     const auto n = static_cast<std::size_t>(problem);
-    const Packing& packing = *packed_problems[n];
+    const Packing& packing = *packed_problems[n % packed_problems.size()];
     const Index unequal = packing.first_unequal();
     if (unequal < packing.sequences() && options.causal && options.causal->empty()) {
       refuse_open_causal(packing.queries_of(unequal), packing.keys_of(unequal),
@@ -100,6 +100,8 @@ void AttentionInput::take_packings(const PackedSequences& packed, const std::str
     if (options.by_sequence) {
       // The first axis is that of the sequences.
       const Index s = problem / (problems / front.front());
+      parts[n] = {{0, 0, 0, 0}, 0};
+      if (s >= packing.sequences()) continue;  // another problem has more
       parts[n].range = {packing[s].query, packing.queries_of(s), packing[s].key,
                         packing.keys_of(s)};
       parts[n].offset = usual_offset(causal, packing.queries_of(s), packing.keys_of(s));

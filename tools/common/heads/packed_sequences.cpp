@@ -1,5 +1,6 @@
 #include "common/heads/packed_sequences.hpp"
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <utility>
@@ -98,20 +99,17 @@ void PackedSequences::require_same(const PackedStarts& by_ids) const {
                                           starts_->queries.name, ids_->queries.name));
 }
 
-PackedStarts PackedSequences::common() const {
-  if (!ids_) return {starts_->queries.numbers, starts_->keys.numbers};
-  for (const Side* side : {&ids_->queries, &ids_->keys}) {
-    if (side->shape.empty() || side->shape.back() == element_count(side->shape)) continue;
-    throw Error(Failure::usage,
-                fmt::format("{} has shape {}, expected the same sequences for all problems",
-                            side->name, to_string(side->shape)),
-                "slices take one batch at a time: -i q=FILE:/q[0] -i k=FILE:/k[0] -i "
-                "segment_ids=FILE:/segment_ids[0]");
+Index PackedSequences::most_sequences() const {
+  if (!ids_) return std::ssize(starts_->queries.numbers) - 1;
+  const auto& [queries, keys] = *ids_;
+  const Side& larger = queries.shape.size() < keys.shape.size() ? keys : queries;
+  if (queries.shape.empty() || keys.shape.empty()) return 1;
+  Index most = 0;
+  for (const auto& packing : packings(Shape(larger.shape.begin(), larger.shape.end() - 1),
+                                      queries.shape.back(), keys.shape.back(), Causal::none)) {
+    most = std::max(most, packing->sequences());
   }
-  const PackedStarts found =
-      starts_of_ids(ids_->queries.numbers, ids_->keys.numbers, ids_->queries.name, ids_->keys.name);
-  require_same(found);
-  return found;
+  return most;
 }
 
 std::vector<std::shared_ptr<const Packing>> PackedSequences::packings(const Shape& leading,

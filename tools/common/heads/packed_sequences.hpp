@@ -31,9 +31,9 @@ class PackedSequences {
   /// Whether the bundle packs sequences.
   bool any() const { return starts_ || ids_; }
 
-  /// The starts, which are the same for all problems. Requires any(). Throws Error(usage) for
-  /// numbers of segments with leading axes, and Error(input) as starts_of_ids.
-  PackedStarts common() const;
+  /// The number of sequences of the problem that has most. Requires any(). Throws Error(input) if
+  /// the numbers of segments of queries and keys have other leading axes, and as starts_of_ids.
+  Index most_sequences() const;
 
   /// The packing of each problem. Requires any(). Throws Error(input) if the lengths do not fit,
   /// and as starts_of_ids.
