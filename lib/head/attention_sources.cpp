@@ -141,7 +141,10 @@ std::string Vectors::address() const {
 }
 
 void AttentionSources::set_extents(const Shape& axes) {
-  leading = join(front, axes);
+  // Other inputs that do not broadcast are refused by name when their operands are made.
+  Shape common = axes;
+  broadcast(axes, wider, common);
+  leading = join(front, common);
   problems = element_count(leading);
 }
 

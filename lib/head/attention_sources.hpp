@@ -51,7 +51,9 @@ struct AttentionSources {
   ScoreRecipe plain, preferring;  ///< how these scores are computed
   bool bf16 = false;              ///< q and k must hold bfloat16 numbers
   Shape front;                    ///< further leading axes, before those of the operands
-  Shape leading;                  ///< of the results
+  /// Leading axes of further inputs, such as marginals, with which those of the operands broadcast.
+  Shape wider;
+  Shape leading;  ///< of the results
   Index problems = 1;
   Index queries = 0;     ///< Lq
   Index keys = 0;        ///< Lk

@@ -250,6 +250,50 @@ class Batches(SinkhornTest):
                 self.assertEqual(one["error"].tobytes(), out["error"][i, j, :steps].tobytes())
                 self.assertTrue(np.isnan(out["error"][i, j, steps:]).all())
 
+    def test_one_cost_and_many_histograms(self):
+        random = np.random.default_rng(24)
+        q = random.normal(size=(6, 2))
+        squares = ((q[:, None] - q) ** 2).sum(-1)
+        a, b = (x / x.sum(-1, keepdims=True) for x in random.uniform(1, 2, (2, 3, 6)))
+        slopes = {"grad_plan": random.normal(size=(6, 6)), "grad_row_potential": random.normal(size=(3, 6))}
+        potentials = {name: slopes["grad_row_potential"] for name in ("grad_row_potential", "grad_col_self_potential")}
+        many = {"cost": squares, "a": a, "b": b}
+        emit = "row_potential,col_potential"
+        through = ",grad_a,grad_b,dual_grad_a"
+        for data, options in (
+                (many, ("--epsilon", 0.3, "--emit", emit + ",plan")),
+                ({"cost": squares, "a": a, "b": b[0]}, ("--epsilon", 0.3, "--iterations", 7, "--emit", emit)),
+                ({"cost": squares.astype("f4"), "b": b.astype("f4")}, ("--epsilon", 0.3, "--emit", emit)),
+                ({"cost": squares, "a": a[:2, None], "b": b}, ("--epsilon", 0.3, "--emit", emit)),
+                ({"q": q, "k": q, "a": a, "b": b}, ("--epsilon", 0.3, "--emit", emit + ",dual_grad_q")),
+                ({**many, **slopes}, ("--epsilon", 0.3, "--emit", emit + through + ",grad_cost")),
+                ({**many, **slopes}, ("--epsilon", 0.3, "--unbalanced", 2, "--emit", emit + through + ",grad_cost")),
+                ({"q": q, "k": q, "a": a, "b": b, **slopes}, ("--epsilon", 0.3, "--emit", emit + through + ",grad_k")),
+                (many, ("exact", "--emit", emit + ",plan,dual_grad_b")),
+                (many, ("exact", "--solver", "annealing", "--emit", emit)),
+                ({**many, **potentials}, ("divergence", "--epsilon", 0.3, "--emit", emit + through)),
+                ({"cost": squares, "a": np.stack([a, b]), "histogram_weights": random.uniform(size=(2, 3))},
+                 ("barycentre", "--epsilon", 0.3, "--emit", emit + ",barycentre"))):
+            with self.subTest(data=list(data), options=options):
+                self.write("in.h5", **data)
+                got, report = self.solve(*options, "in.h5", "--only")
+                leading = got["row_potential"].shape[:1 if "barycentre" in options else -1]
+                self.assertEqual(len(report["result"]["problems"]), np.prod(leading))
+                # The same as for a cost or points of each problem's own.
+                for name in {"cost", "q", "k"} & data.keys():
+                    data = {**data, name: np.broadcast_to(data[name], (*leading, *data[name].shape))}
+                self.write("in.h5", **data)
+                self.assert_same_bits(got, self.solve(*options, "in.h5", "--only")[0])
+        self.write("in.h5", **many)
+        got, _ = self.solve("in.h5", "--epsilon", 0.3, "--iterations", 9, "--emit", emit)
+        for n in range(3):
+            f, g, _, _ = iterate(-squares / 0.3, a[n], b[n], 9)
+            self.assert_near("f", got["row_potential"][n], f, 1e-11)
+            self.assert_near("g", got["col_potential"][n], g, 1e-11)
+        self.write("in.h5", cost=squares, a=a[:2], b=b)
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.3, status=3, says="in.h5:/b has leading axes (3), which do not "
+                     "broadcast to (2)", output="other.h5")
+
     def test_neither_threads_nor_memory_change_a_bit(self):
         cost = np.random.default_rng(22).uniform(size=(2, 300, 200)).astype(np.float32)
         self.write("in.h5", cost=cost)

@@ -68,10 +68,8 @@ class SolutionGradientTest(ToolTest):
             if len(changes) == 0:
                 continue
             moves = np.array([-2, -1, 1, 2])[:, None].reshape(4, *[1] * changes.ndim) * STEP * changes
-            # A problem for each move: the operands of scores have the leading axes of all.
-            stacked = {other: np.broadcast_to(old, (4, len(changes), *np.shape(old))) for other, old in data.items()}
-            stacked[name] = values + moves
-            self.write("in.h5", **stacked)
+            # A problem for each move.
+            self.write("in.h5", **{**data, name: values + moves})
             along = value(*results(self.solve("in.h5", *options, "--emit", solved)[0]))
             want = (along[0] - 8 * along[1] + 8 * along[2] - along[3]) / (12 * STEP)
             have = np.array([(got["grad_" + name] * change).sum() for change in changes])

@@ -32,6 +32,8 @@ using Source = ScoreOptions::Source;
 
 bool is_exact(const cli::Arguments& arguments) { return arguments.verb == exact_verb; }
 
+bool is_of_solution(const std::string& name) { return name.starts_with("grad_"); }
+
 Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool vectors = bundle.has("q") && bundle.has("k");
   if (bundle.has("cost") &&
@@ -162,6 +164,29 @@ void require_joint_penalty(const cli::Arguments& arguments,
               "without --unbalanced the sums are exact");
 }
 
+// The leading axes of the marginals and, for gradients, of the derivatives of L.
+Shape axes_beside_scores(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const bool averages = arguments.verb == barycentre_verb;
+  Shape common;
+  const auto add = [&](const std::string& name, std::size_t own) {
+    if (!bundle.has(name)) return;
+    const Shape shape = bundle.dataset(name).shape();
+    broadcast(common, leading_axes(shape, std::min(own, shape.size())), common);
+  };
+  add("a", averages ? 2 : 1);
+  add(averages ? histogram_weights : "b", 1);
+  const auto wanted = arguments.words_of("emit");
+  if (std::none_of(wanted.begin(), wanted.end(), is_of_solution)) return common;
+  const bool diverges = arguments.verb == divergence_verb;
+  if (!diverges) add("grad_plan", 2);
+  for (const char* const side : {"row", "col"}) {
+    add(fmt::format("grad_{}_potential", side), averages ? 2 : 1);
+    if (diverges) add(fmt::format("grad_{}_self_potential", side), 1);
+  }
+  if (averages) add("grad_barycentre", 1);
+  return common;
+}
+
 bool is_float64(const std::optional<Operand>& operand) {
   return operand && operand->dataset.dtype() == DType::f64;
 }
@@ -197,7 +222,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
       scores(resolve(arguments, bundle)),
       of_cost(arguments.number("epsilon").has_value() ||
               (is_exact(arguments) && scores.source != Source::scores)),
-      input(bundle, scores, false, {Scheme::sinkhorn}),
+      input(bundle, scores, false, {Scheme::sinkhorn}, axes_beside_scores(arguments, bundle)),
       solver(solver_options(arguments)),
       penalties(resolve_penalties(arguments)),
       exact(exact_options(arguments)) {
@@ -223,7 +248,6 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
   if (!diverges) leave_out({"row_self_potential", "col_self_potential"}, arguments);
-  const auto is_of_solution = [](const std::string& name) { return name.starts_with("grad_"); };
   if (std::any_of(emitted.begin(), emitted.end(), is_of_solution)) {
     std::optional<Index> lines;
     if (histograms) lines = histograms->count;

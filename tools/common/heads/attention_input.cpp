@@ -53,8 +53,10 @@ void require_layout_effect(const cli::Arguments& arguments, const AttentionInput
 }
 
 AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions& score_options,
-                               bool with_values, const std::vector<Scheme>& schemes)
+                               bool with_values, const std::vector<Scheme>& schemes,
+                               Shape wider_axes)
     : options(score_options) {
+  wider = std::move(wider_axes);
   for (const Scheme scheme : schemes) {
     (description_of(scheme).has_preference() ? with_preference : with_plain) = true;
     if (description_of(scheme).is_transport()) preferring.gamma = options.gamma;

@@ -20,11 +20,12 @@ namespace attn::tools {
 /// starts and offsets.
 struct AttentionInput : AttentionSources {
   /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
-  /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
-  /// not fit, Error(usage) for an open causal alignment, for a sink under a scheme without sinks,
-  /// and for packed sequences that a scheme does not keep apart.
+  /// Head::scores provides. `wider_axes`: AttentionSources::wider. Throws Error(input) that names
+  /// datasets whose rank, shape or type does not fit, Error(usage) for an open causal alignment,
+  /// for a sink under a scheme without sinks, and for packed sequences that a scheme does not keep
+  /// apart.
   AttentionInput(const io::InputBundle& bundle, const ScoreOptions& options, bool with_values,
-                 const std::vector<Scheme>& schemes = {Scheme::unas});
+                 const std::vector<Scheme>& schemes = {Scheme::unas}, Shape wider_axes = {});
 
   ScoreOptions options;
   Causal causal = Causal::none;
