@@ -41,7 +41,8 @@ namespace attn {
 ///
 /// KL(x ‖ y) = Σ x log(x/y) − x + y. At the optimum r_i = a_i exp(f_i/ρ_a) and c_j = b_j
 /// exp(g_j/ρ_b), and the derivative of the value by a_i is ρ_a (1 − exp(f_i/ρ_a)), by b_j
-/// accordingly.
+/// accordingly. One penalty may be infinite: r = a is then exact, the dual has −⟨a, f⟩ in place of
+/// its term, and the derivative by a_i is −f_i.
 struct MarginalPenalties {
   double row = 0;
   double col = 0;
@@ -109,6 +110,10 @@ struct SinkhornSummary {
   /// With penalties, π itself is a plan of the problem, and the gap is its primal minus the dual:
   ///
   ///   ρ_a Σ_i KL(r_i ‖ a_i exp(f_i/ρ_a)) + ρ_b Σ_j KL(c_j ‖ b_j exp(g_j/ρ_b)).
+  ///
+  /// If the rows are exact, the plan of the problem has rows scaled by a_i/r_i. The first term is
+  /// then Σ_i KL(a_i ‖ r_i), and the second one its largest value for sums within c_j (1 ± max_i
+  /// |a_i/r_i − 1|); accordingly for columns. NaN if a row cannot be scaled.
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -176,12 +181,13 @@ struct TransportOptions {
   /// The gradients are those of S.
   bool divergence = false;
 
-  /// Unbalanced transport, with finite penalties > 0 in units of the cost. ρ_a ρ_b/(ρ_a + ρ_b) is
-  /// at most 2³⁰ ε: potentials of that size, which are float64, round a plan by 1e-7 (also in
-  /// float32), and larger ones would not converge. A solution exists for all marginals and masks; b
-  /// is not rescaled. If Σ a ≠ Σ b, potentials grow with the penalties. The usual tolerance is then
-  /// at least their rounding, 2⁻⁵¹ ρ_a ρ_b/(ρ_a + ρ_b) |log(Σ a/Σ b)|/ε times the larger sum, but
-  /// at most 1e-6 times the larger sum.
+  /// Unbalanced transport, with penalties > 0 in units of the cost, at most one of them infinite.
+  /// ρ_a ρ_b/(ρ_a + ρ_b) is at most 2³⁰ ε: potentials of that size, which are float64, round a plan
+  /// by 1e-7 (also in float32), and larger ones would not converge. A solution exists for all
+  /// marginals and masks under which a mass with an exact sum may go somewhere; b is not rescaled.
+  /// If Σ a ≠ Σ b, potentials grow with the penalties. The usual tolerance is then at least their
+  /// rounding, 2⁻⁵¹ ρ_a ρ_b/(ρ_a + ρ_b) |log(Σ a/Σ b)|/ε times the larger sum, but at most 1e-6
+  /// times the larger sum.
   std::optional<MarginalPenalties> penalties = {};
 
   SinkhornOptions solver = {};
@@ -343,7 +349,8 @@ struct TransportProblem {
   };
   Divergence divergence;
 
-  /// Feasibility of the marginals over the allowed pairs. Not checked with penalties. With a fixed
+  /// Feasibility of the marginals over the allowed pairs. With penalties, only whether each mass
+  /// with an exact sum may go somewhere. With a fixed
   /// number of iterations, only the sums of a divergence are checked for equality.
   Feasibility feasibility;
   /// |Σ a − Σ b| if this is more than rounding but at most half of the requested tolerance: b is

@@ -74,11 +74,14 @@ const TransportOptions& checked(const TransportOptions& options) {
     throw Error(Failure::usage, "a divergence has no penalties");
   }
   const auto require_penalty = [&](const char* name, double value) {
-    if (!(value > 0 && std::isfinite(value))) refuse_option(name, value, "a finite number > 0");
+    if (!(value > 0)) refuse_option(name, value, "a number > 0");
   };
   if (options.penalties) {
     require_penalty("penalties.row", options.penalties->row);
     require_penalty("penalties.col", options.penalties->col);
+    if (std::isinf(joint_penalty(*options.penalties))) {
+      throw Error(Failure::usage, "both penalties are infinite: without penalties sums are exact");
+    }
   }
   const bool plain = !options.exact && !options.divergence && !options.penalties &&
                      solver.relaxation == 1 && !solver.anneals;

@@ -6,6 +6,7 @@
 
 #include "sinkhorn/completed_lines.hpp"
 #include "sinkhorn/plan_products.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -139,7 +140,7 @@ struct MarginalSide {
     const double x = upstream.empty() ? 0 : upstream[n];
     // This infinity outweighs the other term, even an infinite one.
     if (x != 0 && marginal[n] == 0) return -x * infinity;
-    const double rate = penalty ? *penalty / (*penalty + 1) : 1;
+    const double rate = penalty ? soft_exponent(*penalty) : 1;
     return rate * ((mean == 0 ? 0 : mean * growth(n)) - (x == 0 ? 0 : x / marginal[n]));
   }
 
@@ -172,15 +173,11 @@ template <class T>
 Potentials implicit_marginal_gradient(const Scores<T>& scores, const ImplicitGradient& found,
                                       const Potentials& potentials, const Marginals& marginals,
                                       const PlanUpstream<T>& upstream, int threads) {
-  std::optional<double> of_row, of_col;
-  if (marginals.penalties) {
-    of_row = marginals.penalties->row;
-    of_col = marginals.penalties->col;
-  }
+  const SoftSides soft(marginals.penalties);
   const MarginalSide row{found.row,     found.row_sums, potentials.row,
-                         marginals.row, upstream.row,   of_row};
+                         marginals.row, upstream.row,   soft.row};
   const MarginalSide col{found.col,     found.col_sums, potentials.col,
-                         marginals.col, upstream.col,   of_col};
+                         marginals.col, upstream.col,   soft.col};
   PooledVector<double> of_rows, of_cols;
   if (row.needs_means()) {
     of_rows = row_means<T>(scores, potentials.col, upstream.plan, found.col, threads);

@@ -18,10 +18,10 @@
 ///   ∂L/∂s_ij = π_ij (G_ij + u_i + v_j),   ∂L/∂a_i = −u_i,   ∂L/∂b_j = −v_j.
 ///
 /// With penalties, r_i is multiplied by 1 + 1/ρ_a and c_j by 1 + 1/ρ_b; ∂L/∂a_i is −u_i
-/// exp(f_i/ρ_a), ∂L/∂b_j accordingly. Without penalties, (1, −1) is in the kernel, as (f + t, g −
-/// t) are potentials of the same plan. L then takes the potentials with Σ f = Σ g, Σ u = Σ v, and
-/// marginals must keep Σ a = Σ b. Sums over lines omit lines without mass, whose x or y does not
-/// affect other lines.
+/// exp(f_i/ρ_a), ∂L/∂b_j accordingly; an infinite penalty is one of exact sums. Without penalties,
+/// (1, −1) is in the kernel, as (f + t, g − t) are potentials of the same plan. L then takes the
+/// potentials with Σ f = Σ g, Σ u = Σ v, and marginals must keep Σ a = Σ b. Sums over lines omit
+/// lines without mass, whose x or y does not affect other lines.
 namespace attn {
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sinkhorn/completed_lines.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -41,13 +42,9 @@ MarginalGradient marginal_gradient(const Scores<T>& scores, const Potentials& po
   PooledVector<double> row, col;
   if (has_closed(potentials.row)) row = completed_rows<T>(scores, potentials.col, threads);
   if (has_closed(potentials.col)) col = completed_cols<T>(scores, potentials.row, threads);
-  std::optional<double> of_row, of_col;
-  if (marginals.penalties) {
-    of_row = marginals.penalties->row;
-    of_col = marginals.penalties->col;
-  }
-  return {gradient_of_side(potentials.row, row, marginals.row, of_row, unit),
-          gradient_of_side(potentials.col, col, marginals.col, of_col, unit)};
+  const SoftSides soft(marginals.penalties);
+  return {gradient_of_side(potentials.row, row, marginals.row, soft.row, unit),
+          gradient_of_side(potentials.col, col, marginals.col, soft.col, unit)};
 }
 
 #define ATTN_FOR_TYPE(T)                                                           \

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
+#include "attnkit/error.hpp"
 #include "feasibility/tree_gap.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/plan_summary.hpp"
@@ -15,6 +18,7 @@
 #include "sinkhorn/tempered_energy.hpp"
 #include "sinkhorn/watched_solution.hpp"
 #include "tensor/infinity.hpp"
+#include "tensor/number_text.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -53,12 +57,13 @@ class SinkhornSolver {
  public:
   SinkhornSolver(const Scores<T>& scores, const Marginals& marginals,
                  const SinkhornOptions& options, const ObserverList<T>& observers, int threads,
-                 SinkhornProgress* progress)
+                 SinkhornProgress* progress, std::span<const double> start)
       : scores_(scores),
         marginals_(marginals),
         options_(options),
         observers_(observers),
         threads_(threads),
+        start_(start),
         solution_(progress, options.keeps_errors ? &found_.errors : nullptr),
         allowed_(scores.allowed_counts()),
         tolerance_(tolerance_in_force(options.stopping, marginals, sizeof(T))) {
@@ -111,7 +116,8 @@ class SinkhornSolver {
 
   bool is_dnas() const {
     return !tolerance_ && options_.stopping.iterations == 1 && !marginals_.penalties &&
-           !marginals_.symmetric && all_one(marginals_.row, allowed_.keys_of_query) &&
+           start_.empty() && !marginals_.symmetric &&
+           all_one(marginals_.row, allowed_.keys_of_query) &&
            all_one(marginals_.col, allowed_.queries_of_key);
   }
 
@@ -149,9 +155,25 @@ class SinkhornSolver {
   }
 
   void start(SinkhornIteration<T>& iteration) {
-    if (!marginals_.symmetric) return iteration.start(col());
+    if (!marginals_.symmetric) {
+      iteration.start(col());
+      return take_given_start();
+    }
     for (std::size_t j = 0; j < col().size(); ++j) {
       col()[j] = marginals_.col[j] > 0 ? 0 : minus_infinity;
+    }
+  }
+
+  // Columns that are closed stay so.
+  void take_given_start() {
+    for (std::size_t j = 0; j < start_.size(); ++j) {
+      double& g = col()[j];
+      if (g == minus_infinity) continue;
+      g = start_[j];
+      if (std::isfinite(g)) continue;
+      throw Error(Failure::input, "the potential of column " + std::to_string(j) +
+                                      " to start from is " + number_text(g) +
+                                      ", expected a finite number, as the column has mass");
     }
   }
 
@@ -233,7 +255,8 @@ class SinkhornSolver {
     if (std::isinf(size) && totals_agree(marginals_)) keep_missing(sums.rows(), sums.cols());
   }
 
-  // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials imply).
+  // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials imply). If one side
+  // is exact, its lines are scaled to their marginals first, each by a factor in 1 ± `scaling`.
   void evaluate_softly(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
     summary = {};
@@ -242,21 +265,45 @@ class SinkhornSolver {
     require_room<T>(summary.mass, "the plan's sum is");
     summary.primal = summary.dual = -summary.mass;
     summary.gap = 0;
-    const auto add_lines = [&](std::span<const double> sum, std::span<const double> marginal,
-                               std::span<const double> potential, double penalty) {
+    double scaling = 0;
+    const auto add_exact = [&](double sum, double marginal, double potential) {
+      summary.gap += kl_term(marginal, sum);
+      if (marginal > 0 && potential != minus_infinity) {
+        summary.dual -= marginal * potential;
+        scaling = std::max(scaling, std::abs(marginal / sum - 1));
+      }
+      return std::abs(sum - marginal);
+    };
+    const auto add_soft = [&](double sum, double marginal, double potential, double penalty) {
+      const double wanted = soft_sum(std::log(marginal), potential, penalty);
+      // KL is convex: of all sums that the scaling may give, one at an end has the largest.
+      summary.gap += penalty * std::max(kl_term(sum * (1 + scaling), wanted),
+                                        kl_term(sum * std::max(0.0, 1 - scaling), wanted));
+      summary.dual -= penalty * (wanted - marginal);
+      summary.primal += penalty * kl_term(sum, marginal);
+      return std::abs(sum - wanted);
+    };
+    const auto add_side = [&](std::span<const double> sum, std::span<const double> marginal,
+                              std::span<const double> potential, double penalty) {
       double error = 0;
       for (std::size_t n = 0; n < sum.size(); ++n) {
-        const double wanted = soft_sum(std::log(marginal[n]), potential[n], penalty);
-        error += std::abs(sum[n] - wanted);
-        summary.gap += penalty * kl_term(sum[n], wanted);
-        summary.dual -= penalty * (wanted - marginal[n]);
-        summary.primal += penalty * kl_term(sum[n], marginal[n]);
+        error += std::isinf(penalty) ? add_exact(sum[n], marginal[n], potential[n])
+                                     : add_soft(sum[n], marginal[n], potential[n], penalty);
         if (sum[n] > 0) summary.primal -= sum[n] * potential[n];
       }
       return error;
     };
-    summary.row_error = add_lines(sums.rows(), marginals_.row, row(), marginals_.penalties->row);
-    summary.col_error = add_lines(sums.cols(), marginals_.col, col(), marginals_.penalties->col);
+    const auto add_rows = [&] {
+      summary.row_error = add_side(sums.rows(), marginals_.row, row(), marginals_.penalties->row);
+    };
+    const auto add_cols = [&] {
+      summary.col_error = add_side(sums.cols(), marginals_.col, col(), marginals_.penalties->col);
+    };
+    const bool cols_exact = std::isinf(marginals_.penalties->col);
+    if (cols_exact) add_cols();
+    add_rows();
+    if (!cols_exact) add_cols();
+    if (!std::isfinite(summary.gap)) summary.gap = std::numeric_limits<double>::quiet_NaN();
   }
 
   void keep_missing(const PooledVector<double>& r, const PooledVector<double>& c) {
@@ -283,6 +330,7 @@ class SinkhornSolver {
   const SinkhornOptions& options_;
   const ObserverList<T>& observers_;
   int threads_;
+  std::span<const double> start_;
   SinkhornSolution found_;
   WatchedSolution solution_;
   SinkhornState& now_ = solution_.now;
@@ -297,8 +345,9 @@ class SinkhornSolver {
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,
-                                int threads, SinkhornProgress* progress) {
-  return SinkhornSolver<T>(scores, marginals, options, observers, threads, progress).solve();
+                                int threads, SinkhornProgress* progress,
+                                std::span<const double> start) {
+  return SinkhornSolver<T>(scores, marginals, options, observers, threads, progress, start).solve();
 }
 
 std::optional<double> tolerance_in_force(const Stopping& stopping, double total,
@@ -320,8 +369,7 @@ std::optional<double> tolerance_in_force(const Stopping& stopping, const Margina
   const double a = std::accumulate(marginals.row.begin(), marginals.row.end(), 0.0);
   const double b = std::accumulate(marginals.col.begin(), marginals.col.end(), 0.0);
   if (!(a > 0 && b > 0)) return usual;
-  const double row = marginals.penalties->row, col = marginals.penalties->col;
-  const double largest = row / (row + col) * col * std::abs(std::log(a / b));
+  const double largest = joint_penalty(*marginals.penalties) * std::abs(std::log(a / b));
   const double rounding = 4 * 0x1p-53 * largest * total;
   return std::max(*usual, std::min(rounding, usual_tolerance(sizeof(float)) * total));
 }
@@ -352,9 +400,9 @@ std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_s
 
 template SinkhornSolution solve_sinkhorn(const Scores<float>&, const Marginals&,
                                          const SinkhornOptions&, const ObserverList<float>&, int,
-                                         SinkhornProgress*);
+                                         SinkhornProgress*, std::span<const double>);
 template SinkhornSolution solve_sinkhorn(const Scores<double>&, const Marginals&,
                                          const SinkhornOptions&, const ObserverList<double>&, int,
-                                         SinkhornProgress*);
+                                         SinkhornProgress*, std::span<const double>);
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "attnkit/transport.hpp"
@@ -33,11 +34,13 @@ struct SinkhornSolution {
 /// for marginals, or with penalties a plan, whose sums exceed the range of T, and whatever the
 /// scores and observers throw. `progress` may be null, and must be null for symmetric marginals,
 /// whose steps are SinkhornIteration::iterate_symmetric. A solution resumed from its state has the
-/// same bits.
+/// same bits. Without annealing, `start` (Lk) is the g of the first iteration, in place of the one
+/// that SinkhornIteration::start finds; throws Error(input) if it is not finite where that one is.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,
-                                int threads, SinkhornProgress* progress = nullptr);
+                                int threads, SinkhornProgress* progress = nullptr,
+                                std::span<const double> start = {});
 
 /// The tolerance used for a plan with this total; none if an exact number of iterations is
 /// requested.

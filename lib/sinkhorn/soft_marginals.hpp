@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+#include <optional>
 #include <span>
 
 #include "attnkit/transport.hpp"
@@ -7,11 +9,25 @@
 /// What unbalanced transport adds to Sinkhorn's iteration (Chizat, Peyré, Schmitzer and Vialard
 /// 2018). The potential f of a line (row or column) with marginal a and penalty ρ implies the sum a
 /// exp(f/ρ). The plan is the solution once all lines have the implied sums. Potentials and
-/// penalties are in units of the scores, and a potential of −inf closes its line.
+/// penalties are in units of the scores, and a potential of −inf closes its line. A side whose
+/// penalty is infinite has exact sums, which is the limit of all formulas.
 namespace attn {
 
-/// φ = ρ/(ρ + 1): the potential of a line is φ (LSE − log a); for exact sums it is LSE − log a.
-inline double soft_exponent(double penalty) { return penalty / (penalty + 1); }
+/// φ = ρ/(ρ + 1), or 1: the potential of a line is φ (LSE − log a).
+inline double soft_exponent(double penalty) {
+  return std::isinf(penalty) ? 1 : penalty / (penalty + 1);
+}
+
+/// The penalty of each side in which it is not exact.
+struct SoftSides {
+  std::optional<double> row, col;
+
+  explicit SoftSides(const std::optional<MarginalPenalties>& penalties) {
+    if (!penalties) return;
+    if (!std::isinf(penalties->row)) row = penalties->row;
+    if (!std::isinf(penalties->col)) col = penalties->col;
+  }
+};
 
 /// ρ_a ρ_b/(ρ_a + ρ_b). Where Σ a ≠ Σ b, potentials grow to this times |log(Σ a/Σ b)|.
 inline double joint_penalty(const MarginalPenalties& penalties) {

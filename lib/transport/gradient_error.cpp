@@ -7,6 +7,7 @@
 
 #include "gradient/plan_gradient.hpp"
 #include "sinkhorn/plan_products.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -67,13 +68,9 @@ struct Excess {
     const Numbers cols(potentials.col.size(), 1.0);
     PlanProducts<T> sums(rows, cols);
     show_weights<T>(scores, potentials, 0, {&sums}, threads);
-    std::optional<double> of_row, of_col;
-    if (marginals.penalties) {
-      of_row = marginals.penalties->row;
-      of_col = marginals.penalties->col;
-    }
-    row = excess(sums.rows(), marginals.row, potentials.row, of_row);
-    col = excess(sums.cols(), marginals.col, potentials.col, of_col);
+    const SoftSides soft(marginals.penalties);
+    row = excess(sums.rows(), marginals.row, potentials.row, soft.row);
+    col = excess(sums.cols(), marginals.col, potentials.col, soft.col);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "transport/transport_problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/tempered_energy.hpp"
 #include "tensor/error_fall.hpp"
+#include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "transport/gradient_error.hpp"
 #include "transport/points.hpp"
@@ -37,6 +39,18 @@ PooledVector<SolutionTerm> divergence_terms(const SinkhornDivergence& found,
   return terms;
 }
 
+// The lines of a side with exact sums whose mass may go nowhere. A solution has closed them.
+Shortage unserved(double penalty, const PooledVector<double>& marginal,
+                  const PooledVector<double>& potential) {
+  Shortage found;
+  for (std::size_t n = 0; std::isinf(penalty) && n < marginal.size(); ++n) {
+    if (marginal[n] == 0 || potential[n] != minus_infinity) continue;
+    found.lines.push_back(static_cast<Index>(n));
+    found.demand += marginal[n];
+  }
+  return found;
+}
+
 template <class T>
 class TransportSolver {
  public:
@@ -58,6 +72,18 @@ class TransportSolver {
     found.feasibility = std::move(examined.feasibility);
     found.rescaled = examined.rescaled;
     return examined.tolerance;
+  }
+
+  // With penalties there is a plan unless a line with an exact sum may go nowhere.
+  bool serves_exact_lines(const Potentials& potentials, TransportProblem& found) const {
+    const std::optional<MarginalPenalties>& penalties = of_.marginals.penalties;
+    if (!penalties || !found.tolerance) return true;
+    Feasibility& examined = found.feasibility;
+    examined.rows = unserved(penalties->row, of_.marginals.row, potentials.row);
+    examined.cols = unserved(penalties->col, of_.marginals.col, potentials.col);
+    const bool served = examined.rows.lines.empty() && examined.cols.lines.empty();
+    if (!served) examined.prospect = Prospect::no_plan;
+    return served;
   }
 
   TransportProblem infeasible(TransportProblem found) const {
@@ -197,7 +223,8 @@ class TransportSolver {
       if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
     }
     SinkhornSolution solution =
-        solve_sinkhorn(of_.scores, of_.marginals, solver, to_.plan, threads_, progress_);
+        solve_sinkhorn(of_.scores, of_.marginals, solver, to_.plan, threads_, progress_, of_.start);
+    if (!serves_exact_lines(solution.potentials, found)) return infeasible(found);
     write_potentials(solution.potentials);
     write_marginal_gradients(solution.potentials);
     differentiate_cost(of_.scores, solution.potentials);

@@ -25,6 +25,8 @@ struct OneTransport {
   PlanUpstream<T> upstream = {};
   /// Only of a divergence: ∂L/∂f of a with itself, and ∂L/∂g of b with itself.
   std::span<const double> row_self_upstream = {}, col_self_upstream = {};
+  /// The g to start from, of entropic transport without annealing; empty: none.
+  std::span<const double> start = {};
 };
 
 /// Where derivatives by the inputs of one problem go. Empty spans are not requested.

@@ -225,6 +225,72 @@ class Identities(SinkhornTest):
         self.assertLess(report["result"]["gap"], 1e-3)
 
 
+class Starts(SinkhornTest):
+
+    OPTIONS = ("--epsilon", 0.02, "--emit", "plan,row_potential,col_potential,error")
+
+    def test_a_solution_takes_one_iteration(self):
+        for seed, kind, options in ((31, "f8", ()), (32, "f4", ()), (33, "f8", ("--relax", 1.5)),
+                                    (34, "f8", ("--unbalanced", 1)), (35, "f8", ("--unbalanced", "inf:1"))):
+            with self.subTest(kind=kind, options=options):
+                random = np.random.default_rng(seed)
+                cost, _, _ = points(random, 19, 23)
+                cost[3, :9] = INF
+                b = random.uniform(1, 2, (2, 23))
+                b[:, 5] = 0  # its potential is -inf
+                self.write("in.h5", cost=cost.astype(kind), b=b / b.sum(-1, keepdims=True))
+                want, report = self.solve("in.h5", *self.OPTIONS, *options)
+                self.assertGreater(report["result"]["iterations"], 5)
+                self.run_tool("sinkhorn-iter", "out.h5", *self.OPTIONS, *options, "--start", "stored", "-o", "again.h5",
+                              "--force", "--json=out.json")
+                again, report = self.read("again.h5"), self.report()
+                self.assertEqual(report["params"]["start"], "stored")
+                self.assertEqual(report["result"]["iterations"], 1)
+                self.assertEqual(report["result"]["status"], "converged")
+                for name in ("plan", "row_potential", "col_potential"):
+                    self.assert_near(name, again[name], want[name], 1e-9 if kind == "f8" else 2e-4)
+
+    def test_iterations_go_on(self):
+        """Three and four iterations are seven, from any g."""
+        random = np.random.default_rng(36)
+        cost, _, _ = points(random, 12, 9)
+        g = random.normal(size=9)
+        self.write("in.h5", cost=cost, a=np.full(12, 1 / 12), b=np.full(9, 1 / 9), col_potential=g)
+        options = (*self.OPTIONS, "--start", "stored")
+        for source, iterations in (("in.h5", 3), ("part.h5", 4), ("in.h5", 7)):
+            got, _ = self.solve(source, *options, "--iterations", iterations)
+            if iterations == 3:
+                # The next iteration begins with the g after this one.
+                s = -cost / 0.02
+                after = log_sum(s - got["row_potential"][:, None], 0) + np.log(9)
+                self.write("part.h5", cost=cost, a=np.full(12, 1 / 12), b=np.full(9, 1 / 9), col_potential=after)
+            if iterations == 4:
+                two = got
+        self.assert_near("f", got["row_potential"], two["row_potential"], 1e-11)
+        self.assert_near("g", got["col_potential"], two["col_potential"], 1e-11)
+        plain, _ = self.solve("in.h5", *self.OPTIONS)
+        started, _ = self.solve("part.h5", *options)
+        self.assert_near("plan", started["plan"], plain["plan"], 1e-10)
+        # Starting far away takes longer, but ends at the same plan.
+        np.save(self.folder / "far.npy", 300 * g)
+        far, _ = self.solve("in.h5", *options, "-i", "col_potential=far.npy")
+        self.assert_near("plan", far["plan"], plain["plan"], 1e-9)
+
+    def test_refused(self):
+        data = {"cost": np.ones((2, 3)), "b": [1., 2, 0]}
+        command = ("sinkhorn-iter", "in.h5", "--epsilon", 1, "--start", "stored")
+        for g, says in ((None, "col_potential"), (np.zeros(2), "in.h5:/col_potential has shape (2), expected (..., 3)"),
+                        ([0, np.nan, 0], "in.h5:/col_potential has nan at [1], expected finite numbers or -inf"),
+                        ([0, INF, 0], "in.h5:/col_potential has inf at [1]"),
+                        ([0, -INF, 0], "the potential of column 1 to start from is -inf, expected a finite number")):
+            self.write("in.h5", **data, **({} if g is None else {"col_potential": np.array(g, float)}))
+            self.refused(*command, status=3, says=says)
+        self.write("in.h5", **data, col_potential=np.zeros(3), grad_plan=np.ones((2, 3)))
+        self.refused(*command, "--anneal", status=2, says="--start stored has no effect with --anneal")
+        self.refused(*command, "--emit", "grad_cost", "--gradient", "unrolled", status=2, says="without --start")
+        self.refused("sinkhorn-iter", "exact", "in.h5", "--start", "stored", status=2, says="--start")
+
+
 class Batches(SinkhornTest):
 
     def test_leading_axes_are_independent_problems(self):

@@ -96,8 +96,9 @@ class Differences(SolutionGradientTest):
     def test_unbalanced(self):
         data = self.problem(5, 5, 4)
         data["b"] *= 1.7
-        self.check(data, self.number(5, 5, 4), ("--epsilon", 0.7, "--unbalanced", "1.2:0.6", *EXACTLY), ["q", "k", "a", "b"],
-                   balanced=False)
+        for penalties in ("1.2:0.6", "inf:0.6", "1.2:inf"):
+            self.check(data, self.number(5, 5, 4), ("--epsilon", 0.7, "--unbalanced", penalties, *EXACTLY), ["q", "k", "a", "b"],
+                       balanced=False)
 
     def test_the_cost_of_the_plan(self):
         """The value <P, C>, whose derivative by P is C, and not that of the dual."""

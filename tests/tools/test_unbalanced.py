@@ -38,7 +38,8 @@ def unchanged(before, now):
 
 
 class Unbalanced:
-    """min <C, P> + e sum P (log P - 1) + rho_a KL(P 1, a) + rho_b KL(P' 1, b), in units of the cost."""
+    """min <C, P> + e sum P (log P - 1) + rho_a KL(P 1, a) + rho_b KL(P' 1, b), in units of the cost.
+    With rho_a = inf P 1 = a."""
 
     def __init__(self, cost, a, b, epsilon, rho_a, rho_b):
         self.cost, self.a, self.b = (np.asarray(x, np.longdouble) for x in (cost, a, b))
@@ -66,17 +67,17 @@ class Unbalanced:
             with np.errstate(over="ignore"):
                 masses = [np.sum(np.where(a > 0, a * np.exp(-np.where(a > 0, x, 0) / rho), 0))
                           for a, x, rho in ((self.a, f, self.rho_a), (self.b, g, self.rho_b))]
-            g = g - self.rho_a * self.rho_b / (self.rho_a + self.rho_b) * np.log(masses[0] / masses[1])
+            g = g - np.log(masses[0] / masses[1]) / (1 / self.rho_a + 1 / self.rho_b)
 
     def row(self, g):
         with np.errstate(divide="ignore"):
             f = self.epsilon * (np.log(self.a) + soft_min(self.less(g) / self.epsilon, 1))
-        return np.where(self.a == 0, -INF, self.rho_a / (self.rho_a + self.epsilon) * f)
+        return np.where(self.a == 0, -INF, f / (1 + self.epsilon / self.rho_a))
 
     def col(self, f):
         with np.errstate(divide="ignore"):
             g = self.epsilon * (np.log(self.b) + soft_min(self.less(f[:, None]) / self.epsilon, 0))
-        return np.where(self.b == 0, -INF, self.rho_b / (self.rho_b + self.epsilon) * g)
+        return np.where(self.b == 0, -INF, g / (1 + self.epsilon / self.rho_b))
 
     def less(self, potential):
         """The cost less a potential; inf where the pair is forbidden, even if the potential is inf."""
@@ -90,12 +91,15 @@ class Unbalanced:
     def primal(self, plan):
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = np.where(plan > 0, plan * (self.cost + self.epsilon * (np.log(plan) - 1)), 0)
-        return float(moved.sum()) + self.rho_a * kl(plan.sum(1), self.a) + self.rho_b * kl(plan.sum(0), self.b)
+        return float(moved.sum()) + sum(
+            rho * kl(sums, masses) for rho, sums, masses in ((self.rho_a, plan.sum(1), self.a), (self.rho_b, plan.sum(0), self.b))
+            if rho < INF)
 
     def dual(self, f, g):
         """Where a or b is 0, f or g may be -inf."""
         def side(rho, a, f):
-            return -rho * np.sum(np.where(a > 0, a * np.expm1(-np.where(a > 0, f, 0) / rho), 0))
+            f = np.where(a > 0, f, 0)
+            return np.sum(a * f) if rho == INF else -rho * np.sum(a * np.expm1(-f / rho))
         return float(side(self.rho_a, self.a, f) + side(self.rho_b, self.b, g)
                      - self.epsilon * self.plan(f, g).sum())
 
@@ -117,8 +121,12 @@ class Numbers(UnbalancedTest):
     def test_the_solution(self):
         random = np.random.default_rng(1)
         for m, n, epsilon, rho in ((1, 1, 1, (1, 1)), (5, 9, 0.3, (1, 0.4)), (60, 41, 0.05, (0.5, 2)),
-                                   (30, 130, 0.02, (0.05, 0.05)), (20, 20, 0.03, (5, 1)), (33, 65, 0.5, (1e-3, 10))):
+                                   (30, 130, 0.02, (0.05, 0.05)), (20, 20, 0.03, (5, 1)), (33, 65, 0.5, (1e-3, 10)),
+                                   (1, 1, 1, (INF, 1)), (17, 23, 0.3, (INF, 0.4)), (31, 20, 0.05, (2, INF))):
             cost, a, b = problem(random, m, n)
+            if INF in rho and m > 1:
+                a[3] = b[7] = 0
+                cost[:9, 4] = INF
             if m == 60:
                 a[3] = b[7] = 0
                 cost[5] = INF  # nothing is allowed: the row loses its mass
@@ -151,7 +159,8 @@ class Numbers(UnbalancedTest):
         for dtype, bound in ((np.float64, 1e-10), (np.float32, 3e-4)):
             # Kernels that refer to zero, that are absorbed, and that are out of the format's range.
             for m, n, epsilon, rho, far in ((7, 65, 1, (1, 2), 0), (60, 41, 0.02, (3, 0.4), 0),
-                                            (31, 30, 0.004, (0.5, 0.5), 0), (20, 25, 0.1, (0.3, 0.3), 150)):
+                                            (31, 30, 0.004, (0.5, 0.5), 0), (20, 25, 0.1, (0.3, 0.3), 150),
+                                            (60, 41, 0.02, (INF, 0.4), 0), (20, 25, 0.1, (0.3, INF), 150)):
                 cost, a, b = (x.astype(dtype) for x in problem(random, m, n))
                 cost[3] += far
                 cost[:, 4] += far
@@ -194,6 +203,30 @@ class Numbers(UnbalancedTest):
                     self.assertAlmostEqual(result["dual"], plain.dual(f, g), delta=100 * rounding)
                     self.assertAlmostEqual(result["gap"], primal - plain.dual(f, g), delta=100 * rounding)
                 self.assertLess(result["gap"], rounding)
+
+    def test_the_certificate_of_exact_rows_or_columns(self):
+        cost, a, b = problem(np.random.default_rng(3), 50, 60)
+        for dtype, rounding in ((np.float64, 1e-13), (np.float32, 1e-5)):
+            self.write("in.h5", cost=cost.astype(dtype), a=a.astype(dtype), b=b.astype(dtype))
+            for rho, exact in (((INF, 0.2), 1), ((3, INF), 0)):
+                plain = Unbalanced(*(x.astype(dtype) for x in (cost, a, b)), 0.05, *rho)
+                best = plain.dual(*plain.translated(4000, until_unchanged=True))
+                for iterations in (1, 2, 5, 30, 2000):
+                    got, result = self.solve("in.h5", "--epsilon", 0.05, "--unbalanced", f"{rho[0]}:{rho[1]}", "--iterations",
+                                             iterations, "--emit", "plan,row_potential,col_potential")
+                    f, g = (-0.05 * got[name] for name in ("row_potential", "col_potential"))
+                    self.assertAlmostEqual(result["dual"], plain.dual(f, g), delta=100 * rounding)
+                    self.assertLessEqual(result["dual"], best + rounding)
+                    if result["gap"] is None:
+                        self.assertLess(iterations, 30)
+                        continue
+                    # The plan with its exact sums is within the gap.
+                    plan = got["plan"].astype(np.longdouble)
+                    sums = plan.sum(exact, keepdims=True)
+                    primal = plain.primal(plan * (plain.a[:, None] if exact else plain.b) / sums)
+                    self.assertGreaterEqual(primal, best - rounding)
+                    self.assertGreaterEqual(result["dual"] + result["gap"], primal - 100 * rounding)
+                self.assertLess(result["gap"], 100 * rounding)
 
     def test_one_pair(self):
         for c, a, b, epsilon, rho_a, rho_b in ((0.7, 1, 2, 0.1, 0.5, 3), (3, 1, 1, 1e-3, 0.1, 0.1), (-3, 2, 5, 2, 1, 1)):
@@ -247,6 +280,16 @@ class Properties(UnbalancedTest):
         for n in range(2):
             self.assertLess(apart[n + 1], apart[n] / 50)
 
+    def test_an_infinite_penalty_is_the_limit(self):
+        cost, a, b = problem(np.random.default_rng(15), 30, 40)
+        self.write("in.h5", cost=cost, a=a, b=b)
+        options = ("--epsilon", 0.1, "--tolerance", 1e-12, "--iterations", 5000, "--emit", "plan")
+        plans = [self.solve("in.h5", *options, "--unbalanced", f"{rho}:0.5")[0]["plan"] for rho in (INF, 1e6, 1e4)]
+        self.assert_near("rows", plans[0].sum(1), a, 1e-12)
+        apart = [np.abs(plan - plans[0]).sum() for plan in plans[1:]]
+        self.assertLess(apart[0], apart[1] / 50)
+        self.assertLess(apart[0], 1e-5)
+
     def test_units_transposition_and_masses(self):
         cost, a, b = problem(np.random.default_rng(12), 33, 20)
         epsilon, rho = 0.2, (1.5, 0.6)
@@ -278,6 +321,13 @@ class Properties(UnbalancedTest):
         self.assertTrue((got["plan"][~mask] == 0).all() and (got["plan"][:, 3] == 0).all())
         self.assertGreater(result["mass"], 1)
         self.assertEqual(got["row_potential"][3], -INF)
+        # Unless a mass with an exact sum may go nowhere.
+        _, result = self.solve("in.h5", "--epsilon", 0.5, "--unbalanced", "1:inf")
+        self.assertEqual(result["status"], "converged")
+        self.assertAlmostEqual(result["mass"], 12)
+        (self.folder / "out.h5").unlink()
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.5, "--unbalanced", "inf:1", status=4,
+                     says="row 3 has mass 4, but the 0 columns allowed for it have mass 0")
 
     def test_neither_threads_nor_memory_change_a_bit(self):
         cost, a, b = (x.astype(np.float32) for x in problem(np.random.default_rng(13), 300, 200))
@@ -342,6 +392,7 @@ class Gradients(UnbalancedTest):
 
     def test_differences(self):
         self.check("--unbalanced", "0.7:2", balanced=False)
+        self.check("--unbalanced", "inf:2", balanced=False)
         self.check(balanced=True)
 
     def test_other_energies_masks_batches_and_padding(self):
@@ -382,7 +433,10 @@ class Refused(UnbalancedTest):
 
     def test_wrong_options(self):
         self.write("in.h5", cost=np.ones((2, 3)))
-        for word in ("0", "-1", "1:", ":1", "1:0", "1:2:3", "inf", "nan", "x"):
+        for word in ("inf", "inf:inf"):
+            self.refused("sinkhorn-iter", "in.h5", "--epsilon", 1, "--unbalanced", word, status=2,
+                         says=f"--unbalanced is {word}: that is the balanced problem", hint="leave out --unbalanced")
+        for word in ("0", "-1", "1:", ":1", "1:0", "1:2:3", "-inf", "inf:", "nan", "x"):
             self.refused("sinkhorn-iter", "in.h5", "--epsilon", 1, f"--unbalanced={word}", status=2,
                          says=["--unbalanced is " + word, "expected RHO > 0"])
         self.write("scores.h5", scores=np.ones((5, 2, 3)))

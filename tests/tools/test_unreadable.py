@@ -81,6 +81,7 @@ READ = [
      VECTORS | {"cost": 1.0 - np.eye(LENGTH)}),
     ("sinkhorn-iter", "--epsilon 0.5", COST),
     ("sinkhorn-iter", "--from scores --iterations 3", SCORES | {"a": np.ones(5), "b": np.ones(5)}),
+    ("sinkhorn-iter", "--from scores --start stored", SCORES | {"col_potential": np.ones(5)}),
     ("sinkhorn-iter bulk", "--iterations 3", SCORES | {"a": np.ones(5), "b": np.ones(5)}),
     ("sinkhorn-iter", "--iterations 3", {"q": VECTORS["q"], "k": VECTORS["k"]} | TERMS),
     ("mode-collapse-sim simulate", "", {"x": normal(6, 2), "label": np.array([0, 0, 0, 1, 1, 1])}),

@@ -143,8 +143,10 @@ void check_all_sources(Random& random) {
     points.options.solver.tuning.kept_bytes = n * 40;
     check<T>(points, random);
     for (TransportSetting* const setting : {&cost, &scores, &points}) {
-      setting->options.penalties = {0.5, 3};
-      check<T>(*setting, random);
+      for (const MarginalPenalties& penalties : {MarginalPenalties{0.5, 3}, {infinity, 2}}) {
+        setting->options.penalties = penalties;
+        check<T>(*setting, random);
+      }
     }
   }
 }

@@ -24,23 +24,41 @@ void read_integers(const Operand& operand, const BlockAxes& axes, std::vector<do
   }
 }
 
+// `allowed(value)` is false for NaN.
+template <class Allowed>
+std::vector<double> read_numbers(const Operand& operand, const BlockAxes& axes, std::size_t count,
+                                 const char* expected, const Allowed& allowed) {
+  std::vector<double> values(count);
+  operand.dataset.read(axes.start, axes.count, values.data());
+  for (std::size_t n = 0; n < count; ++n) {
+    if (allowed(values[n])) continue;
+    refuse_element(operand.dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
+                   expected);
+  }
+  return values;
+}
+
+constexpr double largest = std::numeric_limits<double>::max();
+
 }  // namespace
 
 std::vector<double> read_masses(const Operand& operand, Index problem, const TileRange& part) {
-  std::vector<double> values(static_cast<std::size_t>(part.rows * part.cols));
+  const auto count = static_cast<std::size_t>(part.rows * part.cols);
   const BlockAxes axes(operand, operand.block(problem), part.row0, part.rows, part.col0, part.cols);
   if (is_integral(operand.dataset.dtype())) {
+    std::vector<double> values(count);
     read_integers(operand, axes, values);
     return values;
   }
-  operand.dataset.read(axes.start, axes.count, values.data());
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    // NaN fails the comparisons.
-    if (values[n] >= 0 && values[n] <= std::numeric_limits<double>::max()) continue;
-    refuse_element(operand.dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
-                   "finite numbers >= 0");
-  }
-  return values;
+  return read_numbers(operand, axes, count, "finite numbers >= 0",
+                      [](double value) { return value >= 0 && value <= largest; });
+}
+
+std::vector<double> read_potentials(const Operand& operand, Index problem, Index first,
+                                    Index count) {
+  return read_numbers(operand, {operand, operand.block(problem), 0, 1, first, count},
+                      static_cast<std::size_t>(count), "finite numbers or -inf",
+                      [](double value) { return value <= largest; });
 }
 
 double rounding_of(const Operand& operand) {

@@ -116,18 +116,25 @@ cli::Declaration declare() {
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
          "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
-         "cost; rounding allows RHO RHO/(RHO + RHO) up to 2^30 epsilon. The error is the L1 "
-         "distance of the sums from a exp(f/R) and b exp(g/R), R = RHO/E.");
+         "cost; rounding allows RHO RHO/(RHO + RHO) up to 2^30 epsilon. One RHO may be inf: the "
+         "sums of that side are exact. The error is the L1 distance of the sums from a exp(f/R) "
+         "and b exp(g/R), R = RHO/E.");
   d.for_verbs({"", divergence_verb});
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
+  d.for_verbs({""});
+  d.choice("start", {"zero", "stored"},
+           "Where iterations begin: with f = 0, or with the dataset col_potential, g as an earlier "
+           "run with this epsilon wrote it; f follows from it. A solution takes one iteration. Not "
+           "with --anneal.",
+           "zero");
   d.for_verbs({"", bulk_verb});
   d.choice(
        "gradient", {"implicit", "unrolled"},
        "What grad_NAME differentiates. implicit: the solution, by the equations that it solves. "
        "unrolled: the iterations that ran, whether they have converged or not; memory grows "
-       "with their number. Not with --relax, --anneal and --unbalanced.")
+       "with their number. Not with --relax, --anneal, --unbalanced and --start.")
       .default_words("implicit; bulk: unrolled");
   d.for_verbs({bulk_verb});
   declare_bulk(d);

@@ -25,6 +25,8 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.dataset(histogram_weights, "(..., K)",
             "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
             "same");
+  d.dataset("col_potential", "(..., Lk)",
+            "for --start stored: g to begin with, finite where the column has mass");
   d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
             "for --emit grad_NAME: derivatives of a number L with respect to the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",

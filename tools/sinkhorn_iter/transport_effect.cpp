@@ -1,5 +1,6 @@
 // The effect of a run of sinkhorn-iter on the results in a bundle.
 
+#include <cmath>
 #include <cstdint>
 
 #include "common/results/result_inputs.hpp"
@@ -65,10 +66,15 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   settings["relax"] = solver.relaxation;
   if (diverges) settings["verb"] = arguments.verb;
   if (penalties) {
-    settings["unbalanced_a"] = penalties->row;
-    settings["unbalanced_b"] = penalties->col;
+    // Marks are JSON, which has no infinity.
+    const auto setting = [](double penalty) -> Setting {
+      return std::isinf(penalty) ? Setting(std::string("inf")) : Setting(penalty);
+    };
+    settings["unbalanced_a"] = setting(penalties->row);
+    settings["unbalanced_b"] = setting(penalties->col);
   }
   settings["anneal"] = std::int64_t{solver.anneals};
+  if (start) settings["start"] = std::string("stored");
   if (gradient == SolutionGradient::unrolled) settings["gradient"] = std::string("unrolled");
   return effect;
 }

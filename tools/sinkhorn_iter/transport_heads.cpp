@@ -22,6 +22,7 @@
 #include "sinkhorn_iter/gradients.hpp"
 #include "sinkhorn_iter/infeasible.hpp"
 #include "sinkhorn_iter/kept_iterations.hpp"
+#include "sinkhorn_iter/masses.hpp"
 #include "tensor/infinity.hpp"
 #include "transport/barycentre_problem.hpp"
 #include "transport/transport_problem.hpp"
@@ -112,6 +113,10 @@ class HeadSolver {
     const Index rows = scores_.rows();
     const Index cols = scores_.cols();
     const TransportOptions options = task_.transport_options(memory_.useful_bytes);
+    Lines start;
+    if (task_.start) {
+      start = read_potentials(*task_.start, head_.problem, head_.part.range.col0, cols);
+    }
     const OwnUpstream<T> upstream(task_.upstream, head_, memory_.dense_limit);
     const auto pairs = gradient_writer(task_, head_, outputs_);
     InputGradients<T>& dual = found_.dual_gradients;
@@ -124,7 +129,8 @@ class HeadSolver {
          .of_cost = task_.of_cost,
          .upstream = {upstream.plan.get(), upstream.row, upstream.col},
          .row_self_upstream = upstream.row_self,
-         .col_self_upstream = upstream.col_self},
+         .col_self_upstream = upstream.col_self,
+         .start = start},
         {.row_potential = room("row_potential", found_.row_potential, rows),
          .col_potential = room("col_potential", found_.col_potential, cols),
          .row_self_potential = room("row_self_potential", found_.row_self_potential, rows),

@@ -23,6 +23,7 @@
 #include "sinkhorn_iter/divergence.hpp"
 #include "sinkhorn_iter/gradients.hpp"
 #include "sinkhorn_iter/masses.hpp"
+#include "tensor/infinity.hpp"
 #include "transport/transport_problem.hpp"
 
 namespace attn::tools {
@@ -33,6 +34,13 @@ using Source = ScoreOptions::Source;
 bool is_exact(const cli::Arguments& arguments) { return arguments.verb == exact_verb; }
 
 bool is_of_solution(const std::string& name) { return name.starts_with("grad_"); }
+
+// f follows from g.
+constexpr const char* start_potential = "col_potential";
+
+bool starts_stored(const cli::Arguments& arguments) {
+  return arguments.verb.empty() && arguments.text("start") == "stored";
+}
 
 Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool vectors = bundle.has("q") && bundle.has("k");
@@ -134,22 +142,32 @@ std::optional<ExactOptions> exact_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// "2" or "2:0.5".
+// "2", "2:0.5" or "inf:0.5".
 std::optional<MarginalPenalties> resolve_penalties(const cli::Arguments& arguments) {
   if (!arguments.given("unbalanced")) return std::nullopt;
   const std::string text = arguments.text("unbalanced");
   const std::size_t colon = text.find(':');
   const auto penalty = [](const std::string& word) -> std::optional<double> {
-    const std::optional<double> value = cli::to_number(word);
+    const std::optional<double> value = word == "inf" ? infinity : cli::to_number(word);
     return value && *value > 0 ? value : std::nullopt;
   };
   const auto row = penalty(text.substr(0, colon));
   const auto col = colon == std::string::npos ? row : penalty(text.substr(colon + 1));
   if (!row || !col) {
-    throw Error(Failure::usage,
-                "--unbalanced is " + text + ", expected RHO > 0, or RHO:RHO for a and b");
+    throw Error(Failure::usage, "--unbalanced is " + text +
+                                    ", expected RHO > 0, or RHO:RHO for a and b, of which one "
+                                    "may be inf");
+  }
+  if (std::isinf(*row) && std::isinf(*col)) {
+    throw Error(Failure::usage, "--unbalanced is " + text + ": that is the balanced problem",
+                "leave out --unbalanced");
   }
   return MarginalPenalties{*row, *col};
+}
+
+// JSON has no infinity.
+nlohmann::json penalty_in_json(double penalty) {
+  return std::isinf(penalty) ? nlohmann::json("inf") : nlohmann::json(penalty);
 }
 
 // In units of the scores.
@@ -175,6 +193,7 @@ Shape axes_beside_scores(const cli::Arguments& arguments, const io::InputBundle&
   };
   add("a", averages ? 2 : 1);
   add(averages ? histogram_weights : "b", 1);
+  if (starts_stored(arguments)) add(start_potential, 1);
   const auto wanted = arguments.words_of("emit");
   if (std::none_of(wanted.begin(), wanted.end(), is_of_solution)) return common;
   const bool diverges = arguments.verb == divergence_verb;
@@ -257,9 +276,17 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   if (arguments.given("gradient") && std::none_of(emitted.begin(), emitted.end(), is_of_solution)) {
     throw Error(Failure::usage, "--gradient has no effect without --emit grad_NAME");
   }
+  if (starts_stored(arguments)) {
+    if (solver.anneals) {
+      throw Error(Failure::usage,
+                  "--start stored has no effect with --anneal, which starts with a "
+                  "larger epsilon");
+    }
+    start = vector_operand(bundle.dataset(start_potential), input.leading, false, input.keys);
+  }
   if (arguments.given("gradient") && arguments.text("gradient") == "unrolled") {
     gradient = SolutionGradient::unrolled;
-    for (const char* const option : {"relax", "anneal", "unbalanced"}) {
+    for (const char* const option : {"relax", "anneal", "unbalanced", "start"}) {
       if (!arguments.given(option)) continue;
       throw Error(Failure::usage,
                   fmt::format("--gradient unrolled needs plain iterations, without --{}", option));
@@ -299,6 +326,7 @@ std::vector<ArraySource> TransportTask::datasets() const {
   std::vector<ArraySource> all = input.datasets();
   if (a) all.push_back(a->dataset);
   if (b) all.push_back(b->dataset);
+  if (start) all.push_back(start->dataset);
   if (upstream) {
     for (ArraySource& one : upstream->datasets()) all.push_back(std::move(one));
   }
@@ -318,7 +346,10 @@ void TransportTask::report_params(cli::Report& report) const {
   } else if (of_cost) {
     params["epsilon"] = scores.epsilon;
   }
-  if (penalties) params["unbalanced"] = {penalties->row, penalties->col};
+  if (penalties) {
+    params["unbalanced"] = {penalty_in_json(penalties->row), penalty_in_json(penalties->col)};
+  }
+  if (start) params["start"] = "stored";
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
   if (upstream) {
@@ -402,7 +433,8 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   // The allowed pairs, in bits, and the flow over them; O(Lq + Lk) for a band.
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
-      (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
+      (by_pair ? input.queries * input.keys / 4 : 0) +
+      (32 * (input.queries + input.keys) + (task.start ? input.keys : 0)) * number;
   needs.work_bytes = [&task, &input, checked, element_size](int threads, std::int64_t limit) {
     // A divergence also has square problems.
     const Index longer = std::max(input.queries, input.keys);

@@ -83,6 +83,7 @@ struct TransportTask {
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;
+  std::optional<Operand> start;  ///< g (…, Lk) of --start stored
   SolutionGradient gradient = SolutionGradient::implicit;
   std::optional<UpstreamInput> upstream;  ///< if --emit requests gradients through the solution
   bool f64;
