@@ -174,11 +174,17 @@ struct TransportOptions {
   ///
   ///   S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b),   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ).
   ///
-  /// S is 0 for a = b, and never negative for costs such as |x − y|². Scores, a mask and penalties
-  /// are refused. There are no plan and no sums. Potentials and figures belong to the transport
-  /// between a and b. `row_self_potential` and `col_self_potential` have the potentials of a and of
-  /// b with itself. The status is the worst, and `iterations` the largest, of the three problems.
-  /// The gradients are those of S.
+  /// S is 0 for a = b, and never negative for costs such as |x − y|². With penalties ρ_a = ρ_b = ρ,
+  /// a and b may have other sums (Séjourné et al. 2019):
+  ///
+  ///   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ) + ρ KL(P1 ‖ a) + ρ KL(Pᵀ1 ‖ b),
+  ///   S = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) + ½ ε (Σ a − Σ b)²,
+  ///
+  /// without gradients through the solution; primal and dual are then OT − ε Σ a Σ b. Scores and a
+  /// mask are refused. There are no plan and no sums. Potentials and figures belong to the
+  /// transport between a and b. `row_self_potential` and `col_self_potential` have the potentials
+  /// of a and of b with itself. The status is the worst, and `iterations` the largest, of the three
+  /// problems. The gradients are those of S.
   bool divergence = false;
 
   /// Unbalanced transport, with penalties > 0 in units of the cost, at most one of them infinite.
@@ -341,7 +347,7 @@ struct TransportProblem {
   /// Only with TransportOptions::divergence, in units of the cost; else NaN.
   struct Divergence {
     double value = std::numeric_limits<double>::quiet_NaN();  ///< S
-    /// S with ⟨P, C⟩ in place of OT.
+    /// S with ⟨P, C⟩ in place of OT; NaN with penalties.
     double sharp = std::numeric_limits<double>::quiet_NaN();
     /// Bounds of S; NaN if the gap of one of the three problems is NaN.
     double lower = std::numeric_limits<double>::quiet_NaN();

@@ -8,7 +8,8 @@ namespace attn {
 
 const std::vector<const EnergyDescription*>& energies() {
   static const std::vector<const EnergyDescription*> all = {
-      &scaled_dot_energy(), &dot_energy(), &gaussian_energy(), &bilinear_energy(), &mlp_energy()};
+      &scaled_dot_energy(), &dot_energy(),    &gaussian_energy(), &euclidean_energy(),
+      &l1_energy(),         &cosine_energy(), &bilinear_energy(), &mlp_energy()};
   return all;
 }
 

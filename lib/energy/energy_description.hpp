@@ -98,7 +98,12 @@ class EnergyDescription {
   /// Whether d_q = d_k is required.
   virtual bool needs_equal_depths() const = 0;
 
+  /// The scale at which the energy is minus a cost of points, as 2 for −|q−k|²/2, whose cost is the
+  /// squared distance. Such a cost is symmetric and 0 for equal points. 0: the energy is no cost.
+  virtual double cost_scale() const { return 0; }
+
   /// Requires arguments whose shapes agree. The viewed arrays must outlive the energy.
+  /// Throws Error(input) that names the query or key if the energy is undefined there.
   virtual std::unique_ptr<Energy<float>> make(const EnergyArguments<float>& arguments) const = 0;
   virtual std::unique_ptr<Energy<double>> make(const EnergyArguments<double>& arguments) const = 0;
 

@@ -21,6 +21,7 @@ class ProductEnergy final : public TypedEnergy<ProductEnergy> {
   std::string_view formula() const override { return formula_; }
   const std::vector<EnergyOperand>& operands() const override { return none_; }
   bool needs_equal_depths() const override { return true; }
+  double cost_scale() const override { return kind_ == EnergyKind::gaussian ? 2 : 0; }
 
   template <class T>
   std::unique_ptr<Energy<T>> make_of(const EnergyArguments<T>& given) const {

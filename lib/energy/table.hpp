@@ -10,6 +10,9 @@ class EnergyDescription;
 const EnergyDescription& scaled_dot_energy();
 const EnergyDescription& dot_energy();
 const EnergyDescription& gaussian_energy();
+const EnergyDescription& euclidean_energy();
+const EnergyDescription& l1_energy();
+const EnergyDescription& cosine_energy();
 const EnergyDescription& bilinear_energy();
 const EnergyDescription& mlp_energy();
 

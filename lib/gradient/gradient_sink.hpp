@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "parallel/in_order.hpp"
 #include "pass/slot_share.hpp"
@@ -40,13 +39,6 @@ class GradientSink : public FromPool {
 
   /// Completes sums by column from the slots of other ranks; called before `finish`.
   virtual void share(const SlotShare& share) { static_cast<void>(share); }
-
-  /// For queries in blocks, which only some sinks without sums by row support: the following tiles
-  /// are of these queries.
-  virtual void go_on(MatrixView<const T> q) {
-    static_cast<void>(q);
-    throw std::logic_error("this gradient needs all queries at once");
-  }
 
   /// Called after the last tile, on one thread.
   virtual void finish() {}

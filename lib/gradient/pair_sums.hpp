@@ -26,11 +26,6 @@ class PairSums {
     }
   }
 
-  void go_on(MatrixView<const T> q) {
-    q_ = q;
-    queries_ = kernel::Packed<T>::of(q_);
-  }
-
   void add(const TileRange& range, MatrixView<const T> x, Index lane) {
     if (by_query_.data != nullptr) {
       const MatrixView<T> sums(lanes_.lane(lane), by_query_.rows, by_query_.cols);
@@ -78,7 +73,6 @@ class PairSink : public GradientSink<T> {
   bool can_share() const final { return true; }
   void visit_totals(const RankShare::Visit& visit) final { sums().visit_totals(visit); }
   void share(const SlotShare& share) final { sums().share(share); }
-  void go_on(MatrixView<const T> q) final { sums().go_on(q); }
 
  private:
   virtual PairSums<T>& sums() = 0;

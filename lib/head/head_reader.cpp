@@ -397,7 +397,10 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
                        ? naming([&] { return sources_.rel_bias->dataset.address(); }, relative)
                        : relative();
   if (head.relative_) arrays.relative = &*head.relative_;
-  if (sources_.with_plain) head.plain_.emplace(sources_.plain, arrays, threads);
+  const auto place = [&] { return sources_.place(part.problem); };
+  if (sources_.with_plain) {
+    naming(place, [&] { head.plain_.emplace(sources_.plain, arrays, threads); });
+  }
   arrays.preference = matrix(sources_.preference, preference_);
   if (sources_.cost) {
     const std::string name = sources_.cost->dataset.address();
@@ -408,7 +411,9 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
            });
     arrays.transport = &*head.transport_;
   }
-  if (sources_.with_preference) head.preferring_.emplace(sources_.preferring, arrays, threads);
+  if (sources_.with_preference) {
+    naming(place, [&] { head.preferring_.emplace(sources_.preferring, arrays, threads); });
+  }
 }
 
 template class Head<float>;

@@ -18,6 +18,7 @@
 #include "sinkhorn/soft_marginals.hpp"
 #include "stats/observers.hpp"
 #include "tensor/pooled_vector.hpp"
+#include "transport/points.hpp"
 #include "transport/transport_problem.hpp"
 
 namespace attn {
@@ -70,9 +71,6 @@ const TransportOptions& checked(const TransportOptions& options) {
     refuse_option("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
   }
   if (options.exact) require_exact(options);
-  if (options.divergence && options.penalties) {
-    throw Error(Failure::usage, "a divergence has no penalties");
-  }
   const auto require_penalty = [&](const char* name, double value) {
     if (!(value > 0)) refuse_option(name, value, "a number > 0");
   };
@@ -81,6 +79,9 @@ const TransportOptions& checked(const TransportOptions& options) {
     require_penalty("penalties.col", options.penalties->col);
     if (std::isinf(joint_penalty(*options.penalties))) {
       throw Error(Failure::usage, "both penalties are infinite: without penalties sums are exact");
+    }
+    if (options.divergence && options.penalties->row != options.penalties->col) {
+      throw Error(Failure::usage, "a divergence has equal penalties");
     }
   }
   const bool plain = !options.exact && !options.divergence && !options.penalties &&
@@ -195,6 +196,9 @@ class TransportPlan<T>::Impl {
     bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
     const int threads = problems_->inside();
     bytes += source_.bytes(sizeof(T), threads);
+    if (options_.exact && source_.has_points()) {
+      bytes += missing_gradient_bytes(rows_, cols_, source_.depth(), sizeof(T));
+    }
     if (source_.has_points() || has_upstream()) {
       bytes +=
           differentiate_plans_bytes(rows_, cols_, options_.divergence ? 3 : 1, sizeof(T), threads);
@@ -220,7 +224,8 @@ class TransportPlan<T>::Impl {
     const Index depth = source_.has_points() ? source_.depth() : 0;
     const std::int64_t bytes =
         sinkhorn_solver_bytes(longer, longer, sizeof(T), problems_->inside()) +
-        divergence_bytes(rows_, cols_, depth, sizeof(T));
+        divergence_bytes(rows_, cols_, source_.has_points() ? &gaussian_energy() : nullptr, depth,
+                         sizeof(T));
     if (!source_.has_points()) return bytes;
     return bytes + product_gradient_bytes(EnergyKind::gaussian, longer, longer, depth, sizeof(T),
                                           gradient_lanes(longer, problems_->inside()));
@@ -250,6 +255,11 @@ class TransportPlan<T>::Impl {
     }
     for (const PlanArray* const operand : {&grad_plan_, &grad_row_, &grad_col_}) {
       if (options_.exact) refuse(*operand, "with exact transport");
+    }
+    for (const PlanArray* const operand :
+         {&grad_row_, &grad_col_, &grad_row_self_, &grad_col_self_}) {
+      if (options_.divergence && options_.penalties)
+        refuse(*operand, "with an unbalanced divergence");
     }
   }
 

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "sinkhorn/plan_sums.hpp"
+#include "sinkhorn/relative_energy.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
@@ -37,6 +39,24 @@ void require_symmetric(const Scores<T>& scores) {
   }
 }
 
+template <class T>
+SinkhornSolution solve_one(const Scores<T>& scores, const Marginals& marginals,
+                           const SinkhornOptions& options, int threads) {
+  if (!marginals.penalties) return solve_sinkhorn<T>(scores, marginals, options, {}, threads);
+  const RelativeEnergy<T> energy(scores, marginals.row, marginals.col);
+  typename Scores<T>::Terms terms;
+  terms.energy = &energy;
+  SinkhornSolution found = solve_sinkhorn<T>(Scores<T>(terms), marginals, options, {}, threads);
+  // The same plan, of the given scores.
+  Potentials& potentials = found.potentials;
+  for (std::size_t i = 0; i < potentials.row.size(); ++i) potentials.row[i] -= energy.row(i);
+  for (std::size_t j = 0; j < potentials.col.size(); ++j) potentials.col[j] -= energy.col(j);
+  PlanSums<T> sums(scores);
+  show_weights<T>(scores, potentials, 0, {&sums}, threads);
+  found.summary.score = sums.score();
+  return found;
+}
+
 }  // namespace
 
 SolveStatus SinkhornDivergence::status() const {
@@ -61,16 +81,18 @@ SinkhornDivergence solve_divergence(const DivergenceScores<T>& scores, const Mar
   // Scores of points with themselves are symmetric up to the rounding of their products.
   if (&scores.row == &scores.between) require_symmetric(scores.between);
   SinkhornDivergence found;
-  found.between = solve_sinkhorn<T>(scores.between, marginals, options, {}, threads);
-  found.row =
-      solve_sinkhorn<T>(scores.row, {marginals.row, marginals.row, {}, true}, options, {}, threads);
-  found.col =
-      solve_sinkhorn<T>(scores.col, {marginals.col, marginals.col, {}, true}, options, {}, threads);
+  const auto with_itself = [&](const Scores<T>& own, const PooledVector<double>& masses) {
+    return solve_one<T>(own, {masses, masses, marginals.penalties, true}, options, threads);
+  };
+  found.between = solve_one<T>(scores.between, marginals, options, threads);
+  found.row = with_itself(scores.row, marginals.row);
+  found.col = with_itself(scores.col, marginals.col);
   const SinkhornSummary& ab = found.between.summary;
   const SinkhornSummary& aa = found.row.summary;
   const SinkhornSummary& bb = found.col.summary;
   found.value = ab.dual - (aa.dual + bb.dual) / 2;
-  found.sharp = (aa.score + bb.score) / 2 - ab.score;
+  found.sharp = marginals.penalties ? std::numeric_limits<double>::quiet_NaN()
+                                    : (aa.score + bb.score) / 2 - ab.score;
   found.lower = found.value - (aa.gap + bb.gap) / 2;
   found.upper = found.value + ab.gap;
   return found;

@@ -1,6 +1,7 @@
 #include "sinkhorn/divergence_gradient.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sinkhorn/completed_lines.hpp"
 
@@ -26,7 +27,7 @@ ImplicitGradient through_problem(const Scores<T>& scores, SinkhornSolution& solu
 
 template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
-                               int threads) {
+                               const std::optional<MarginalPenalties>& penalties, int threads) {
   Potentials gradient;
   gradient.row = completed_rows<T>(scores.row, found.row.potentials.col, threads);
   gradient.col = completed_rows<T>(scores.col, found.col.potentials.col, threads);
@@ -35,8 +36,18 @@ Potentials divergence_gradient(const DivergenceScores<T>& scores, const Sinkhorn
       completed_rows<T>(scores.between, found.between.potentials.col, threads);
   const PooledVector<double> col =
       completed_cols<T>(scores.between, found.between.potentials.row, threads);
-  for (std::size_t i = 0; i < row.size(); ++i) gradient.row[i] -= row[i];
-  for (std::size_t j = 0; j < col.size(); ++j) gradient.col[j] -= col[j];
+  const auto subtract = [&](const PooledVector<double>& between, PooledVector<double>& from) {
+    for (std::size_t n = 0; n < between.size(); ++n) {
+      if (penalties) {
+        const double soft = penalties->row + 1;
+        from[n] = soft * (std::expm1(from[n] / soft) - std::expm1(between[n] / soft));
+      } else {
+        from[n] -= between[n];
+      }
+    }
+  };
+  subtract(row, gradient.row);
+  subtract(col, gradient.col);
   return gradient;
 }
 
@@ -73,7 +84,7 @@ ImplicitDivergence implicit_divergence(const DivergenceScores<T>& scores, Sinkho
 
 #define ATTN_FOR_TYPE(T)                                                                           \
   template Potentials divergence_gradient(const DivergenceScores<T>&, const SinkhornDivergence&,   \
-                                          int);                                                    \
+                                          const std::optional<MarginalPenalties>&, int);           \
   template ImplicitDivergence implicit_divergence(const DivergenceScores<T>&, SinkhornDivergence&, \
                                                   const Marginals&, const DivergenceUpstream&,     \
                                                   const ImplicitOptions&, int);

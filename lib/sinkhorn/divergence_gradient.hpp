@@ -9,11 +9,12 @@
 /// three problems, by scores and marginals.
 namespace attn {
 
-/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0: f_ab − f_aa and g_ab − g_bb, up to a constant
-/// without effect, as Σ a and Σ b stay equal. Four passes.
+/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0. With x_i = LSE_j(s_ij − g_j) of both problems
+/// that have a: x_aa − x_ab, up to a constant without effect, as Σ a and Σ b stay equal. With a
+/// penalty ρ: (ρ + 1) (exp(x_aa/(ρ + 1)) − exp(x_ab/(ρ + 1))). Four passes.
 template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
-                               int threads);
+                               const std::optional<MarginalPenalties>& penalties, int threads);
 
 /// The derivatives of L by potentials, finite; empty: 0.
 struct DivergenceUpstream {

@@ -16,7 +16,7 @@ struct Marginals {
   PooledVector<double> col = {};                    ///< b (Lk)
   std::optional<MarginalPenalties> penalties = {};  ///< in units of the scores; none: exact sums
 
-  /// a = b and s_ij = s_ji: both sides have the same potential. Without penalties.
+  /// a = b, s_ij = s_ji, and equal penalties: both sides have the same potential.
   bool symmetric = false;
 
   double total() const;  ///< Σ a; with penalties the larger of Σ a and Σ b

@@ -49,7 +49,7 @@ using IterationWatch = std::function<void(IterationState&&)>;
 /// −inf.
 ///
 /// With penalties ρ_a and ρ_b, potentials are ρ/(ρ + 1) times those above, and an iteration ends
-/// with the translation g + t of soft_translation. Only `start` and `iterate` know penalties.
+/// with the translation g + t of soft_translation. `step` and `show` know no penalties.
 ///
 /// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, plus the error of
 /// the scores. The bits depend neither on the kept tiles nor on the number of threads. Throws
@@ -84,7 +84,8 @@ class SinkhornIteration {
   void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback,
                const IterationWatch& watch = {}, const IterationState* from = nullptr);
 
-  /// For symmetric scores and a = b. Steps fᵗ⁺¹ = (fᵗ + LSE_j(s_ij − fᵗ_j) − log a_i)/2 from f =
+  /// For symmetric scores, a = b and ρ_a = ρ_b. Steps fᵗ⁺¹ = (fᵗ + LSE_j(s_ij − fᵗ_j) − log a_i)/2,
+  /// where a penalty multiplies the new term as above, from f =
   /// `potential` (Lq), −inf where a is 0, until `callback` stops. `potential` is then the f whose
   /// errors it received last. The callback's relaxation is not used. For kernels without negative
   /// eigenvalues, such as those of |x − y|², errors fall at least by half (Feydy et al. 2019);

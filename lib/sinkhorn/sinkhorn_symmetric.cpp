@@ -6,6 +6,7 @@
 #include "sinkhorn/iteration_range.hpp"
 #include "sinkhorn/scaling_pass.hpp"
 #include "sinkhorn/sinkhorn.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -53,8 +54,16 @@ void SinkhornIteration<T>::iterate_symmetric(std::span<double> potential,
     for (std::size_t i = 0; i < potential.size(); ++i) {
       const double a = row_marginal_.empty() ? 1 : row_marginal_[i];
       const bool open = potential[i] != minus_infinity;
-      errors.row += a * (open ? std::abs(std::expm1(exact[i] - potential[i])) : 1);
       total += a;
+      if (marginals_.penalties && open) {
+        const double penalty = marginals_.penalties->row;
+        const double log_a = log_marginal(marginals_.row, static_cast<Index>(i));
+        errors.row += std::abs(a * std::exp(exact[i] - potential[i]) -
+                               soft_sum(log_a, potential[i], penalty));
+        exact[i] *= soft_exponent(penalty);
+      } else {
+        errors.row += a * (open ? std::abs(std::expm1(exact[i] - potential[i])) : 1);
+      }
     }
     errors.col = errors.row;
     if (!callback(errors)) return;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "gradient/energy_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
+#include "parallel/stop_flag.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
@@ -17,103 +17,122 @@ typename Scores<T>::Terms terms_of(const Energy<T>& energy) {
   return terms;
 }
 
+// Room for further derivatives by both sides of points.
+template <class T>
+struct PointRoom {
+  Buffer<T> q, k;
+  TransportPoints<T> points;
+
+  explicit PointRoom(const TransportPoints<T>& of)
+      : q(of.from.q.rows * of.from.q.cols), k(of.from.k.rows * of.from.k.cols), points(of) {
+    points.by = {
+        {q.data(), of.from.q.rows, of.from.q.cols}, {k.data(), of.from.k.rows, of.from.k.cols}, {}};
+  }
+};
+
+constexpr Index missing_tile = 256;  // lines of a tile of add_missing_gradient
+
+template <class T>
+void add(const Buffer<T>& from, MatrixView<T> to) {
+  for (Index n = 0; to.data != nullptr && n < from.size(); ++n) to.data[n] += from[n];
+}
+
 // Adds `factor` times the derivatives by both copies of the points. `differentiate` shows the
-// derivatives by the scores to the sink of an energy with this scale.
+// derivatives by the scores to the sinks of targets.
 template <class T, class Differentiate>
-void add_of_both_copies(MatrixView<const T> points, double scale, double factor,
-                        MatrixView<T> gradient, const Differentiate& differentiate) {
-  if (gradient.data == nullptr) return;
-  const Index numbers = points.rows * points.cols;
-  const Buffer<T> first(numbers), second(numbers);
-  const auto sink = make_product_gradient<T>(EnergyKind::gaussian, points, points, scale,
-                                             {first.data(), points.rows, points.cols},
-                                             {second.data(), points.rows, points.cols});
-  GradientTargets<T> targets;
-  targets.energies.push_back(sink.get());
-  differentiate(targets);
+void add_of_both_copies(const TransportPoints<T>& points, double factor,
+                        const Differentiate& differentiate) {
+  if (!points.wanted()) return;
+  const PointRoom<T> room(points);
+  ScoreDerivatives<T>{room.points}.write(differentiate);
+  const Index numbers = points.from.q.rows * points.from.q.cols;
   for (Index n = 0; n < numbers; ++n) {
-    gradient.data[n] += static_cast<T>(factor) * (first[n] + second[n]);
+    points.by.q.data[n] += static_cast<T>(factor) * (room.q[n] + room.k[n]);
   }
 }
 
 }  // namespace
 
 template <class T>
-SelfScores<T>::SelfScores(MatrixView<const T> points, double epsilon)
-    : energy_(make_product_energy<T>(EnergyKind::gaussian, points, points, 2 / epsilon)),
-      scores_(terms_of(*energy_)) {}
+SelfScores<T>::SelfScores(const TransportPoints<T>& points)
+    : energy_(points.energy->make(points.from)), scores_(terms_of(*energy_)) {}
 
 template <class T>
-void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
-                            const Potentials& potentials, MatrixView<T> gradient, int threads) {
-  add_of_both_copies<T>(points, 2, -0.5, gradient, [&](const GradientTargets<T>& targets) {
+void subtract_self_gradient(const TransportPoints<T>& points, const Scores<T>& scores,
+                            const Potentials& potentials, int threads) {
+  add_of_both_copies<T>(points, -0.5, [&](const GradientTargets<T>& targets) {
     differentiate_plan(scores, potentials, -1, targets, threads);
   });
 }
 
 template <class T>
-void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
+void add_self_solution_gradient(const TransportPoints<T>& points, const Scores<T>& scores,
                                 const Potentials& potentials, const ImplicitGradient& solved,
-                                double unit, MatrixView<T> gradient, int threads) {
-  add_of_both_copies<T>(points, 2 / unit, 1, gradient, [&](const GradientTargets<T>& targets) {
+                                int threads) {
+  add_of_both_copies<T>(points, 1, [&](const GradientTargets<T>& targets) {
     differentiate_solution<T>(scores, potentials, nullptr, solved.row, solved.col, targets,
                               threads);
   });
 }
 
 template <class T>
-void write_plan_gradient(MatrixView<const T> x, MatrixView<const T> y,
-                         const PooledVector<PlanPair>& pairs, const EnergyGradients<T>& to) {
-  PooledVector<double> by_x(static_cast<std::size_t>(x.rows * x.cols), 0.0);
-  PooledVector<double> by_y(static_cast<std::size_t>(y.rows * y.cols), 0.0);
+void write_plan_gradient(const TransportPoints<T>& points, const PooledVector<PlanPair>& pairs) {
+  const auto sink = points.energy->differentiate(points.from, points.by);
+  sink->start(1);
   for (const PlanPair& pair : pairs) {
-    double* const row = by_x.data() + pair.row * x.cols;
-    double* const col = by_y.data() + pair.col * y.cols;
-    for (Index c = 0; c < x.cols; ++c) {
-      const double away = static_cast<double>(x(pair.row, c)) - static_cast<double>(y(pair.col, c));
-      row[c] += 2 * pair.mass * away;
-      col[c] -= 2 * pair.mass * away;
-    }
+    const T by_score = static_cast<T>(-pair.mass);
+    sink->add({pair.row, 1, pair.col, 1}, {&by_score, 1, 1}, 0);
   }
-  const auto write = [](const PooledVector<double>& from, MatrixView<T> gradient) {
-    if (gradient.data == nullptr) return;
-    std::transform(from.begin(), from.end(), gradient.data,
-                   [](double value) { return static_cast<T>(value); });
-  };
-  write(by_x, to.q);
-  write(by_y, to.k);
+  sink->merge(0, {});
+  sink->finish();
 }
 
 template <class T>
-void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
-                          MatrixView<const T> y, const PooledVector<double>& d,
-                          MatrixView<T> gradient) {
+void add_missing_gradient(const TransportPoints<T>& points, const PooledVector<double>& e,
+                          const PooledVector<double>& d) {
   const double total = std::accumulate(d.begin(), d.end(), 0.0);
-  if (gradient.data == nullptr || total == 0) return;
-  for (Index c = 0; c < x.cols; ++c) {
-    double mean = 0;
-    for (Index j = 0; j < y.rows; ++j) {
-      mean += d[static_cast<std::size_t>(j)] / total * static_cast<double>(y(j, c));
-    }
-    for (Index i = 0; i < x.rows; ++i) {
-      const double away = static_cast<double>(x(i, c)) - mean;
-      gradient(i, c) += static_cast<T>(2 * e[static_cast<std::size_t>(i)] * away);
+  if (!points.wanted() || total == 0) return;
+  constexpr Index size = missing_tile;
+  const Index rows = points.from.q.rows;
+  const Index cols = points.from.k.rows;
+  const PointRoom<T> room(points);
+  const auto sink = points.energy->differentiate(points.from, room.points.by);
+  Buffer<T> storage(size * size);
+  sink->start(1);
+  for (Index row0 = 0; row0 < rows; row0 += size) {
+    stop_if_asked();
+    for (Index col0 = 0; col0 < cols; col0 += size) {
+      const TileRange range{row0, std::min(size, rows - row0), col0, std::min(size, cols - col0)};
+      const MatrixView<T> tile(storage.data(), range.rows, range.cols);
+      for (Index i = 0; i < range.rows; ++i) {
+        const double share = -e[static_cast<std::size_t>(row0 + i)] / total;
+        for (Index j = 0; j < range.cols; ++j) {
+          tile(i, j) = static_cast<T>(share * d[static_cast<std::size_t>(col0 + j)]);
+        }
+      }
+      sink->add(range, tile, 0);
     }
   }
+  sink->merge(0, {});
+  sink->finish();
+  add(room.q, points.by.q);
+  add(room.k, points.by.k);
 }
 
-#define ATTN_FOR_TYPE(T)                                                                         \
-  template class SelfScores<T>;                                                                  \
-  template void subtract_self_gradient(MatrixView<const T>, const Scores<T>&, const Potentials&, \
-                                       MatrixView<T>, int);                                      \
-  template void add_self_solution_gradient(MatrixView<const T>, const Scores<T>&,                \
-                                           const Potentials&, const ImplicitGradient&, double,   \
-                                           MatrixView<T>, int);                                  \
-  template void write_plan_gradient(MatrixView<const T>, MatrixView<const T>,                    \
-                                    const PooledVector<PlanPair>&, const EnergyGradients<T>&);   \
-  template void add_missing_gradient(MatrixView<const T>, const PooledVector<double>&,           \
-                                     MatrixView<const T>, const PooledVector<double>&,           \
-                                     MatrixView<T>);
+std::int64_t missing_gradient_bytes(Index rows, Index cols, Index depth, std::size_t element_size) {
+  return ((rows + cols) * depth + missing_tile * missing_tile) *
+         static_cast<std::int64_t>(element_size);
+}
+
+#define ATTN_FOR_TYPE(T)                                                                       \
+  template class SelfScores<T>;                                                                \
+  template void subtract_self_gradient(const TransportPoints<T>&, const Scores<T>&,            \
+                                       const Potentials&, int);                                \
+  template void add_self_solution_gradient(const TransportPoints<T>&, const Scores<T>&,        \
+                                           const Potentials&, const ImplicitGradient&, int);   \
+  template void write_plan_gradient(const TransportPoints<T>&, const PooledVector<PlanPair>&); \
+  template void add_missing_gradient(const TransportPoints<T>&, const PooledVector<double>&,   \
+                                     const PooledVector<double>&);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

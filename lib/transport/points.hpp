@@ -1,24 +1,40 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
-#include "energy/energy_description.hpp"
 #include "pass/potentials.hpp"
 #include "score/energy.hpp"
 #include "score/scores.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/pooled_vector.hpp"
+#include "transport/derivatives.hpp"
 
-/// Transport between points x (Lq, d) and y (Lk, d) with the cost |x_i − y_j|²: all but the plan
+/// Transport between points x (Lq, d) and y (Lk, d) whose cost is minus an energy: all but the plan
 /// between them.
 namespace attn {
 
-/// The scores −|x_i − x_j|²/ε of points (N, d) with themselves. The points must outlive the scores.
+/// The points of one side on both sides, with the derivative by them as that of the rows.
+template <class T>
+TransportPoints<T> rows_with_themselves(const TransportPoints<T>& points) {
+  return {points.energy,
+          {points.from.q, points.from.q, {}, points.from.scale, points.from.threads},
+          {points.by.q, {}, {}}};
+}
+template <class T>
+TransportPoints<T> cols_with_themselves(const TransportPoints<T>& points) {
+  return {points.energy,
+          {points.from.k, points.from.k, {}, points.from.scale, points.from.threads},
+          {points.by.k, {}, {}}};
+}
+
+/// The scores of points with themselves. The points must outlive the scores.
 template <class T>
 class SelfScores {
  public:
-  SelfScores(MatrixView<const T> points, double epsilon);
+  /// `points` as the functions above return them, with the scale of the scores.
+  explicit SelfScores(const TransportPoints<T>& points);
 
   const Scores<T>& scores() const { return scores_; }
 
@@ -27,32 +43,34 @@ class SelfScores {
   Scores<T> scores_;
 };
 
-/// Subtracts from `gradient` (N, d) the derivative by the points, through both copies of each, of
-/// half of the value of transport between the points and themselves. `potentials` belong to
-/// `scores` of SelfScores. Does nothing without data.
+/// Subtracts from `points.by.q` (N, d) the derivative by the points, through both copies of each,
+/// of half of the value of transport between the points and themselves. `points` have the scale of
+/// minus the cost, and `potentials` belong to `scores` of SelfScores. Does nothing if the
+/// derivative is not requested.
 template <class T>
-void subtract_self_gradient(MatrixView<const T> points, const Scores<T>& scores,
-                            const Potentials& potentials, MatrixView<T> gradient, int threads);
+void subtract_self_gradient(const TransportPoints<T>& points, const Scores<T>& scores,
+                            const Potentials& potentials, int threads);
 
-/// Adds to `gradient` (N, d) the derivative of a number L with respect to the points, through both
-/// copies of each point. The derivative of L with respect to their scores, SelfScores with epsilon
-/// = `unit`, is π_ij (u_i + v_j). Does nothing without data.
+/// Adds to `points.by.q` (N, d) the derivative of a number L with respect to the points, through
+/// both copies of each point. The derivative of L with respect to their scores, which have the
+/// scale of `points`, is π_ij (u_i + v_j). Does nothing if the derivative is not requested.
 template <class T>
-void add_self_solution_gradient(MatrixView<const T> points, const Scores<T>& scores,
+void add_self_solution_gradient(const TransportPoints<T>& points, const Scores<T>& scores,
                                 const Potentials& potentials, const ImplicitGradient& solved,
-                                double unit, MatrixView<T> gradient, int threads);
+                                int threads);
 
-/// Writes the derivatives by x and y of the cost of a plan with these pairs: 2 Σ_j π_ij (x_i −
-/// y_j), and 2 Σ_i π_ij (y_j − x_i). A view without data is not requested.
+/// Writes the derivatives by x and y of the cost of a plan with these pairs; `points` have the
+/// scale of minus the cost.
 template <class T>
-void write_plan_gradient(MatrixView<const T> x, MatrixView<const T> y,
-                         const PooledVector<PlanPair>& pairs, const EnergyGradients<T>& to);
+void write_plan_gradient(const TransportPoints<T>& points, const PooledVector<PlanPair>& pairs);
 
-/// Adds to `gradient` (Lq, d) 2 e_i (x_i − Σ_j d_j y_j / Σ d): the derivative by x of the cost of
-/// e_i d_j / Σ d, the mass that a rounded plan adds. Does nothing without data, or if Σ d = 0.
+/// Adds the derivatives by x and y of the cost of e_i d_j / Σ d, the mass that a rounded plan adds.
+/// Does nothing if Σ d = 0. One pass on one thread.
 template <class T>
-void add_missing_gradient(MatrixView<const T> x, const PooledVector<double>& e,
-                          MatrixView<const T> y, const PooledVector<double>& d,
-                          MatrixView<T> gradient);
+void add_missing_gradient(const TransportPoints<T>& points, const PooledVector<double>& e,
+                          const PooledVector<double>& d);
+
+/// Bytes that add_missing_gradient takes besides the gradients of the energy.
+std::int64_t missing_gradient_bytes(Index rows, Index cols, Index depth, std::size_t element_size);
 
 }  // namespace attn

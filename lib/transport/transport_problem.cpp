@@ -208,10 +208,10 @@ class TransportSolver {
                                  targets, threads_);
     });
     const TransportPoints<T>& points = to.scores.points;
-    add_self_solution_gradient(points.from.q, scores.row, solution.row.potentials, solved.row,
-                               of_.unit, points.by.q, threads_);
-    add_self_solution_gradient(points.from.k, scores.col, solution.col.potentials, solved.col,
-                               of_.unit, points.by.k, threads_);
+    add_self_solution_gradient(rows_with_themselves(points), scores.row, solution.row.potentials,
+                               solved.row, threads_);
+    add_self_solution_gradient(cols_with_themselves(points), scores.col, solution.col.potentials,
+                               solved.col, threads_);
   }
 
   TransportProblem solve_entropic() const {
@@ -268,31 +268,32 @@ class TransportSolver {
   void differentiate_exact(const ExactSolution& solution) const {
     const TransportPoints<T>& points = to_.optimum.scores.points;
     if (solution.summary.method == ExactMethod::simplex) {
-      write_plan_gradient(points.from.q, points.from.k, solution.pairs, points.by);
+      write_plan_gradient(points, solution.pairs);
       return;
     }
     const TemperedEnergy<T> energy(of_.scores, 1 / solution.summary.epsilon);
     typename Scores<T>::Terms terms;
     terms.energy = &energy;
     differentiate_cost(Scores<T>(terms), solution.scaled_down);
-    add_missing_gradient(points.from.q, solution.row_missing, points.from.k, solution.col_missing,
-                         points.by.q);
-    add_missing_gradient(points.from.k, solution.col_missing, points.from.q, solution.row_missing,
-                         points.by.k);
+    add_missing_gradient(points, solution.row_missing, solution.col_missing);
   }
 
   TransportProblem diverge() const {
     TransportProblem found;
     SinkhornOptions solver = of_.options.solver;
     found.tolerance = tolerance_in_force(solver.stopping, of_.marginals, sizeof(T));
-    const double tolerance = examine(solver.stopping.tolerance, found.tolerance.value_or(0), found);
-    if (found.tolerance) solver.stopping.tolerance = tolerance;
-    if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
+    if (!of_.marginals.penalties) {
+      const double tolerance =
+          examine(solver.stopping.tolerance, found.tolerance.value_or(0), found);
+      if (found.tolerance) solver.stopping.tolerance = tolerance;
+      if (found.feasibility.prospect != Prospect::total_support) return infeasible(found);
+    }
     const TransportPoints<T>& points = to_.optimum.scores.points;
+    const TransportPoints<T>& scored = to_.through_solution.scores.points;
     std::optional<SelfScores<T>> row, col;
-    if (points.energy != nullptr) {
-      row.emplace(points.from.q, of_.unit);
-      col.emplace(points.from.k, of_.unit);
+    if (scored.energy != nullptr) {
+      row.emplace(rows_with_themselves(scored));
+      col.emplace(cols_with_themselves(scored));
     }
     const DivergenceScores<T> scores{of_.scores, row ? row->scores() : of_.scores,
                                      col ? col->scores() : of_.scores};
@@ -302,16 +303,16 @@ class TransportSolver {
     write_result(to_.col_self_potential, solution.col.potentials.col);
     const TransportDerivatives<T>& optimum = to_.optimum;
     if (!optimum.row_marginal.empty() || !optimum.col_marginal.empty()) {
-      Potentials by = divergence_gradient(scores, solution, threads_);
+      Potentials by = divergence_gradient(scores, solution, of_.marginals.penalties, threads_);
       for (double& value : by.row) value *= of_.unit;
       for (double& value : by.col) value *= of_.unit;
       write_result(optimum.row_marginal, by.row);
       write_result(optimum.col_marginal, by.col);
     }
     differentiate_cost(of_.scores, solution.between.potentials);
-    subtract_self_gradient(points.from.q, scores.row, solution.row.potentials, points.by.q,
+    subtract_self_gradient(rows_with_themselves(points), scores.row, solution.row.potentials,
                            threads_);
-    subtract_self_gradient(points.from.k, scores.col, solution.col.potentials, points.by.k,
+    subtract_self_gradient(cols_with_themselves(points), scores.col, solution.col.potentials,
                            threads_);
     differentiate_through(scores, solution, found);
     found.divergence = {of_.unit * solution.value, of_.unit * solution.sharp,
@@ -368,11 +369,12 @@ std::int64_t through_solution_bytes(const TransportOptions& options, Index rows,
                   differentiate_plans_bytes(rows, cols, 2, element_size, threads));
 }
 
-std::int64_t divergence_bytes(Index rows, Index cols, Index depth, std::size_t element_size) {
-  std::int64_t bytes = 10 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
-  if (depth == 0) return bytes;
+std::int64_t divergence_bytes(Index rows, Index cols, const EnergyDescription* energy, Index depth,
+                              std::size_t element_size) {
+  std::int64_t bytes = 14 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+  if (energy == nullptr) return bytes;
   for (const Index count : {rows, cols}) {
-    bytes += product_energy_bytes(EnergyKind::gaussian, count, count, depth, element_size) +
+    bytes += energy->bytes({count, count, depth, depth}, element_size) +
              2 * count * depth * static_cast<std::int64_t>(element_size);
   }
   return bytes;

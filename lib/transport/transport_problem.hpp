@@ -46,10 +46,10 @@ struct TransportTargets {
   ObserverList<T> plan = {};      ///< they are shown the plan, except of a divergence
   ExactSummary* exact = nullptr;  ///< takes all figures of exact transport; may be null
   /// Derivatives of the optimum, in units of the cost: the scale of its points is the scale of
-  /// minus the cost. A divergence, and exact transport by points, require the cost |x_i − y_j|². A
-  /// divergence of points has them here even if no derivatives are requested.
+  /// minus the cost.
   TransportDerivatives<T> optimum = {};
-  /// Derivatives of L, by the given scores. A divergence of points has none by pairs.
+  /// Derivatives of L, by the given scores. A divergence of points has the points here even if no
+  /// derivatives are requested, and none by pairs; its energy must be symmetric.
   TransportDerivatives<T> through_solution = {};
 };
 
@@ -66,7 +66,8 @@ std::int64_t through_solution_bytes(const TransportOptions& options, Index rows,
                                     std::size_t element_size, int threads);
 
 /// Bytes that a divergence takes in addition to transport between the larger side and itself, and
-/// to gradients. `depth` is of points, 0 if there are none.
-std::int64_t divergence_bytes(Index rows, Index cols, Index depth, std::size_t element_size);
+/// to gradients. `depth` is of points; `energy` is null if there are none.
+std::int64_t divergence_bytes(Index rows, Index cols, const EnergyDescription* energy, Index depth,
+                              std::size_t element_size);
 
 }  // namespace attn

@@ -499,7 +499,7 @@ def refused_problems() -> List[Tuple[int, Problem]]:
     pair, finite, shifted = {"q": q, "k": k}, {"cost": cost}, {"t": points, "z": 100 + points}
     single = {"wq": wq.astype("f4"), "wk": wk.astype("f4")}
     return [
-        *calls(2, "attention", (qkv, {"scheme": "softmax"}), (qkv, {"energy": "cosine"}),
+        *calls(2, "attention", (qkv, {"scheme": "softmax"}), (qkv, {"energy": "chebyshev"}),
                (qkv, {"emit": ["out", "all"]}), (qkv, {"emit": ["grad_q"]}), (qkv, {"scheme": "hnas"}),
                (qkv, {"scheme": "hnas", "hybrid": 1.5}), (qkv, {"hybrid": 0.5}), (qkv, {"iterations": 3}),
                (qkv, {"scale": float("inf")}), (qkv, {"threads": 0}), (qkv, {"causal": "middle"}),

@@ -35,6 +35,12 @@ def energies(q, k, kind, scale):
     if kind == "gaussian":
         # Centring is not needed: the long double has 19 digits, of which 4 are lost.
         products -= (q * q).sum(-1)[..., :, None] / 2 + (k * k).sum(-1)[..., None, :] / 2
+    if kind in ("euclidean", "l1"):
+        apart = q[..., :, None, :] - k[..., None, :, :]
+        products = -(np.sqrt((apart * apart).sum(-1)) if kind == "euclidean" else np.abs(apart).sum(-1))
+    if kind == "cosine":
+        products /= np.sqrt((q * q).sum(-1))[..., :, None] * np.sqrt((k * k).sum(-1))[..., None, :]
+        products -= 1
     return LONG(scale) * products
 
 

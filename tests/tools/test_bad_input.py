@@ -144,7 +144,7 @@ class BadInput(ToolTest):
 
     def test_attributes(self):
         # They act as options for an analysed bundle, and have the same ranges.
-        for name, value in (("attn_energy", "cosine"), ("attn_causal", "middle"),
+        for name, value in (("attn_energy", "chebyshev"), ("attn_causal", "middle"),
                             ("attn_source", "nowhere"), ("attn_scale", np.nan),
                             ("attn_scale", np.inf), ("attn_hybrid", 1.5), ("attn_hybrid", np.nan),
                             ("attn_iterations", 0), ("attn_iterations", -3),
@@ -172,7 +172,7 @@ class BadInput(ToolTest):
             (BOTH, ["--schem=unas"], ["--schem"]),  # abbreviations are not accepted
             (COMPUTE, ["--scheme=softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel"]),
             (STATS, ["--scheme=unas,softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel, stored"]),
-            (BOTH, ["--energy=cosine"], ["cosine", "scaled-dot", "gaussian"]),
+            (BOTH, ["--energy=chebyshev"], ["chebyshev", "scaled-dot", "gaussian"]),
             (BOTH, ["--causal=middle"], ["middle", "top-left", "bottom-right"]),
             (COMPUTE, ["--emit=out,nonsense"], ["nonsense", "col_sum"]),
             (BOTH, ["--hybrid=1.5"], ["--hybrid", "1.5", "[0, 1]"]),

@@ -20,26 +20,32 @@ def distances(x, y):
     return ((x[:, None] - y[None]) ** 2).sum(-1)
 
 
-def transport(cost, a, b, epsilon, iterations=3000):
-    """<P, C> + epsilon KL(P, a b') and <P, C>, in the logarithmic domain."""
+def kl(x, y):
+    return (x * np.log(x / y) - x + y).sum()
+
+
+def transport(cost, a, b, epsilon, iterations=3000, rho=np.inf):
+    """<P, C> + epsilon KL(P, a b') + rho KL(P 1, a) + rho KL(P' 1, b) and <P, C>, in the logarithmic domain."""
     def soft_min(z, axis):
         least = z.min(axis, keepdims=True)
         return np.squeeze(least, axis) - np.log(np.exp(least - z).sum(axis))
-    scaled, log_a, log_b = cost / epsilon, np.log(a), np.log(b)
+    scaled, log_a, log_b, soft = cost / epsilon, np.log(a), np.log(b), 1 / (1 + epsilon / rho)
     g = np.zeros(len(b))
     for _ in range(iterations):
-        f = soft_min(scaled - g - log_b, 1)
-        g = soft_min(scaled - f[:, None] - log_a[:, None], 0)
+        f = soft * soft_min(scaled - g - log_b, 1)
+        g = soft * soft_min(scaled - f[:, None] - log_a[:, None], 0)
     log_ratio = f[:, None] + g - scaled
     plan = np.exp(log_ratio) * np.outer(a, b)
     product = np.outer(a, b)
-    return float((plan * cost).sum() + epsilon * (plan * log_ratio - plan + product).sum()), float((plan * cost).sum())
+    penalty = rho * (kl(plan.sum(1), a) + kl(plan.sum(0), b)) if rho < np.inf else 0
+    return (float((plan * cost).sum() + epsilon * (plan * log_ratio - plan + product).sum() + penalty), float((plan * cost).sum()))
 
 
-def plain(costs, a, b, epsilon):
+def plain(costs, a, b, epsilon, rho=np.inf):
     """The divergence and the sharp one, of the costs between, within a and within b."""
-    values = [transport(cost, *masses, epsilon) for cost, masses in zip(costs, ((a, b), (a, a), (b, b)))]
-    return [x - y / 2 - z / 2 for x, y, z in zip(*values)]
+    values = [transport(cost, *masses, epsilon, rho=rho) for cost, masses in zip(costs, ((a, b), (a, a), (b, b)))]
+    divergence, sharp = [x - y / 2 - z / 2 for x, y, z in zip(*values)]
+    return divergence + epsilon / 2 * (a.sum() - b.sum()) ** 2, sharp
 
 
 class DivergenceTest(ToolTest):
@@ -183,6 +189,91 @@ class Properties(DivergenceTest):
         want = (second["divergence"] - first["divergence"]) / step
         # One-sided, as a is not negative: 1e-13/step of rounding, and what a step changes of the derivative.
         self.assertAlmostEqual(got["dual_grad_a"][0] - got["dual_grad_a"][1], want, delta=1e-4)
+
+
+class Unbalanced(DivergenceTest):
+
+    OPTIONS = ("--epsilon", 0.4, "--tolerance", 1e-13, "--iterations", 20000)
+
+    def unequal(self, seed, m, n):
+        data = self.data(seed, m, n)
+        return {**data, "b": 1.7 * data["b"]}
+
+    def test_points_and_histograms(self):
+        for m, n, rho in ((1, 1, 1), (1, 5, 0.3), (30, 23, 0.3), (20, 30, 5)):
+            data = self.unequal(m, m, n)
+            q, k, a, b = (x.astype(np.longdouble) for x in data.values())
+            want, _ = plain((distances(q, k), distances(q, q), distances(k, k)), a, b, 0.4, rho)
+            for dtype, bound in (("f8", 1e-11), ("f4", 3e-5)):
+                self.write("in.h5", **{name: x.astype(dtype) for name, x in data.items()})
+                options = self.OPTIONS if dtype == "f8" else ("--epsilon", 0.4)
+                _, result = self.solve("in.h5", *options, "--unbalanced", rho)
+                self.assertEqual(result["status"], "converged")
+                self.assertAlmostEqual(result["divergence"], want, delta=bound)
+                self.assertLessEqual(result["lower"] - bound, want)
+                self.assertGreaterEqual(result["upper"] + bound, want)
+                self.assertIsNone(result["sharp_divergence"])
+        cost, a = distances(q, q), np.roll(data["a"], 3) * 2
+        open_ = np.arange(20) != 4
+        want, _ = plain((cost[open_], cost[open_][:, open_], cost), a[open_], data["a"], 0.4, 0.5)
+        self.write("in.h5", cost=cost.astype(float), a=np.where(open_, a, 0), b=data["a"])
+        _, result = self.solve("in.h5", *self.OPTIONS, "--unbalanced", 0.5)
+        self.assertAlmostEqual(result["divergence"], want, 10)
+
+    def test_the_plan_of_its_potentials(self):
+        data = self.unequal(3, 7, 8)
+        self.write("in.h5", **data)
+        got, result = self.solve("in.h5", *self.OPTIONS, "--unbalanced", 0.6)
+        cost = distances(data["q"], data["k"])
+        plan = np.exp(-cost / 0.4 - got["row_potential"][:, None] - got["col_potential"])
+        self.assertAlmostEqual(result["mass"], plan.sum(), 10)
+        self.assertAlmostEqual(result["value"], (plan * cost).sum(), 10)
+
+    def test_0_for_equal_measures_and_the_limit_of_large_penalties(self):
+        data = self.unequal(11, 30, 30)
+        data["k"], data["b"] = data["q"][::-1], data["a"][::-1]
+        self.write("in.h5", **data)
+        got, result = self.solve("in.h5", *self.OPTIONS, "--unbalanced", 0.5, "--emit", "dual_grad_q,dual_grad_a")
+        self.assertAlmostEqual(result["divergence"], 0, 11)
+        self.assert_near("points", got["dual_grad_q"], np.zeros((30, 2)), 1e-8)
+        self.assert_near("a", got["dual_grad_a"], np.zeros(30), 1e-8)
+        self.write("in.h5", **self.data(5, 9, 8))
+        _, balanced = self.solve("in.h5", *self.OPTIONS)
+        apart = [abs(self.solve("in.h5", *self.OPTIONS, "--unbalanced", rho)[1]["divergence"] - balanced["divergence"]) for rho in (1e2, 1e4)]
+        self.assertLess(apart[1], apart[0] / 50)
+        self.assertLess(apart[1], 1e-3)
+
+    def test_differences(self):
+        data = self.unequal(13, 4, 3)
+        data["a"][1] = 0
+        self.write("in.h5", **data)
+        options = (*self.OPTIONS, "--unbalanced", 0.8)
+        got, first = self.solve("in.h5", *options, "--emit", "dual_grad_a,dual_grad_b,dual_grad_q,dual_grad_k")
+        step = 1e-5
+
+        def value(name, values):
+            self.write("in.h5", **{**data, name: values})
+            return self.solve("in.h5", *options)[1]["divergence"]
+
+        for name, values in data.items():
+            found, want = [], []
+            for change in np.eye(values.size).reshape(-1, *values.shape):
+                found.append((got["dual_grad_" + name] * change).sum())
+                if name == "a" and change[1] == 1:
+                    # One-sided, of the second order.
+                    ahead = [value(name, values + n * step * change) - first["divergence"] for n in (1, 2)]
+                    want.append((4 * ahead[0] - ahead[1]) / (2 * step))
+                else:
+                    want.append((value(name, values + step * change) - value(name, values - step * change)) / (2 * step))
+            self.assert_near(name, np.array(found), np.array(want), 2e-7)
+
+    def test_refused(self):
+        self.write("in.h5", **self.unequal(1, 3, 4), grad_row_potential=np.ones(3))
+        command = ("sinkhorn-iter", "divergence", "in.h5", "--epsilon", 1)
+        self.refused(*command, "--unbalanced", "1:2", status=2, says="takes one RHO for a and b")
+        self.refused(*command, "--unbalanced", "inf", status=2, says="that is the balanced problem")
+        self.refused(*command, "--unbalanced", 1, "--emit", "grad_a", status=2,
+                     says="--emit grad_a has no effect with divergence --unbalanced", hint="dual_grad_NAME")
 
 
 class Refused(DivergenceTest):

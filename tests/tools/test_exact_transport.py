@@ -435,7 +435,7 @@ class Refused(ExactTest):
         self.refuses("--gap", 0, cost=cost, status=2, says="--gap is 0")
         self.refuses("--emit", "error", cost=cost, status=2, says="--emit error has no effect with exact")
         self.refuses("--emit", "dual_grad_q", cost=cost, status=2, says="--emit dual_grad_q requires q and k")
-        self.refuses("--energy", "dot", q=cost, k=cost, status=2, says="--energy has no effect with exact")
+        self.refuses("--energy", "dot", q=cost, k=cost, status=2, says="--energy dot is no cost of points")
 
     def test_problems_without_a_plan(self):
         self.refuses("--solver", "annealing", cost=np.array([[1, INF, 1], [2, 1, 1], [1, 1, 1]]), status=3,

@@ -12,7 +12,7 @@ from problems import Problem, differences, long, near_differences
 SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
            "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"],
            "transport": ["--alpha=1.3", "--gamma=0.8"]}
-ENERGIES = ["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]
+ENERGIES = ["scaled-dot", "dot", "gaussian", "euclidean", "l1", "cosine", "bilinear", "mlp"]
 # For float32: sums, exponentials and eight roundings of scores below 30; the bound for float64 is
 # far above the errors of differences with this step.
 TOLERANCE = {"f64": 1e-8, "f32": 7e-5}

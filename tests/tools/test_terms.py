@@ -383,8 +383,8 @@ class Terms(ToolTest):
         self.assertIn("an earlier run used energy dot, scale 0.3, window 7;", run.err)
         again = self.read("again.h5")
         self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
-        self.write("in.h5", {"attn_energy": "cosine"}, **data)
-        self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])
+        self.write("in.h5", {"attn_energy": "chebyshev"}, **data)
+        self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is chebyshev"])
 
     def test_layout_without_effect(self):
         ones = np.ones

@@ -41,7 +41,9 @@ TEST_CASE("energies have names of their own, and unknown ones are refused by nam
   }
   const Error error = thrown_error([] { energy_called("Dot"); });
   CHECK(error.failure() == Failure::usage);
-  CHECK(contains(error.what(), "'Dot', expected one of scaled-dot, dot, gaussian, bilinear, mlp"));
+  CHECK(contains(error.what(),
+                 "'Dot', expected one of scaled-dot, dot, gaussian, euclidean, l1, "
+                 "cosine, bilinear, mlp"));
 }
 
 // The directional derivative of Σ dE_ij e_ij in each argument.

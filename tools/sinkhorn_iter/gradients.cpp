@@ -15,6 +15,7 @@
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/buffer.hpp"
 #include "transport/empty_tiles.hpp"
+#include "transport/points.hpp"
 #include "transport/transport_problem.hpp"
 
 namespace attn::tools {
@@ -128,9 +129,13 @@ std::int64_t point_work_bytes(const TransportTask& task, const char* prefix, Ind
                               std::size_t element_size, int threads) {
   if (!emits_points(task, prefix)) return 0;
   const AttentionInput& input = task.input;
+  const std::int64_t missing =
+      task.exact ? missing_gradient_bytes(input.queries, input.keys, input.q->cols, element_size)
+                 : 0;
   return differentiate_plans_bytes(input.queries, input.keys, plans, element_size, threads) +
          input.energy().gradient_bytes(input.sizes(), element_size,
-                                       gradient_lanes(input.keys, threads));
+                                       gradient_lanes(input.keys, threads)) +
+         missing;
 }
 
 }  // namespace

@@ -28,10 +28,12 @@ cli::Declaration declare() {
       "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
       "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
       "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; scores of "
-      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
-      "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
-      "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
-      "nothing is allowed. mask, bias and lengths are as in attn-compute.");
+      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2, "
+      "with --energy euclidean, l1 or cosine |q-k|, sum |q-k| or 1 - cos(q, k). Leading axes are "
+      "independent problems. The marginals a (..., Lq) and b (..., Lk) default to 1/Lq and 1/Lk "
+      "for "
+      "a cost and to 1 and Lq/Lk for scores, without rows and columns where nothing is allowed. "
+      "mask, bias and lengths are as in attn-compute.");
   d.about(
       "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
       "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
@@ -53,7 +55,9 @@ cli::Declaration declare() {
       "divergence computes OT(a, b) - OT(a, a)/2 - OT(b, b)/2 with OT = min <P, C> + E KL(P, "
       "ab'), of points, or of a and b on a common support with a square cost. lower and upper "
       "bound it; sharp_divergence has <P, C> in place of OT. dual_grad_NAME are then derivatives "
-      "of the divergence. The three problems share all options.");
+      "of the divergence. The three problems share all options. With --unbalanced RHO, a and b may "
+      "have other sums: OT then has the terms of RHO, S also has E/2 (sum a - sum b)^2, and "
+      "primal and dual are OT - E sum a sum b.");
   d.about(
       "barycentre averages histograms: it finds the masses p for which sum_k w_k OT(p, a_k) is "
       "least, where OT is the problem above with P >= 0 between p and a_k. The dataset a (..., K, "
@@ -111,14 +115,14 @@ cli::Declaration declare() {
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
            {1, 2, false, true})
       .default_words("1; annealing: 1.8");
-  d.for_verbs({""});
+  d.for_verbs({"", divergence_verb});
   d.text("unbalanced", "RHO[:RHO]",
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
          "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
          "cost; rounding allows RHO RHO/(RHO + RHO) up to 2^30 epsilon. One RHO may be inf: the "
-         "sums of that side are exact. The error is the L1 distance of the sums from a exp(f/R) "
-         "and b exp(g/R), R = RHO/E.");
+         "sums of that side are exact. divergence: one finite RHO for all marginals. The error is "
+         "the L1 distance of the sums from a exp(f/R) and b exp(g/R), R = RHO/E.");
   d.for_verbs({"", divergence_verb});
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "

@@ -16,6 +16,7 @@
 #include "common/heads/foreign_names.hpp"
 #include "common/heads/score_source.hpp"
 #include "common/outputs/pair_writer.hpp"
+#include "energy/energy_description.hpp"
 #include "sinkhorn/exact_transport.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "sinkhorn/soft_marginals.hpp"
@@ -54,21 +55,35 @@ Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bund
   return Source::vectors;
 }
 
-// Exact transport has scores of minus the cost, as with an epsilon of 1.
-void take_cost(const cli::Arguments& arguments, ScoreOptions& options) {
-  for (const char* option : {"scale", "energy"}) {
-    if (!arguments.given(option)) continue;
-    throw Error(Failure::usage, fmt::format("--{} has no effect with exact: the cost is |q-k|^2, "
-                                            "or the dataset cost",
-                                            option));
+// The scores of minus the cost of points, divided by epsilon. By default the cost is the squared
+// distance.
+void take_cost_of_points(const cli::Arguments& arguments, double epsilon, ScoreOptions& options) {
+  if (!arguments.given("energy")) options.energy = "gaussian";
+  const double of_cost = energy_called(options.energy).cost_scale();
+  if (of_cost == 0) {
+    std::vector<std::string_view> costs;
+    for (const EnergyDescription* const energy : energies()) {
+      if (energy->cost_scale() > 0) costs.push_back(energy->name());
+    }
+    throw Error(Failure::usage,
+                fmt::format("--energy {} is no cost of points, expected {}", options.energy,
+                            fmt::join(costs, ", ")),
+                is_exact(arguments) ? "" : "--scale X in place of --epsilon multiplies any energy");
   }
-  options.epsilon = 1;
-  if (options.source != Source::vectors) return;
-  options.energy = "gaussian";
-  options.scale = 2;
+  options.scale = of_cost / epsilon;
+  options.epsilon = epsilon;
 }
 
-// epsilon refers to a cost, or to squared distances, which the gaussian energy halves.
+// Exact transport has scores of minus the cost, as with an epsilon of 1.
+void take_cost(const cli::Arguments& arguments, ScoreOptions& options) {
+  if (arguments.given("scale")) {
+    throw Error(Failure::usage, "--scale has no effect with exact: it would multiply the cost");
+  }
+  options.epsilon = 1;
+  if (options.source == Source::vectors) take_cost_of_points(arguments, 1, options);
+}
+
+// epsilon refers to a cost.
 void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
   const auto epsilon = arguments.number("epsilon");
   if (options.source == Source::cost) {
@@ -87,13 +102,7 @@ void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
   if (arguments.given("scale")) {
     throw Error(Failure::usage, "both --scale and --epsilon scale the energy, expected one");
   }
-  if (arguments.given("energy") && options.energy != "gaussian") {
-    throw Error(Failure::usage, "--epsilon is of the cost |q-k|^2, --energy is " + options.energy,
-                "--scale X multiplies other energies");
-  }
-  options.energy = "gaussian";
-  options.scale = 2 / *epsilon;
-  options.epsilon = *epsilon;
+  take_cost_of_points(arguments, *epsilon, options);
 }
 
 ScoreOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -267,6 +276,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
   if (!diverges) leave_out({"row_self_potential", "col_self_potential"}, arguments);
+  if (diverges && penalties) require_unbalanced_divergence();
   if (std::any_of(emitted.begin(), emitted.end(), is_of_solution)) {
     std::optional<Index> lines;
     if (histograms) lines = histograms->count;
@@ -299,6 +309,17 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b) ||
                                (histograms && is_float64(histograms->masses)));
   if (exact && exact->method == ExactMethod::automatic) choose_method(arguments);
+}
+
+void TransportTask::require_unbalanced_divergence() const {
+  if (penalties->row != penalties->col) {
+    throw Error(Failure::usage, "--unbalanced with divergence takes one RHO for a and b");
+  }
+  const auto found = std::find_if(emitted.begin(), emitted.end(), is_of_solution);
+  if (found == emitted.end()) return;
+  throw Error(Failure::usage,
+              fmt::format("--emit {} has no effect with divergence --unbalanced", *found),
+              "--emit dual_grad_NAME is the derivative of the divergence");
 }
 
 // The simplex if --memory has room for one problem on one thread: the choice changes bits, so that
@@ -411,8 +432,9 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   // Twice, since the lists grow one element at a time.
   constexpr double most_bytes = 0x1p62;
   if (task.diverges) {
-    needs.result_bytes += divergence_bytes(input.queries, input.keys,
-                                           task.has_points() ? input.q->cols : 0, element_size);
+    needs.result_bytes +=
+        divergence_bytes(input.queries, input.keys, task.has_points() ? &input.energy() : nullptr,
+                         task.has_points() ? input.q->cols : 0, element_size);
   }
   needs.result_bytes += gradient_result_bytes(task, element_size);
   const double errors = 2.0 * static_cast<double>(input.problems) *

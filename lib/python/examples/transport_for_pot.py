@@ -14,7 +14,8 @@ Each line of code is run as it is printed. Without POT, only the lines of attnki
     log["u"], log["v"] of ot.sinkhorn                 exp(-row_potential), exp(-col_potential), up to a factor
     log["u"], log["v"] of ot.emd                      -row_potential, -col_potential, up to a constant
     ot.dist(x, y), then one of these                  q=x, k=y in place of M: the matrix is not stored
-    several targets b as columns                      M with a leading axis, b with a target in each row
+    several targets b as columns                      b with a target in each row
+    warmstart=(alpha, beta)                           col_potential=-beta, start="stored"
     ot.unbalanced.sinkhorn_unbalanced(..., reg_m)     unbalanced(..., unbalanced=reg_m)
     ot.bregman.empirical_sinkhorn_divergence          divergence(q=x, k=y, ...), its sharp_divergence
     ot.barycenter(A, M, reg, weights)                 barycentre(M, A.T, weights, epsilon=reg).barycentre
