@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "score/head_transform.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -27,5 +32,31 @@ template <class T>
 void differentiate_projection(MatrixView<const T> x, MatrixView<const T> w,
                               MatrixView<const T> grad_out, const ProjectionTargets<T>& targets,
                               int threads);
+
+/// What the rows of a head are made of: out = input · weights + bias, and then a transform.
+template <class T>
+struct ProjectedFrom {
+  MatrixView<const T> input;    ///< (L, D)
+  MatrixView<const T> weights;  ///< (D, d)
+  MatrixView<const T> bias;     ///< (1, d), or without data
+  HeadRows rows;
+  /// Weights and biases of all heads, if the transform has a norm over these; else empty.
+  std::vector<MatrixView<const T>> all_weights, all_bias;
+
+  std::span<const T> bias_of(const MatrixView<const T>& view) const {
+    return {view.data, static_cast<std::size_t>(view.cols)};
+  }
+};
+
+/// Backward through projection and transform, for dout (L, d), which is overwritten. With a norm
+/// over H heads, the weights of all of them change these rows: the targets are then dw (H·D, d) and
+/// db (1, H·d) through this head. Error: that of differentiate_projection, of the transform, and of
+/// the projection, which is computed again.
+template <class T>
+void differentiate_projected(const ProjectedFrom<T>& from, MatrixView<T> grad_out,
+                             const ProjectionTargets<T>& targets, int threads);
+
+/// Bytes that it allocates for `rows` rows of `cols` channels.
+std::int64_t differentiate_projected_bytes(Index rows, Index cols, std::size_t element_size);
 
 }  // namespace attn

@@ -398,6 +398,11 @@ std::int64_t AttentionSources::head_bytes(std::size_t element_size, std::int64_t
     const Vectors& made = **vectors;
     bytes += made.rows * made.cols * element;
     if (made.weights) bytes += (made.rows + made.cols) * made.inner() * element;
+    if (made.over_heads()) {
+      // Weights of all heads, and the rows of one of them with their moments.
+      bytes += made.heads() * (made.inner() + 1) * made.cols * element +
+               made.rows * (made.cols * element + 2 * static_cast<std::int64_t>(sizeof(double)));
+    }
   }
   if (q) {
     bytes += energy().bytes(held, element_size);

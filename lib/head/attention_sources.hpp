@@ -11,12 +11,13 @@
 #include "head/operand.hpp"
 #include "head/own_part.hpp"
 #include "scheme/scheme_description.hpp"
+#include "score/head_transform.hpp"
 #include "score/packing.hpp"
 
 namespace attn {
 
 /// q, k or v of a head, or the gradient of its output: rows × cols, read as they are, or computed
-/// as input · weights + bias or as input · weightsᵀ.
+/// as input · weights + bias or as input · weightsᵀ, and then transformed.
 struct Vectors {
   Operand input;                   ///< q, k, v, grad_out themselves, or x, y, grad_joined
   std::optional<Operand> weights;  ///< wq, wk, wv (D, d), or wo (dv, D)
@@ -24,6 +25,14 @@ struct Vectors {
   Index rows = 0;
   Index cols = 0;
   bool transposed = false;  ///< whether weights are transposed
+  /// A norm and rotary positions, for q and k that are projected; null: none.
+  std::shared_ptr<const HeadTransform> transform = nullptr;
+
+  /// Whether a norm is over all heads. Weights and biases then have an axis of heads.
+  bool over_heads() const { return transform != nullptr && transform->over_heads(); }
+
+  /// The number of heads of the weights.
+  Index heads() const { return weights->leading.empty() ? 1 : weights->leading.back(); }
 
   /// The length D of the input's rows.
   Index inner() const { return input.cols; }

@@ -7,6 +7,19 @@
 namespace attn {
 namespace {
 
+// For a norm over all heads, every head has a gradient with respect to the weights of all of them.
+std::optional<Operand> of_all_heads(const std::optional<Operand>& part, Index heads,
+                                    const Shape& leading) {
+  if (!part) return part;
+  Operand whole = *part;
+  const bool is_vector = whole.dataset.shape().size() == whole.leading.size() + 1;
+  (is_vector ? whole.cols : whole.rows) *= heads;
+  whole.leading.back() = 1;
+  whole.block = LeadingMap(leading, whole.leading, false, whole.dataset.address());
+  whole.heads = HeadAxis::whole;
+  return whole;
+}
+
 template <class T>
 class List {
  public:
@@ -42,10 +55,13 @@ class List {
       return [target](Targets& to, View v, const Own&) { to.projections.*target = v; };
     };
     using Projections = HeadProjectionTargets<T>;
-    add("wq", of.q->weights, place(&Projections::wq));
-    add("wk", of.k->weights, place(&Projections::wk));
-    add("bq", of.q->bias, place(&Projections::bq));
-    add("bk", of.k->bias, place(&Projections::bk));
+    const auto whole = [&](const std::optional<Vectors>& from, const std::optional<Operand>& part) {
+      return from->over_heads() ? of_all_heads(part, from->heads(), of.leading) : part;
+    };
+    add("wq", whole(of.q, of.q->weights), place(&Projections::wq));
+    add("wk", whole(of.k, of.k->weights), place(&Projections::wk));
+    add("bq", whole(of.q, of.q->bias), place(&Projections::bq));
+    add("bk", whole(of.k, of.k->bias), place(&Projections::bk));
     if (!of.v) return;
     add("wv", of.v->weights, place(&Projections::wv));
     add("bv", of.v->bias, place(&Projections::bv));

@@ -6,6 +6,7 @@
 
 #include "attnkit/attention.hpp"
 #include "energy/energy_description.hpp"
+#include "gradient/projection_gradient.hpp"
 #include "scheme/scheme.hpp"
 #include "score/relative_bias.hpp"
 #include "score/scores.hpp"
@@ -93,19 +94,13 @@ std::optional<double> log_likelihood_of(const ScoreRecipe& recipe, const HeadArr
                                         const Scores<T>& scores, const SchemeOptions& options,
                                         const Attention& found);
 
-/// The operands of the projection that made q, k or v of a head: out = input · weights + bias.
-template <class T>
-struct ProjectedFrom {
-  MatrixView<const T> input;    ///< (L, D)
-  MatrixView<const T> weights;  ///< (D, d)
-};
-
 /// Where a head's gradients of x, y and their weights go. A gradient whose view has no data is not
 /// computed.
 template <class T>
 struct HeadProjectionTargets {
   MatrixView<T> x;  ///< (Lq, D)
   MatrixView<T> y;  ///< (Lk, D); the data of x if keys and values come from x, too
+  /// For a norm over all heads, the weights and biases of all of them: differentiate_projected.
   MatrixView<T> wq, wk, wv;
   MatrixView<T> bq, bk, bv;
 };

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "gradient/bias_gradient.hpp"
-#include "gradient/projection_gradient.hpp"
 #include "head/bias_sinks.hpp"
 #include "head/head.hpp"
 #include "head/output_gate.hpp"
@@ -28,7 +27,7 @@ class VectorGradient {
 
   void project_back(int threads) const {
     if (!projection_.any()) return;
-    differentiate_projection<T>(from_.input, from_.weights, view_, projection_, threads);
+    differentiate_projected<T>(from_, view_, projection_, threads);
   }
 
  private:

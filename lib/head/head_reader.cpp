@@ -114,19 +114,80 @@ typename HeadReader<T>::Use HeadReader<T>::want(const std::optional<Operand>& op
 template <class T>
 template <class Rows>
 void HeadReader<T>::want(const std::optional<Vectors>& from, const Rows& rows, Vector& vector) {
-  vector.input = vector.weights = vector.bias = {};
+  vector.input = vector.weights = vector.bias = vector.all_weights = vector.all_bias = {};
   vector.products.start();
+  vector.moments.start();
   if (!from) return;
   vector.input = want(from->input, rows);
   if (!from->weights) return;
   vector.weights = want(from->weights);
   vector.bias = want(from->bias);
-  for (const Part& part : parts_) {
-    const RowRange own = rows(part.own);
-    const Index bias = from->bias ? from->bias->block(part.problem) : 0;
-    vector.products.want({from->input.block(part.problem), from->weights->block(part.problem), bias,
-                          own.first, own.last - own.first});
+  const bool rotates = from->transform != nullptr && from->transform->rotary;
+  if (from->over_heads()) {
+    vector.all_weights = want_heads(*from->weights);
+    if (from->bias) vector.all_bias = want_heads(*from->bias);
   }
+  for (Index n = 0; n < std::ssize(parts_); ++n) {
+    const Part& part = parts_[static_cast<std::size_t>(n)];
+    const RowRange own = rows(part.own);
+    BlockKey key{from->input.block(part.problem), from->weights->block(part.problem),
+                 from->bias ? from->bias->block(part.problem) : 0, own.first, own.last - own.first};
+    if (from->over_heads()) {
+      BlockKey of_heads = key;
+      of_heads.weights -= key.weights % from->heads();
+      of_heads.bias = 0;
+      vector.moments.want(of_heads);
+    }
+    if (rotates) {
+      key.position = positions(vector, n).first;
+      key.packing = sources_.packings.empty() ? 0 : part.problem / sources_.heads();
+    }
+    vector.products.want(key);
+  }
+}
+
+// The blocks of all heads that share the last leading axis with those of the batch.
+template <class T>
+typename HeadReader<T>::Use HeadReader<T>::want_heads(const Operand& operand) {
+  Blocks& blocks = set_of(operand).blocks;
+  const Use use{&blocks, blocks.count()};
+  const Index heads = operand.leading.back();
+  for (const Part& part : parts_) {
+    const Index block = operand.block(part.problem);
+    const Index first = block - block % heads;
+    for (Index h = 0; h < heads; ++h) blocks.want({first + h, 0, 0, 0, operand.rows});
+  }
+  return use;
+}
+
+template <class T>
+RowPositions HeadReader<T>::positions(const Vector& vector, Index n) const {
+  const Part& part = parts_[static_cast<std::size_t>(n)];
+  const bool of_keys = &vector == &k_;
+  const TileRange& own = part.own.range;
+  if (const Packing* const packing = sources_.packing(part.problem)) {
+    return {of_keys ? own.col0 : own.row0, packing, of_keys};
+  }
+  return {of_keys ? 0 : part.own.offset, nullptr, of_keys};
+}
+
+template <class T>
+ProjectedFrom<T> HeadReader<T>::made_of(const std::optional<Vectors>& from, const Vector& vector,
+                                        Index n) const {
+  if (!vector.weights) return {};
+  ProjectedFrom<T> made{vector.input.of(n), vector.weights.of(n), vector.bias.of(n), {}, {}, {}};
+  if (from->transform == nullptr) return made;
+  const Index heads = from->heads();
+  const Index problem = parts_[static_cast<std::size_t>(n)].problem;
+  made.rows = {from->transform.get(), from->weights->block(problem) % heads, heads,
+               positions(vector, n), nullptr};
+  if (!from->over_heads()) return made;
+  made.rows.moments = vector.moments.of(n).data();
+  for (Index h = 0; h < heads; ++h) {
+    made.all_weights.push_back(vector.all_weights.of(n * heads + h));
+    if (from->bias) made.all_bias.push_back(vector.all_bias.of(n * heads + h));
+  }
+  return made;
 }
 
 template <class T>
@@ -170,7 +231,10 @@ void HeadReader<T>::want_all() {
   want_cost();
   want(sources_.gate, gate_, sources_.v_head_dim);
   for (Set& set : sets_) set.blocks.settle();
-  for (Vector* vector : {&grad_out_, &q_, &k_, &v_}) vector->products.settle();
+  for (Vector* vector : {&grad_out_, &q_, &k_, &v_}) {
+    vector->products.settle();
+    vector->moments.settle();
+  }
   for (auto* matrices : {&scores_, &bias_, &preference_, &cost_, &gate_}) matrices->settle();
   mask_.settle();
 }
@@ -280,16 +344,44 @@ void HeadReader<T>::project_one(const Vectors& from, Vector& vector, typename Bl
     multiply_transposed_by_panels(input, weights, product, threads);
     return;
   }
-  const MatrixView<const T> bias = vector.bias.of(n);
+  const ProjectedFrom<T> made = made_of(from, vector, n);
   const Index problem = parts_[static_cast<std::size_t>(n)].problem;
-  project<T>(input, weights, {bias.data, static_cast<std::size_t>(bias.cols)}, product, threads,
-             [&] { return problem_place(from.address(), sources_.leading, problem); });
+  const auto what = [&] { return problem_place(from.address(), sources_.leading, problem); };
+  project<T>(input, weights, made.bias_of(made.bias), product, threads, what);
+  if (made.rows.transform != nullptr) transform_rows<T>(made.rows, product, threads, what);
+}
+
+// The mean and scale of each row, over all heads.
+template <class T>
+void HeadReader<T>::find_moments(const Vectors& from, Vector& vector, Index n,
+                                 Buffer<double>& moments) {
+  const ProjectedFrom<T> made = made_of(from, vector, n);
+  const Index problem = parts_[static_cast<std::size_t>(n)].problem;
+  const auto what = [&] { return problem_place(from.address(), sources_.leading, problem); };
+  const std::span<double> numbers(moments.data(), static_cast<std::size_t>(2 * made.input.rows));
+  std::fill(numbers.begin(), numbers.end(), 0.0);
+  Buffer<T> storage(made.input.rows * from.cols);
+  const MatrixView<T> rows(storage.data(), made.input.rows, from.cols);
+  const HeadNorm& norm = *from.transform->norm;
+  for (std::size_t h = 0; h < made.all_weights.size(); ++h) {
+    const MatrixView<const T> bias = from.bias ? made.all_bias[h] : MatrixView<const T>();
+    project<T>(made.input, made.all_weights[h], made.bias_of(bias), rows, threads_, what);
+    add_moments<T>(norm, static_cast<Index>(h) * from.cols, rows, numbers, threads_);
+  }
+  finish_moments(norm, from.heads() * from.cols, numbers, what);
 }
 
 template <class T>
 void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vector) {
   if (!from || !from->weights) return;
   const bool changes = in_place<T>(*from);
+  for (auto& part : vector.moments.parts()) {
+    if (!part.is_new && !changes) continue;
+    const MemoryPool::Use none(nullptr);
+    part.thing.reserve(2 * part.key.rows);
+    find_moments(*from, vector, part.wanted_by, part.thing);
+    part.is_new = false;
+  }
   std::vector<typename Blocks::Part>& parts = vector.products.parts();
   Index count = 0;
   for (auto& part : parts) {
@@ -356,7 +448,10 @@ double HeadReader<T>::least_bias(Index n) const {
 template <class T>
 std::int64_t HeadReader<T>::list_bytes(Index count) const {
   // q, k, v and the gradient of the output may have products, too.
-  const Index lists = std::ssize(sources_.operands()) + 4;
+  Index lists = std::ssize(sources_.operands()) + 4;
+  for (const auto* vectors : {&sources_.q, &sources_.k}) {
+    if (*vectors && (*vectors)->over_heads()) lists += 1 + 2 * (*vectors)->heads();
+  }
   const std::int64_t each =
       std::max(Blocks::bytes(count), Matrices<T>::bytes(count)) + NumberCheck<T>::bytes(count);
   return lists * each + 2 * count * static_cast<std::int64_t>(sizeof(Part));
@@ -386,10 +481,10 @@ void HeadReader<T>::make(Index n, int threads, Head<T>& head) const {
   arrays.mask = matrix(sources_.mask, mask_);
   arrays.gate = matrix(sources_.gate, gate_);
   head.grad_out_ = grad_out_.of(n);
-  head.made_of_q_ = q_.made_of(n);
-  head.made_of_k_ = k_.made_of(n);
-  head.made_of_v_ = v_.made_of(n);
-  head.made_of_grad_out_ = grad_out_.made_of(n);
+  head.made_of_q_ = made_of(sources_.q, q_, n);
+  head.made_of_k_ = made_of(sources_.k, k_, n);
+  head.made_of_v_ = made_of(sources_.v, v_, n);
+  head.made_of_grad_out_ = made_of(sources_.grad_out, grad_out_, n);
   head.least_bias_ = least_bias(n);
   const ScoreRecipe& any = sources_.with_preference ? sources_.preferring : sources_.plain;
   const auto relative = [&] { return relative_bias_of<T>(any, table_.of(n), arrays); };

@@ -117,6 +117,8 @@ class HeadReader {
     Index bias = 0;
     Index first = 0;  // row
     Index rows = 0;
+    Index position = 0;  // of the first row, if rows are rotated
+    Index packing = 0;   // which one says the positions
     auto operator<=>(const BlockKey&) const = default;
   };
   struct Block {
@@ -142,13 +144,11 @@ class HeadReader {
   // q, k, v or the gradient of the output.
   struct Vector {
     Use input, weights, bias;
+    Use all_weights, all_bias;  // for a norm over all heads: those of each head in turn
+    SharedParts<BlockKey, Buffer<double>> moments;
     Blocks products;
 
     MatrixView<const T> of(Index n) const { return weights ? products.of(n).values : input.of(n); }
-    ProjectedFrom<T> made_of(Index n) const {
-      if (!weights) return {};
-      return {input.of(n), weights.of(n)};
-    }
   };
 
   struct MatrixKey {
@@ -179,6 +179,10 @@ class HeadReader {
   void want_all();
   void load(Set& set);
   void require_bf16(const std::optional<Vectors>& from, const Vector& vector) const;
+  Use want_heads(const Operand& operand);
+  RowPositions positions(const Vector& vector, Index n) const;
+  ProjectedFrom<T> made_of(const std::optional<Vectors>& from, const Vector& vector, Index n) const;
+  void find_moments(const Vectors& from, Vector& vector, Index n, Buffer<double>& moments);
   void project_all(const std::optional<Vectors>& from, Vector& vector);
   void project_one(const Vectors& from, Vector& vector, typename Blocks::Part& part, int threads);
   template <class U>

@@ -47,6 +47,11 @@ BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows
     count.insert(count.end(), {1, cols});
     return;
   }
+  if (operand.heads == HeadAxis::whole) {
+    const Index heads = operand.dataset.shape()[start.size() - 1];
+    count.back() = heads;
+    (operand.rows > 1 ? rows : cols) /= heads;
+  }
   const bool in_rows = operand.heads == HeadAxis::in_rows;
   if ((in_rows || operand.heads == HeadAxis::in_columns) && !start.empty()) {
     (in_rows ? row0 : col0) += start.back() * (in_rows ? operand.rows : operand.cols);

@@ -1,6 +1,7 @@
 #include "score/packing.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "attnkit/error.hpp"
@@ -58,6 +59,13 @@ Index Packing::sequence_of(Index query) const {
       std::upper_bound(starts_.begin(), starts_.end(), query,
                        [](Index value, const Sequence& start) { return value < start.query; });
   return next - starts_.begin() - 1;
+}
+
+Index Packing::position_of_key(Index key) const {
+  const auto next =
+      std::upper_bound(starts_.begin(), starts_.end(), key,
+                       [](Index value, const Sequence& start) { return value < start.key; });
+  return key - std::prev(next)->key;
 }
 
 Index Packing::first_unequal() const {

@@ -33,6 +33,13 @@ class Packing {
   /// The sequence of a query, 0 <= query < queries().
   Index sequence_of(Index query) const;
 
+  /// The position of a query or key, counted from the first key of its sequence.
+  Index position_of_query(Index query) const {
+    const Sequence& own = (*this)[sequence_of(query)];
+    return query + own.offset - own.key;
+  }
+  Index position_of_key(Index key) const;
+
   Index queries_of(Index s) const { return (*this)[s + 1].query - (*this)[s].query; }
   Index keys_of(Index s) const { return (*this)[s + 1].key - (*this)[s].key; }
 

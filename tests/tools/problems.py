@@ -11,14 +11,50 @@ from test_terms import alibi_slopes, positions, t5_bucket
 STEP = LONG(1e-6)
 
 
+def normed(data, name, u):
+    """The norm of projected queries or keys (..., heads, length, d), of each head or over all heads."""
+    for kind in ("_norm", "_layer_norm"):
+        if name + kind not in data:
+            continue
+        weight, bias = data[name + kind], data.get(name + kind + "_bias", LONG(0))
+        heads, _, d = u.shape[-3:]
+        over_all = weight.shape == (heads * d,) and heads > 1
+        if over_all:
+            weight, bias = (np.reshape(a, (heads, d)) if np.ndim(a) else a for a in (weight, bias))
+        by_head = [a[..., None, :] if np.ndim(a) == 2 else a for a in (weight, bias)]
+        axes = (-3, -1) if over_all else -1
+        if kind == "_layer_norm":
+            u = u - u.mean(axes, keepdims=True)
+        return u / np.sqrt((u * u).mean(axes, keepdims=True) + data["norm_epsilon"]) * by_head[0] + by_head[1]
+    return u
+
+
+def rotated(data, u, position):
+    """Rows of u turned by their positions, pair by pair as complex numbers."""
+    for kind in ("rotary", "rotary_interleaved"):
+        if kind not in data:
+            continue
+        angles = np.atleast_2d(data[kind])
+        n = angles.shape[-1]
+        first, second = (np.arange(n), np.arange(n) + n) if kind == "rotary" else (np.arange(n) * 2, np.arange(n) * 2 + 1)
+        turn = np.exp(1j * np.outer(position, angles[0])) * (angles[1] if len(angles) == 2 else 1)
+        pairs = (u[..., first] + 1j * u[..., second]) * turn
+        u = u.copy()
+        u[..., first], u[..., second] = pairs.real, pairs.imag
+    return u
+
+
 def projected(data, name, of):
-    """x wq + bq by head."""
+    """x wq + bq by head, with the norms and rotary positions of queries and keys."""
     x = data[of]
     x = x[..., None, :, :] if x.ndim > 2 else x
     made = x @ data[f"w{name}"]
     if f"b{name}" in data:
         made = made + data[f"b{name}"][..., None, :]
-    return made
+    if name == "v":
+        return made
+    first = data.get("query_offset", 0) if name == "q" else 0
+    return rotated(data, normed(data, name, made), np.arange(made.shape[-2]) + LONG(first))
 
 
 class Problem:

@@ -249,6 +249,29 @@ class Gradients(ToolTest):
         self.near(Problem("unas", "mlp"), data | self.energy_weights("mlp", 2, 2),
                   ["x", "w1"], options=["--from=projection"])
 
+    def transforms(self, heads, groups, d, whole=False, kind="_norm", angles="rotary"):
+        """Norms and rotary positions of projected queries and keys."""
+        made = {"norm_epsilon": np.array(0.01), angles: np.abs(self.normal(2, d // 2))}
+        for name, count in (("q", heads), ("k", groups)):
+            shape = (count * d,) if whole else (count, d) if name == "q" else (d,)
+            made[name + kind] = self.normal(*shape)
+            if kind == "_layer_norm":
+                made[name + kind + "_bias"] = self.normal(*shape)
+        return made
+
+    def test_norms_and_rotary_positions(self):
+        """Of grouped heads and a batch, through every kind of norm, over a part of the channels."""
+        kinds = itertools.product(("_norm", "_layer_norm"), (False, True), ("rotary", "rotary_interleaved"), SCHEMES)
+        for place, (kind, whole, angles, scheme) in enumerate(sample(kinds, 8)):
+            with self.subTest(kind=kind, whole=whole, angles=angles, scheme=scheme):
+                data = {"x": self.normal(*[2] * (place % 2), 4, 3), "wq": self.normal(2, 3, 5),
+                        "wk": self.normal(1 + place % 2, 3, 5), "wv": self.normal(1, 3, 2),
+                        "bq": self.normal(2, 5), "bk": self.normal(1 + place % 2, 5)}
+                data |= self.transforms(2, 1 + place % 2, 5, whole, kind, angles)
+                more = {"y": self.normal(*[2] * (place % 2), 5, 3)} if place % 3 == 1 else {}
+                self.near(Problem(scheme), data | more, ["x", "wq", "wk", "wv", "bq", "bk", *more],
+                          options=["--from=projection"], floor=0.1)
+
     def test_keys_from_the_array_of_the_queries(self):
         self.write("in.h5", x=self.normal(4, 3), wq=self.normal(2, 3, 2), wk=self.normal(2, 3, 2),
                    wv=self.normal(2, 3, 2), grad_out=self.normal(2, 4, 2))

@@ -29,6 +29,10 @@ PROJECTIONS = {
     **{name: normal(HEADS, 8, WIDTH) for name in ("wq", "wk", "wv")},
     **{name: normal(HEADS, WIDTH) for name in ("bq", "bk", "bv")},
 }
+TRANSFORMS = {
+    "q_norm": normal(WIDTH), "k_layer_norm": normal(WIDTH), "k_layer_norm_bias": normal(WIDTH), "norm_epsilon": np.array([1e-6]),
+    "rotary": normal(2),
+}
 SCORES = {"scores": normal(HEADS, LENGTH, LENGTH)}
 COST = {"cost": abs(normal(LENGTH, LENGTH)), "a": np.full(LENGTH, 0.2), "b": np.full(LENGTH, 0.2)}
 PATHS = {"wq": normal(6, 3), "wk": normal(6, 3)}
@@ -63,7 +67,7 @@ READ = [
     ("attn-compute", "--relative-bias t5", VECTORS | RELATIVE),
     ("attn-compute", "--emit grad_q", VECTORS | {"grad_out": normal(HEADS, LENGTH, WIDTH)}),
     ("attn-compute", "--join --emit grad_q", VECTORS | JOIN),
-    ("attn-compute", "--from projection", PROJECTIONS),
+    ("attn-compute", "--from projection", PROJECTIONS | TRANSFORMS),
     ("attn-compute", "--from scores", SCORES | {"v": VECTORS["v"]} | TERMS),
     ("explain-away-stats", "",
      {"q": VECTORS["q"], "k": VECTORS["k"], **TERMS, "tokens": np.array(list("abcde"), object)}),

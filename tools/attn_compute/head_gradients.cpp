@@ -110,10 +110,16 @@ void HeadGradients<T>::add_join(const Head<T>& head, MatrixView<const T> out, in
 std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionInput& input,
                                  std::size_t element_size, int threads) {
   if (!options.emits_gradients()) return 0;
-  return differentiate_head_bytes(input.recipe(options.scheme.scheme), options.scheme,
-                                  options.repetition, input.q.has_value(),
-                                  (input.q && input.q->weights), asks_for_scores(options),
-                                  input.sizes(), input.v_head_dim, element_size, threads);
+  std::int64_t bytes = 0;
+  for (const auto* vectors : {&input.q, &input.k}) {
+    if (!*vectors || (*vectors)->transform == nullptr) continue;
+    bytes = std::max(
+        bytes, differentiate_projected_bytes((*vectors)->rows, (*vectors)->cols, element_size));
+  }
+  return bytes + differentiate_head_bytes(input.recipe(options.scheme.scheme), options.scheme,
+                                          options.repetition, input.q.has_value(),
+                                          (input.q && input.q->weights), asks_for_scores(options),
+                                          input.sizes(), input.v_head_dim, element_size, threads);
 }
 
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {

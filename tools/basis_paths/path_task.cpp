@@ -10,6 +10,7 @@
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/heads/head_transforms.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {
@@ -92,7 +93,10 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
   const bool of_basis = verb == "reconstruct";
   take_shape(of_basis ? "basis_value" : "wq", of_basis);
   take(of_basis ? "basis_value" : "wq");
-  if (!of_basis) take("wk");
+  if (!of_basis) {
+    take("wk");
+    require_no_transforms(bundle, "paths are products of wq and wk alone");
+  }
   if (verb == "step") take_step(arguments);
   if (has_skeleton()) take_skeleton(arguments);
   if (of_basis) take_paths(arguments);

@@ -11,6 +11,7 @@
 #include "cli/words.hpp"
 #include "common/costs/cost_report.hpp"
 #include "common/frame/bundles.hpp"
+#include "common/heads/head_transforms.hpp"
 #include "common/heads/score_source.hpp"
 #include "common/runs/restart.hpp"
 
@@ -158,6 +159,9 @@ DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
             {Scheme::fenchel}),
       f64(arguments.f64.value_or(input.any_float64 || has_float64_cost(options, bundle))) {
   require_no_sink(bundle, "lambda-solve");
+  if (options.scores.source == Source::projection) {
+    require_no_transforms(bundle, "lambda-solve takes y itself as templates, x wq wk' as evidence");
+  }
   if (arguments.given("layout") && !input.v && options.scores.source == Source::projection) {
     throw Error(Failure::usage, "--layout has no effect: no q, k and v are read");
   }

@@ -170,23 +170,28 @@ void Conversion::take_model() {
                  "): the model rotates x wq and x wk before it compares them");
   }
   for (Produced& weights : made.datasets) {
-    if (const auto type = target_type(weights.type)) weights = rounded(weights, *type);
+    // Angles and epsilon are float64 in every precision.
+    const bool is_exact = weights.name == "norm_epsilon" || weights.name.starts_with("rotary");
+    const auto type = target_type(weights.type);
+    if (type && !is_exact) weights = rounded(weights, *type);
     datasets_.push_back(std::move(weights));
   }
+  model_attributes_ = attributes_of_model();
+  model_attributes_.insert(model_attributes_.end(), made.attributes.begin(), made.attributes.end());
   if (format_ != "npy") return;
-  for (const auto& [name, value] : model_attributes()) {
-    report_.warn(fmt::format("{}={} is not recorded: {} has no attributes", name, value, format_));
+  for (const auto& [name, value] : model_attributes_) {
+    report_.warn(fmt::format("{} is not recorded: {} has no attributes", name, format_));
   }
 }
 
-std::vector<std::pair<std::string, std::string>> Conversion::model_attributes() const {
-  std::vector<std::pair<std::string, std::string>> attributes;
-  if (is_decoder()) attributes.emplace_back("attn_causal", "bottom-right");
+std::vector<std::pair<std::string, Setting>> Conversion::attributes_of_model() const {
+  std::vector<std::pair<std::string, Setting>> attributes;
+  if (is_decoder()) attributes.emplace_back("attn_causal", std::string("bottom-right"));
   if (arguments_.text("model") != "t5") return attributes;
-  attributes.emplace_back("attn_energy", "dot");
+  attributes.emplace_back("attn_energy", std::string("dot"));
   const bool biased = std::any_of(datasets_.begin(), datasets_.end(),
                                   [](const Produced& made) { return made.name == "rel_bias"; });
-  if (biased) attributes.emplace_back("attn_relative_bias", "t5");
+  if (biased) attributes.emplace_back("attn_relative_bias", std::string("t5"));
   return attributes;
 }
 
@@ -250,8 +255,17 @@ std::string Conversion::metadata() {
   if (format_ == "npy") return {};
   std::vector<io::AttributeValue> root;
   if (arguments_.given("model")) {
-    for (const auto& [name, value] : model_attributes()) {
-      root.push_back({name, {}, std::vector<std::string>{value}});
+    for (const auto& [name, value] : model_attributes_) {
+      io::AttributeValue attribute{name, {}, {}};
+      std::visit(
+          [&](const auto& one) {
+            using One = std::decay_t<decltype(one)>;
+            if constexpr (!std::is_same_v<One, std::monostate>) {
+              attribute.value = std::vector<One>{one};
+            }
+          },
+          value);
+      root.push_back(std::move(attribute));
     }
   } else {
     root = io::root_attributes(bundles_[0], io::metadata_values);
@@ -372,9 +386,7 @@ std::function<void()> Conversion::write_bundle() {
       output.dataset_attribute(dataset.name, io::result_mark, *mark);
     }
   }
-  if (model) {
-    for (const auto& [name, value] : model_attributes()) output.attribute(name, value);
-  }
+  if (model) write_settings(model_attributes_, output);
   output.add_history(arguments_.command_line, arguments_.version);
   return commit_of(std::move(output), report_);
 }

@@ -45,7 +45,7 @@ class Conversion {
   void take(const std::string& name, bool named);
   void take_strings(const ArraySource& dataset, bool named);
   void take_items(const std::set<std::string>& without);
-  std::vector<std::pair<std::string, std::string>> model_attributes() const;
+  std::vector<std::pair<std::string, Setting>> attributes_of_model() const;
   std::string metadata();
   void require_something() const;
   void warn_of_losses();
@@ -61,6 +61,7 @@ class Conversion {
   std::vector<std::pair<std::string, std::string>> named_;
   std::vector<io::InputBundle> bundles_;
   std::vector<Produced> datasets_;
+  std::vector<std::pair<std::string, Setting>> model_attributes_;
   std::vector<ArraySource> copied_;  ///< strings and other such types, copied into a bundle
   std::vector<std::string> left_out_;
   // For a file of arrays: the source of its metadata.

@@ -54,7 +54,8 @@ cli::Declaration declare() {
           "Writes the attention weights of one layer per head: wq, wk, wv (heads, in, channels), "
           "so that a head's queries are x wq; bq, bk, bv (heads, channels) if there are biases; "
           "for t5 rel_bias (buckets, heads). gpt2 and llama split fused projections as config.json "
-          "says. The arguments are the FILEs of the checkpoint")
+          "says, and add norms of queries and keys, rotary positions, scale, soft cap and window. "
+          "The arguments are the FILEs of the checkpoint")
       .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
       .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
       .integer("heads", "N", "Number of heads", 1, 1 << 20)
@@ -63,6 +64,13 @@ cli::Declaration declare() {
       .default_words("from config.json")
       .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
       .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")
+      .result("q_norm, k_norm, q_layer_norm, k_layer_norm, q_layer_norm_bias, k_layer_norm_bias",
+              "(channels), (heads, channels) or (heads * channels)",
+              "with --model: weights and biases of norms of queries and keys, if it has some")
+      .result("norm_epsilon", "scalar", "with --model: what these norms add to the variance")
+      .result("rotary, rotary_interleaved", "(n) or (2, n)",
+              "with --model: the angle per position of each pair of channels, and its factor if "
+              "this is not 1")
       .result("rel_bias", "(buckets, heads)", "with --model t5: the table of relative biases")
       .report_member("format", "the format written")
       .report_member("datasets, elements", "the numbers of datasets and of their elements")

@@ -1,5 +1,6 @@
 #include "tensor_convert/model_config.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -36,6 +37,11 @@ bool is_set(const nlohmann::json& value) {
   return !value.is_null() && value != false && value != 0 && value != "";
 }
 
+bool is_set(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && is_set(*found);
+}
+
 /// A member that changes the scores, and the option that then computes them.
 struct Change {
   const char* key;
@@ -54,6 +60,9 @@ constexpr Change changes[] = {
     {"clip_qkv"},
     {"use_qk_norm"},
     {"qk_layernorm"},
+    {"use_dynamic_ntk"},
+    {"use_logn_attn"},
+    {"position_encoding_2d"},
     {"alibi", "--relative-bias alibi in place of"},
     {"use_bidirectional_attention", "--causal=none in place of", false, "llama"},
     {"is_causal", "--causal=none in place of", true, "llama"},
@@ -63,13 +72,97 @@ constexpr Change changes[] = {
 };
 
 /// Whether a window applies to this layer. Layers may differ.
-bool has_window(const nlohmann::json& config, Index layer) {
+bool has_window(const nlohmann::json& config, const ModelFamily* family, const std::string& path,
+                Index layer) {
+  if (!is_set(config, "sliding_window")) return false;
   const auto used = config.find("use_sliding_window");
-  if (used != config.end() && *used == false) return false;
+  if (used != config.end() && !is_set(*used)) return false;
   const auto types = config.find("layer_types");
   const auto at = static_cast<std::size_t>(layer);
-  return types == config.end() || !types->is_array() || at >= types->size() ||
-         (*types)[at] != "full_attention";
+  if (types != config.end() && types->is_array() && at < types->size()) {
+    if ((*types)[at] == "full_attention") return false;
+    if ((*types)[at] == "sliding_attention") return true;
+    refuse(path, fmt::format("has layer_types of {} for layer {}, expected full_attention or "
+                             "sliding_attention",
+                             (*types)[at].dump().substr(0, 40), layer));
+  }
+  if (family == nullptr) return true;
+  if (std::string(family->type).starts_with("qwen")) {
+    const auto first = config.find("max_window_layers");
+    return used != config.end() && (first == config.end() || !first->is_number() ||
+                                    static_cast<double>(layer) >= first->get<double>());
+  }
+  const auto every = positive(config, "sliding_window_pattern", path).value_or(family->windows);
+  return every == 1 || (layer + 1) % every != 0;
+}
+
+/// What a known family does to its scores, as options of the tools. Removes its members.
+void take_attributes(nlohmann::json& config, const std::string& path, bool window,
+                     ModelConfig& result) {
+  const auto take = [&](const char* key) -> std::optional<double> {
+    const auto found = config.find(key);
+    if (found == config.end() || !is_set(*found)) return std::nullopt;
+    const double value = found->is_number() ? found->get<double>() : 0;
+    if (!(value > 0 && std::isfinite(value))) {
+      refuse(path, fmt::format("has a {} that is not a positive number", key));
+    }
+    config.erase(found);
+    return value;
+  };
+  auto scale = take("attention_multiplier");
+  if (const auto scalar = take("query_pre_attn_scalar")) scale = 1 / std::sqrt(*scalar);
+  if (scale) {
+    result.attributes.emplace_back("attn_energy", std::string("dot"));
+    result.attributes.emplace_back("attn_scale", *scale);
+  }
+  if (const auto cap = take("attn_logit_softcapping")) {
+    result.attributes.emplace_back("attn_softcap", *cap);
+  }
+  if (window) {
+    result.attributes.emplace_back("attn_window",
+                                   std::int64_t{*positive(config, "sliding_window", path)});
+  }
+  config.erase("sliding_window");
+}
+
+std::string rotary_member(const nlohmann::json& config) {
+  for (const auto& [key, value] : config.items()) {
+    const bool named =
+        key.starts_with("rope_") || key.starts_with("rotary_") || key == "partial_rotary_factor";
+    if (named && is_set(value)) return key;
+  }
+  return {};
+}
+
+/// Norm, rotary positions and scores of a decoder of a known family.
+void take_family(nlohmann::json& config, const std::string& path, const std::string& model,
+                 Index layer, ModelConfig& result) {
+  result.family = family_called(result.model_type);
+  if (result.family == nullptr) {
+    const std::string rotary = rotary_member(config);
+    if (result.model_type.empty() && rotary.empty()) return;
+    if (result.model_type == "bloom") return;  // refused with a hint
+    const std::string what = result.model_type.empty()
+                                 ? fmt::format("{} but no model_type", rotary)
+                                 : fmt::format("model_type {}", result.model_type.substr(0, 40));
+    refuse(path, fmt::format("has {}; how such a model makes queries and keys is not known to "
+                             "--model {}",
+                             what, model));
+  }
+  const ModelFamily& family = *result.family;
+  const bool window = has_window(config, &family, path, layer);
+  result.rotary = rotary_settings(config, path, family, window);
+  result.has_norm = family.norm != HeadNormKind::none &&
+                    (family.norm_if == nullptr || is_set(config, family.norm_if));
+  if (family.norm_if != nullptr) config.erase(family.norm_if);
+  result.epsilon = family.epsilon;
+  for (const char* key : {"rms_norm_eps", "layer_norm_eps"}) {
+    const auto found = config.find(key);
+    if (!result.has_norm || found == config.end() || found->is_null()) continue;
+    result.epsilon = found->is_number() ? found->get<double>() : -1;
+    if (!(result.epsilon >= 0)) refuse(path, fmt::format("has a {} that is not a number", key));
+  }
+  take_attributes(config, path, window, result);
 }
 
 void refuse_changes(const nlohmann::json& config, const std::string& path, const std::string& model,
@@ -80,11 +173,7 @@ void refuse_changes(const nlohmann::json& config, const std::string& path, const
     const std::string key = change.key;
     if (change.when_false ? *found != false : !is_set(*found)) continue;
     if (*change.model != '\0' && model != change.model) continue;
-    if (key == "sliding_window" && !has_window(config, layer)) continue;
-    // The scale is then the usual one.
-    if (key == "query_pre_attn_scalar" && config.value("head_dim", nlohmann::json()) == *found) {
-      continue;
-    }
+    if (key == "sliding_window" && !has_window(config, nullptr, path, layer)) continue;
     const std::string value = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     std::string hint = unread_hint;
     if (*change.options != '\0') {
@@ -111,15 +200,6 @@ void refuse_changes(const nlohmann::json& config, const std::string& path, const
               fmt::format("{} has position_embedding_type {}, which --model {} does not compute",
                           path, positions->get<std::string>().substr(0, 40), model),
               unread_hint);
-}
-
-std::string rotary_member(const nlohmann::json& config) {
-  for (const auto& [key, value] : config.items()) {
-    const bool named =
-        key.starts_with("rope_") || key.starts_with("rotary_") || key == "partial_rotary_factor";
-    if (named && is_set(value)) return key;
-  }
-  return {};
 }
 
 nlohmann::json read_object(const std::string& path) {
@@ -161,12 +241,12 @@ ModelConfig read_model_config(const std::string& path, const std::string& model,
   // Models of text and images describe the text part separately.
   const auto text = config.find("text_config");
   if (text != config.end() && text->is_object()) config = nlohmann::json(*text);
-  refuse_changes(config, path, model, layer);
   ModelConfig result;
-  result.rotary = rotary_member(config);
   if (const auto type = config.find("model_type"); type != config.end() && type->is_string()) {
     result.model_type = type->get<std::string>();
   }
+  if (model == "gpt2" || model == "llama") take_family(config, path, model, layer, result);
+  refuse_changes(config, path, model, layer);
   if (model == "t5") {
     result.heads = positive(config, "num_heads", path);
     result.head_size = positive(config, "d_kv", path);

@@ -17,12 +17,14 @@ namespace {
 
 /// Decoders of several families differ in little but their names, so gpt2 and llama share these;
 /// those of GPT-2 first.
-std::vector<ModelNames> fused_names(Index n) {
+std::vector<ModelNames> shared_names(Index n) {
   const auto fused = [](std::string base, const char* name, Fusion fusion) {
     const std::string all = base + name;
     return ModelNames{std::move(base), all, all, all, {}, fusion};
   };
-  return {fused(fmt::format("h.{}.attn.", n), "c_attn", Fusion::c_attn),
+  const std::string of_gptj = fmt::format("h.{}.attn.", n);
+  return {fused(of_gptj, "c_attn", Fusion::c_attn),
+          {of_gptj, of_gptj + "q_proj", of_gptj + "k_proj", of_gptj + "v_proj", {}},
           fused(fmt::format("layers.{}.self_attn.", n), "qkv_proj", Fusion::blocks),
           fused(fmt::format("layers.{}.attention.", n), "query_key_value", Fusion::groups),
           fused(fmt::format("h.{}.self_attention.", n), "query_key_value", Fusion::groups),
@@ -34,7 +36,7 @@ std::vector<ModelNames> fused_names(Index n) {
 std::vector<ModelNames> possible_names(const ModelLayer& wanted) {
   const Index n = wanted.layer;
   if (wanted.model == "gpt2" || wanted.model == "llama") {
-    std::vector<ModelNames> all = fused_names(n);
+    std::vector<ModelNames> all = shared_names(n);
     if (wanted.model == "llama") {
       const std::string base = fmt::format("layers.{}.self_attn.", n);
       all.insert(all.begin(), {base, base + "q_proj", base + "k_proj", base + "v_proj", {}});
@@ -180,8 +182,8 @@ ModelNames names_in(const std::vector<io::InputBundle>& bundles, const ModelLaye
 }
 
 void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
-                           const ModelNames& names) {
-  std::set<std::string> read = {names.relative_bias};
+                           const ModelNames& names, std::set<std::string> read) {
+  read.insert(names.relative_bias);
   for (const std::string& name : {names.q, names.k, names.v}) {
     read.insert({name + ".weight", name + ".bias"});
   }
@@ -193,9 +195,9 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
   }
   // Tensors used after the weights, or constants: the output, masks, and the angles of rotary
   // positions.
-  for (const char* other :
-       {"o_proj.weight", "o_proj.bias", "o.weight", "c_proj.weight", "c_proj.bias", "dense.weight",
-        "dense.bias", "bias", "masked_bias", "rotary_emb.inv_freq"}) {
+  for (const char* other : {"o_proj.weight", "o_proj.bias", "out_proj.weight", "o.weight",
+                            "c_proj.weight", "c_proj.bias", "dense.weight", "dense.bias", "bias",
+                            "masked_bias", "rotary_emb.inv_freq"}) {
     read.insert(names.base + other);
   }
   std::vector<std::string> unread;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ std::optional<ArraySource> find_tensor(const std::vector<io::InputBundle>& bundl
                                        const std::string& name);
 
 /// Throws Error(input) naming tensors of this attention that are not read and change its queries,
-/// keys or scores, such as q_norm.weight: the projections alone are then not the model's.
+/// keys or scores: the projections alone are then not the model's. `read`: tensors that are read
+/// besides the projections, without the prefix of a model.
 void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted,
-                           const ModelNames& names);
+                           const ModelNames& names, std::set<std::string> read);
 
 /// Throws Error(input): there is no tensor `name`, with the hint of names_in().
 [[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles,

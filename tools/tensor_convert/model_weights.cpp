@@ -10,6 +10,7 @@
 #include "tensor/buffer.hpp"
 #include "tensor_convert/model_config.hpp"
 #include "tensor_convert/model_names.hpp"
+#include "tensor_convert/model_norms.hpp"
 
 namespace attn::tools {
 namespace {
@@ -270,7 +271,6 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
                               relative_bias->address(), to_string(relative_bias->shape())));
     }
   }
-  refuse_unread_tensors(bundles, wanted, names);
   if (relative_bias) require_usual_distance(wanted);
   const ModelConfig config = wanted.heads || relative_bias
                                  ? ModelConfig()
@@ -293,9 +293,16 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
                             matrices[0].dataset.address(), to_string(matrices[0].dataset.shape())));
   }
   std::vector<Produced> results;
+  std::set<std::string> read;
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string letter(1, "qkv"[i]);
     const Index count = i == 0 ? heads.queries : heads.keys;
+    if (config.has_norm && i < 2) {
+      for (Produced& norm : head_norm(bundles, names, config.family->norm, letter, count,
+                                      matrices[i].places.size, read)) {
+        results.push_back(std::move(norm));
+      }
+    }
     results.push_back(by_head("w" + letter, matrices[i], count));
     const std::string bias = (i == 0 ? names.q : i == 1 ? names.k : names.v) + ".bias";
     if (const auto found = find_tensor(bundles, bias)) {
@@ -307,14 +314,26 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     results.back().name = "rel_bias";
     results.back().labels = {"bucket", "head"};
   }
+  refuse_unread_tensors(bundles, wanted, names, std::move(read));
+  if (config.has_norm) {
+    results.push_back(made_of("norm_epsilon", {}, {config.epsilon}, wanted.config));
+  }
+  if (config.rotary) {
+    std::vector<double> numbers = rotary_numbers(*config.rotary, matrices[0].places.size);
+    const Index size = std::ssize(numbers);
+    const bool has_factors = config.rotary->attention_factor.value_or(1) != 1;
+    results.push_back(made_of(config.family->interleaved ? "rotary_interleaved" : "rotary",
+                              has_factors ? Shape{2, size / 2} : Shape{size}, std::move(numbers),
+                              wanted.config));
+  }
   std::string rotary;
-  if (!config.rotary.empty()) rotary = fmt::format("{} has {}", wanted.config, config.rotary);
   // Only GPT-2 and models like it have none. They name their weights c_attn.
-  if (rotary.empty() && (wanted.model == "llama" || (fused && names.fusion != Fusion::c_attn))) {
+  if (config.family == nullptr &&
+      (wanted.model == "llama" || (fused && names.fusion != Fusion::c_attn))) {
     rotary = wanted.model == "llama" ? "models like llama have them"
                                      : "models with " + names.q + " have them";
   }
-  return {std::move(results), std::move(rotary)};
+  return {std::move(results), config.attributes, std::move(rotary)};
 }
 
 }  // namespace attn::tools

@@ -2,8 +2,10 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/results/settings.hpp"
 #include "io/input.hpp"
 #include "tensor_convert/produced.hpp"
 
@@ -22,12 +24,15 @@ struct ModelLayer {
 /// The weights of a layer, and other properties of the model.
 struct ModelWeights {
   std::vector<Produced> datasets;
+  std::vector<std::pair<std::string, Setting>> attributes;  ///< what its scores need
   std::string rotary;  ///< the sign of rotary positions, which are left out; or empty
 };
 
 /// The layer's weights by head, so that q_h = x wq[h] + bq[h]: wq (H, D, d), wk and wv (Hk, D, d);
 /// bq, bk, bv (H, d) if the model has them; for t5 rel_bias (buckets, H), which block 0 holds for
-/// all layers, except for cross. Elements as stored. Names in the checkpoint may have the prefix
+/// all layers, except for cross. Elements as stored. If `config` knows the family of the model,
+/// also what it does to q and k: norms (head_norm), norm_epsilon, and rotary or rotary_interleaved
+/// (rotary_numbers). Names in the checkpoint may have the prefix
 /// of a model, such as "model.". The files of a checkpoint in parts are searched in
 /// turn.
 ///

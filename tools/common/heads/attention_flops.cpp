@@ -22,7 +22,9 @@ double AttentionInput::score_flops(Scheme scheme, double passes) const {
   double before = 0;
   for (const auto* vectors : {&q, &k, &v}) {
     if (!*vectors || !(*vectors)->weights) continue;
-    before += product((*vectors)->rows, (*vectors)->weights->rows, (*vectors)->cols);
+    // A norm over all heads takes the products of all of them, once for all.
+    before += product((*vectors)->rows, (*vectors)->weights->rows, (*vectors)->cols) *
+              ((*vectors)->over_heads() ? 2 : 1);
   }
   const EnergyFlops energy_flops = recipe(scheme).energy->flops(sizes());
   before += energy_flops.before;

@@ -5,6 +5,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/heads/foreign_names.hpp"
+#include "common/heads/head_transforms.hpp"
 #include "common/options/index_list.hpp"
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
@@ -97,6 +98,11 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
     const bool counts = !mask || operand != &*mask;
     if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
   }
+  for (const ArraySource& dataset : transform_datasets) {
+    // Angles and epsilon are float64 in every precision.
+    const bool counts = dataset.name() != "norm_epsilon" && !dataset.name().starts_with("rotary");
+    if (counts && dataset.dtype() == DType::f64) any_float64 = true;
+  }
   require_no_foreign_names(bundle, options);
   stored_queries = queries;
   stored_keys = keys;
@@ -125,6 +131,19 @@ void AttentionInput::take_projections_of(const io::InputBundle& bundle, bool wit
   if (with_values) sources.wv = given(bundle, "wv");
   if (sources.wv) sources.bv = given(bundle, "bv");
   take_projections(sources);
+  HeadTransforms found = head_transforms(bundle, *q, *k);
+  q->transform = std::move(found.q);
+  k->transform = std::move(found.k);
+  transform_datasets = std::move(found.datasets);
+  if (options.query_offset && !by_position()) {
+    throw Error(Failure::usage,
+                "--query-offset has no effect without --causal, --window, --relative-bias or a "
+                "dataset rotary");
+  }
+}
+
+bool AttentionInput::by_position() const {
+  return options.by_position() || (q && q->transform != nullptr && q->transform->rotary);
 }
 
 void AttentionInput::take_ready_made_of(const io::InputBundle& bundle, bool with_values) {
@@ -186,6 +205,7 @@ Padding AttentionInput::padding() const {
 std::vector<ArraySource> AttentionInput::datasets() const {
   std::vector<ArraySource> all;
   for (const Operand* operand : operands()) all.push_back(operand->dataset);
+  all.insert(all.end(), transform_datasets.begin(), transform_datasets.end());
   return all;
 }
 

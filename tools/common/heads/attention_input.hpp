@@ -36,6 +36,7 @@ struct AttentionInput : AttentionSources {
   /// The queries and keys of the arrays. With ScoreOptions::by_sequence, `queries` and `keys` are
   /// those of the longest sequence.
   Index stored_queries = 0, stored_keys = 0;
+  std::vector<ArraySource> transform_datasets;  ///< norms and rotary positions of q and k
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) unless it
   /// has the shape of out.
@@ -53,6 +54,9 @@ struct AttentionInput : AttentionSources {
   /// Leaves only the heads that `list` chooses along the last leading axis: --heads. `where` is the
   /// bundle in messages. Throws what parse_indices throws.
   void choose_heads(const std::string& list, const std::string& where);
+
+  /// Whether scores depend on the positions of queries and keys.
+  bool by_position() const;
 
   /// All datasets that are read, for the report.
   std::vector<ArraySource> datasets() const;

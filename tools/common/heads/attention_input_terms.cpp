@@ -60,7 +60,7 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
   read("key_length", given.key_length, 0, keys);
   read("query_start", given.query_start, 0, queries);
   read("key_start", given.key_start, 0, keys);
-  const bool by_dataset = options.by_position() && !options.query_offset;
+  const bool by_dataset = by_position() && !options.query_offset;
   if (by_dataset) read("query_offset", given.query_offset, -most_offset, most_offset);
   causal = resolve_causal(options, queries, keys,
                           options.query_offset.has_value() || !given.query_offset.empty());

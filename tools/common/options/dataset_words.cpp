@@ -40,6 +40,17 @@ void declare_score_datasets(cli::Declaration& declaration) {
                "with --from projection: the input for keys and values, by default x")
       .dataset("wq, wk", "(H, D, d)", "with --from projection: the projections of each head")
       .dataset("bq, bk", "(H, d)", "with --from projection: their biases, optional")
+      .dataset("q_norm, k_norm", "(d), (H, d) or (H*d)",
+               "with --from projection: the weights of an RMS norm of projected queries and keys, "
+               "for each head, or over all heads (H*d)")
+      .dataset("q_layer_norm, k_layer_norm, q_layer_norm_bias, k_layer_norm_bias",
+               "(d), (H, d) or (H*d)", "the same for a layer norm; its biases are optional")
+      .dataset("norm_epsilon", "scalar", "what these norms add to the variance")
+      .dataset(
+          "rotary, rotary_interleaved", "(n) or (2, n)",
+          "with --from projection: rotary positions, after the norm: the angle per position of "
+          "each pair of channels, in radians, and if given the factor of each pair. Pairs are "
+          "channels i and i + n, or 2i and 2i + 1 (interleaved); other channels stay")
       .dataset("mask", "broadcastable to (..., Lq, Lk)",
                "boolean or integer; a query may attend to a key where it is non-zero")
       .dataset("bias", "broadcastable to (..., Lq, Lk)", "added to the scores; -inf is allowed")

@@ -291,7 +291,9 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
       options.chosen.emplace_back(option);
     }
   }
-  if (arguments.given("query-offset") && !options.by_position()) {
+  // Projections may have rotary positions: AttentionInput knows.
+  if (arguments.given("query-offset") && !options.by_position() &&
+      options.source != ScoreOptions::Source::projection) {
     throw Error(Failure::usage,
                 "--query-offset has no effect without --causal, --window or --relative-bias");
   }

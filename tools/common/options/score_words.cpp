@@ -38,7 +38,8 @@ ScoreWords score_words(ScoreUse use) {
       words.source_default = "qk";
       words.from =
           "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk, v = y "
-          "wv per head, plus biases bq, bk, bv if present (y defaults to x). scores: the dataset "
+          "wv per head, plus biases bq, bk, bv, norms and rotary positions if present (y defaults "
+          "to x). scores: the dataset "
           "scores.";
       words.layout = "Axes of q, k, v and out";
       break;
@@ -46,8 +47,10 @@ ScoreWords score_words(ScoreUse use) {
       words.energy_default = "gaussian with --epsilon";
       words.sources.push_back("cost");
       words.from =
-          "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk per head "
-          "(y defaults to x). scores: the dataset scores. cost: the dataset cost.";
+          "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk per "
+          "head, "
+          "plus biases, norms and rotary positions if present (y defaults to x). scores: the "
+          "dataset scores. cost: the dataset cost.";
       words.source_default_words =
           "cost if that dataset is present and --epsilon is given, else qk if q and k are present, "
           "else scores";

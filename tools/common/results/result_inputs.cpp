@@ -1,5 +1,6 @@
 #include "common/results/result_inputs.hpp"
 
+#include "common/heads/head_transforms.hpp"
 #include "common/heads/packed_sequences.hpp"
 
 namespace attn::tools {
@@ -33,6 +34,7 @@ NameSet score_inputs(const AttentionInput& input) {
   if (input.preferring.gamma) names.insert("cost");
   if (input.options.source == ScoreOptions::Source::projection) {
     names.insert({"y", "bq", "bk"});
+    names.insert(transform_names().begin(), transform_names().end());
   }
   return names;
 }

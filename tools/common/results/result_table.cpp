@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/heads/head_transforms.hpp"
 #include "common/results/result_kinds.hpp"
 #include "energy/table.hpp"
 #include "mechanisms/forms.hpp"
@@ -17,9 +18,11 @@ Names joined(Names first, const Names& second) {
   return first;
 }
 
-const Names score_inputs = joined({"q", "k", "x", "y", "wq", "wk", "bq", "bk", "scores", "cost",
-                                   "mask", "bias", "preference", "rel_bias", "key_length"},
-                                  {energy_operand_names.begin(), energy_operand_names.end()});
+const Names score_inputs =
+    joined(joined({"q", "k", "x", "y", "wq", "wk", "bq", "bk", "scores", "cost", "mask", "bias",
+                   "preference", "rel_bias", "key_length"},
+                  transform_names()),
+           {energy_operand_names.begin(), energy_operand_names.end()});
 
 ResultFamily attention() {
   Names names;
