@@ -53,7 +53,8 @@ void differentiate_projected(const ProjectedFrom<T>& from, MatrixView<T> grad_ou
   Buffer<T> storage(grad_out.rows * grad_out.cols);
   const MatrixView<T> u(storage.data(), grad_out.rows, grad_out.cols);
   const auto make = [&](MatrixView<const T> weights, MatrixView<const T> bias) {
-    project<T>(from.input, weights, from.bias_of(bias), u, threads, [] { return std::string(); });
+    project<T>(from.input, weights, from.numbers_of(bias), u, threads,
+               [] { return std::string(); });
   };
   Buffer<double> storage_of_means(4 * u.rows);
   const std::span<double> means(storage_of_means.data(), static_cast<std::size_t>(4 * u.rows));

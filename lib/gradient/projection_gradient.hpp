@@ -43,15 +43,15 @@ struct ProjectedFrom {
   /// Weights and biases of all heads, if the transform has a norm over these; else empty.
   std::vector<MatrixView<const T>> all_weights, all_bias;
 
-  std::span<const T> bias_of(const MatrixView<const T>& view) const {
+  static std::span<const T> numbers_of(const MatrixView<const T>& view) {
     return {view.data, static_cast<std::size_t>(view.cols)};
   }
 };
 
 /// Backward through projection and transform, for dout (L, d), which is overwritten. With a norm
 /// over H heads, the weights of all of them change these rows: the targets are then dw (H·D, d) and
-/// db (1, H·d) through this head. Error: that of differentiate_projection, of the transform, and of
-/// the projection, which is computed again.
+/// db (1, H·d) through this head, and take the products of all of them. Error: that of
+/// differentiate_projection, of the transform, and of the projection, which is computed again.
 template <class T>
 void differentiate_projected(const ProjectedFrom<T>& from, MatrixView<T> grad_out,
                              const ProjectionTargets<T>& targets, int threads);

@@ -347,7 +347,7 @@ void HeadReader<T>::project_one(const Vectors& from, Vector& vector, typename Bl
   const ProjectedFrom<T> made = made_of(from, vector, n);
   const Index problem = parts_[static_cast<std::size_t>(n)].problem;
   const auto what = [&] { return problem_place(from.address(), sources_.leading, problem); };
-  project<T>(input, weights, made.bias_of(made.bias), product, threads, what);
+  project<T>(input, weights, made.numbers_of(made.bias), product, threads, what);
   if (made.rows.transform != nullptr) transform_rows<T>(made.rows, product, threads, what);
 }
 
@@ -365,7 +365,7 @@ void HeadReader<T>::find_moments(const Vectors& from, Vector& vector, Index n,
   const HeadNorm& norm = *from.transform->norm;
   for (std::size_t h = 0; h < made.all_weights.size(); ++h) {
     const MatrixView<const T> bias = from.bias ? made.all_bias[h] : MatrixView<const T>();
-    project<T>(made.input, made.all_weights[h], made.bias_of(bias), rows, threads_, what);
+    project<T>(made.input, made.all_weights[h], made.numbers_of(bias), rows, threads_, what);
     add_moments<T>(norm, static_cast<Index>(h) * from.cols, rows, numbers, threads_);
   }
   finish_moments(norm, from.heads() * from.cols, numbers, what);

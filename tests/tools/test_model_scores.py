@@ -3,6 +3,7 @@ formulas of each family of models in NumPy.
 
 The checkpoints are made by hand, under the names of Hugging Face; the formulas follow its transformers 5."""
 
+import importlib.util
 import json
 import math
 import unittest
@@ -159,10 +160,11 @@ class ModelScores(ToolTest):
         q, k = self.heads(parts)
         a, b = self.normal(SIZE), self.normal(SIZE)
         norms = {base + "q_norm.weight": a, base + "k_norm.weight": b}
-        for type_ in ("qwen3", "qwen3_moe"):
-            self.put(tensors | norms, self.config(model_type=type_, rope_theta=1e6, rms_norm_eps=1e-3))
+        for type_, said, eps in (("qwen3", {}, 1e-6), ("qwen3", {"rms_norm_eps": 1e-3}, 1e-3),
+                                 ("qwen3_moe", {"rms_norm_eps": 1e-3}, 1e-3)):
+            self.put(tensors | norms, self.config(model_type=type_, rope_theta=1e6, **said))
             angles = usual(1e6)
-            self.check(self.weights(turned(rms(q, a, 1e-3), angles), turned(rms(k, b, 1e-3), angles)))
+            self.check(self.weights(turned(rms(q, a, eps), angles), turned(rms(k, b, eps), angles)))
         # Gemma 3: weights less 1; every sixth layer sees all, the others have a window and another theta.
         gemma = self.config(model_type="gemma3_text", rope_theta=1e6, query_pre_attn_scalar=24, sliding_window=3,
                             rope_scaling={"rope_type": "linear", "factor": 8.0})
@@ -275,7 +277,7 @@ class ModelScores(ToolTest):
                 ("gpt_neox", grouped, {"rotary_emb_base": 2e4}, usual(2e4, 2), False),
                 ("gpt_neox", grouped, {"rotary_pct": 0.5}, usual(1e4, 4), False),
                 ("falcon", grouped, {"multi_query": False}, usual(1e4), False),
-                ("chatglm", stacked, {"kv_channels": SIZE, "rope_ratio": 3}, usual(3e4, 4), True),
+                ("chatglm", stacked, {"kv_channels": SIZE, "rope_ratio": 1}, usual(1e4, 4), True),
                 ("phi3", stacked, {"partial_rotary_factor": 0.75}, usual(1e4, 6), False),
                 ("gpt2", stacked, {}, np.zeros(1), False)):
             with self.subTest(type=type_, more=more):
@@ -307,6 +309,39 @@ class ModelScores(ToolTest):
             exact = found["f64"][name]
             self.assert_near(name, found["f32"][name], exact, 3e-5 * np.abs(exact).max())
 
+    @unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
+    def test_the_models_themselves(self):
+        import torch
+        import transformers
+        long = {"factor": 4.0, "original_max_position_embeddings": 16}
+        for type_, more in (
+                ("llama", {"rope_scaling": {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0} | long}),
+                ("qwen2", {}), ("qwen3", {"rope_scaling": {"rope_type": "yarn"} | long}), ("gemma2", {}), ("gemma3_text", {}),
+                ("olmo2", {}), ("cohere", {"use_qk_norm": True}), ("stablelm", {"qk_layernorm": True}),
+                ("phi", {"qk_layernorm": True}), ("glm", {}), ("granite", {})):
+            with self.subTest(type=type_):
+                sizes = {"hidden_size": H * SIZE, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 32,
+                         "pad_token_id": 0, "max_position_embeddings": 64}
+                config = transformers.AutoConfig.for_model(type_, **self.config(**sizes), **more)
+                torch.manual_seed(1)
+                model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+                for parameter in model.parameters():
+                    torch.nn.init.normal_(parameter, std=0.3)
+                seen = {}
+
+                def see(_, arguments, named):
+                    seen["x"] = named["hidden_states"] if "hidden_states" in named else arguments[0]
+
+                model.layers[1].self_attn.register_forward_pre_hook(see, with_kwargs=True)
+                with torch.no_grad():
+                    out = model(torch.arange(LENGTH)[None], output_attentions=True)
+                model.save_pretrained(self.folder / type_)
+                self.run_tool("tensor-convert", f"{type_}/model.safetensors", "--model", "llama", "--layer", 1, "-o", "layer.h5",
+                              "--force")
+                self.write("x.h5", x=seen["x"][0].numpy().astype(float))
+                found = self.compute("--from=projection", "-i", "x=x.h5:/x", "layer.h5", "--only", "--emit=weights")
+                self.assert_near(type_, found["weights"], out.attentions[1][0].numpy(), 1e-5)
+
     def test_types_of_the_datasets(self):
         """Angles and epsilon keep float64, whatever --dtype says; the rest is as stored."""
         base = "model.layers.1.self_attn."
@@ -334,7 +369,9 @@ class ModelScores(ToolTest):
                 ({"model_type": "llama", "rope_theta": "much"}, ["rope_theta"]),
                 ({"model_type": "llama", "rope_theta": -1}, ["rope_theta"]),
                 ({"model_type": "phi", "partial_rotary_factor": 0.1}, ["0 channels", "8 channels"]),
+                ({"model_type": "phi", "partial_rotary_factor": 1e300}, ["1000000 channels"]),
                 ({"model_type": "gptj"}, ["no rotary_dim"]),
+                ({"model_type": "chatglm", "rope_ratio": 50}, ["rope_ratio", "versions"]),
                 ({"model_type": "gptj", "rotary_dim": 10}, ["10 channels", "8 channels"]),
                 ({"model_type": "llama4_text", "use_qk_norm": True}, ["model_type llama4_text"]),
                 ({"rope_theta": 1e4}, ["rope_theta but no model_type"]),

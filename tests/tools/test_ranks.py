@@ -138,6 +138,14 @@ class Bits(RankTest):
             self.check(place, "attn-compute", self.RESULTS + ",centre", "--scheme", *scheme,
                        "--iterations=3", "--energy=gaussian")
 
+    def test_norms_over_all_heads_and_rotary_positions(self):
+        random = np.random.default_rng(24)
+        shapes = {"x": (300, 8), "y": (700, 8), "wq": (2, 8, 4), "wk": (2, 8, 4), "wv": (2, 8, 4), "q_norm": 8,
+                  "k_norm": 8, "rotary": 2, "grad_out": (2, 300, 4)}
+        self.write("in.h5", norm_epsilon=np.array(1e-6),
+                   **{name: random.normal(size=shape).astype("f4") for name, shape in shapes.items()})
+        self.check(1, "attn-compute", "--emit=out,col_sum,grad_x,grad_wq,grad_wk", "--scheme=dnas", "--from=projection")
+
     def test_statistics(self):
         self.check(1, "explain-away-stats", "--scheme=unas,dnas")
 

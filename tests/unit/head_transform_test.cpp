@@ -203,7 +203,7 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
         from.all_weights.push_back(w.view().row_range(h * inner, inner));
         from.all_bias.push_back(bias.view().row_range(h, 1));
         u.emplace_back(length, d);
-        project<T>(x.view(), from.all_weights.back(), from.bias_of(from.all_bias.back()),
+        project<T>(x.view(), from.all_weights.back(), from.numbers_of(from.all_bias.back()),
                    u.back().view(), 1, no_name);
       }
       moments = moments_of_heads<T>(transform, u);

@@ -10,7 +10,7 @@
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
-#include "common/heads/head_transforms.hpp"
+#include "common/options/transform_names.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {

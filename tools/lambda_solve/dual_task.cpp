@@ -11,8 +11,8 @@
 #include "cli/words.hpp"
 #include "common/costs/cost_report.hpp"
 #include "common/frame/bundles.hpp"
-#include "common/heads/head_transforms.hpp"
 #include "common/heads/score_source.hpp"
+#include "common/options/transform_names.hpp"
 #include "common/runs/restart.hpp"
 
 namespace attn::tools {

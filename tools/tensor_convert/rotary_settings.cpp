@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double most_channels = 1e6;  // far more than a head has
+
 [[noreturn]] void refuse_rotary(const std::string& path, const std::string& what) {
   throw Error(Failure::input, path + " has " + what, "with --heads it is not read");
 }
@@ -68,7 +70,7 @@ std::string type_of(const json& parameters, const std::string& path) {
   return "default";
 }
 
-// Log-scaled by YaRN: how much the logits of a context `scale` times as long are sharpened.
+// By how much YaRN sharpens the scores of a context `scale` times as long.
 double sharpening(double scale, double weight) {
   return scale <= 1 ? 1 : 0.1 * weight * std::log(scale) + 1;
 }
@@ -165,13 +167,16 @@ std::optional<RotarySettings> rotary_settings(const json& config, const std::str
   }
   auto theta = number(both, "rope_theta", path);
   if (!theta) theta = number({&config}, "rotary_emb_base", path);
-  settings.theta = theta.value_or(family.theta) * number({&config}, "rope_ratio", path).value_or(1);
+  settings.theta = theta.value_or(family.theta);
+  if (number({&config}, "rope_ratio", path).value_or(1) != 1) {
+    refuse_rotary(path, "a rope_ratio, which versions of chatglm apply in different ways");
+  }
   settings.fraction = family.fraction;
   for (const char* key : {"rotary_pct", "rope_pct", "partial_rotary_factor"}) {
     settings.fraction = number(both, key, path).value_or(settings.fraction);
   }
   if (const auto channels = number({&config}, "rotary_dim", path)) {
-    settings.channels = static_cast<Index>(std::min(*channels, 1e6));
+    settings.channels = static_cast<Index>(std::min(*channels, most_channels));
   }
   if (settings.fraction == 0 && !settings.channels) refuse_rotary(path, "no rotary_dim");
   const bool by_layer = member(config, "rope_parameters") != nullptr &&
@@ -188,8 +193,8 @@ std::optional<RotarySettings> rotary_settings(const json& config, const std::str
 }
 
 std::vector<double> rotary_numbers(const RotarySettings& settings, Index head_size) {
-  const Index channels = settings.channels.value_or(
-      static_cast<Index>(static_cast<double>(head_size) * settings.fraction));
+  const Index channels = settings.channels.value_or(static_cast<Index>(
+      std::min(static_cast<double>(head_size) * settings.fraction, most_channels)));
   if (channels < 2 || channels > head_size || channels % 2 != 0) {
     refuse_rotary(settings.path,
                   fmt::format("rotary positions of {} channels, expected an even number of "

@@ -125,14 +125,6 @@ class Reader {
 
 }  // namespace
 
-const std::vector<std::string>& transform_names() {
-  static const std::vector<std::string> names = {
-      "q_norm",       "q_layer_norm", "q_layer_norm_bias",
-      "k_norm",       "k_layer_norm", "k_layer_norm_bias",
-      "norm_epsilon", "rotary",       "rotary_interleaved"};
-  return names;
-}
-
 HeadTransforms head_transforms(const io::InputBundle& bundle, const Vectors& q, const Vectors& k) {
   HeadTransforms found;
   Reader reader(bundle, found.datasets);
@@ -146,14 +138,6 @@ HeadTransforms head_transforms(const io::InputBundle& bundle, const Vectors& q, 
   found.q = transform("q", q);
   found.k = transform("k", k);
   return found;
-}
-
-void require_no_transforms(const io::InputBundle& bundle, const std::string& who) {
-  for (const std::string& name : transform_names()) {
-    if (!bundle.has(name)) continue;
-    throw Error(Failure::usage,
-                fmt::format("{} is not read: {}", bundle.dataset(name).address(), who));
-  }
 }
 
 }  // namespace attn::tools

@@ -1,7 +1,7 @@
 #include "common/results/result_inputs.hpp"
 
-#include "common/heads/head_transforms.hpp"
 #include "common/heads/packed_sequences.hpp"
+#include "common/options/transform_names.hpp"
 
 namespace attn::tools {
 namespace {

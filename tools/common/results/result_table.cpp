@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/heads/head_transforms.hpp"
+#include "common/options/transform_names.hpp"
 #include "common/results/result_kinds.hpp"
 #include "energy/table.hpp"
 #include "mechanisms/forms.hpp"
