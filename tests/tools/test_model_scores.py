@@ -392,6 +392,11 @@ class ModelScores(ToolTest):
         done = self.run_tool("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 1, "--heads", H, "-o", "w.h5")
         self.assertIn("rotary positions are left out", done.err)
         self.assertEqual(set(self.read("w.h5")), {"wq", "wk", "wv"})
+        self.put({f"h.1.attn.{n}_proj.weight": np.ones((H * SIZE, D)) for n in "qkv"}, {})
+        (self.folder / "config.json").unlink()
+        done = self.run_tool("tensor-convert", "m.safetensors", "--model", "gpt2", "--layer", 1, "--heads", H, "-o", "w.h5",
+                             "--force")
+        self.assertIn("rotary positions are left out (models with h.1.attn.q_proj", done.err)
 
 
 if __name__ == "__main__":

@@ -249,6 +249,51 @@ void require_usual_distance(const ModelLayer& wanted) {
                           wanted.config, *distance, usual));
 }
 
+std::optional<ArraySource> relative_bias_in(const std::vector<io::InputBundle>& bundles,
+                                            const ModelLayer& wanted, const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const auto found = find_tensor(bundles, name);
+  if (!found) refuse_layer(bundles, wanted, name);
+  if (found->shape().size() != 2 || !is_floating(found->dtype())) {
+    throw Error(Failure::input, fmt::format("{} has shape {}, expected (buckets, heads)",
+                                            found->address(), to_string(found->shape())));
+  }
+  require_usual_distance(wanted);
+  return found;
+}
+
+void require_same_sizes(const std::vector<Matrix>& matrices) {
+  for (const Matrix& matrix : matrices) {
+    if (matrix.in == matrices[0].in && (&matrix == &matrices[0] || matrix.out == matrices[1].out)) {
+      continue;
+    }
+    throw Error(Failure::input,
+                fmt::format("{} has shape {}, which does not match {} of {}",
+                            matrix.dataset.address(), to_string(matrix.dataset.shape()),
+                            matrices[0].dataset.address(), to_string(matrices[0].dataset.shape())));
+  }
+}
+
+// What the family says without tensors: epsilon and rotary positions.
+void add_settings(const ModelConfig& config, const std::string& path, Index head_size,
+                  std::vector<Produced>& results) {
+  if (config.has_norm) results.push_back(made_of("norm_epsilon", {}, {config.epsilon}, path));
+  if (!config.rotary) return;
+  std::vector<double> numbers = rotary_numbers(*config.rotary, head_size);
+  const Index size = std::ssize(numbers);
+  const bool has_factors = config.rotary->attention_factor.value_or(1) != 1;
+  results.push_back(made_of(config.family->interleaved ? "rotary_interleaved" : "rotary",
+                            has_factors ? Shape{2, size / 2} : Shape{size}, std::move(numbers),
+                            path));
+}
+
+// Only GPT-2 and models like it have none. They name their weights c_attn.
+std::string sign_of_rotary(const ModelLayer& wanted, const ModelNames& names) {
+  if (wanted.model == "llama") return "models like llama have them";
+  if (wanted.model != "gpt2" || names.fusion == Fusion::c_attn) return {};
+  return "models with " + names.q + " have them";
+}
+
 }  // namespace
 
 ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
@@ -261,17 +306,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     require_matrix(*found);
     stored.push_back(*found);
   }
-  std::optional<ArraySource> relative_bias;
-  if (!names.relative_bias.empty()) {
-    relative_bias = find_tensor(bundles, names.relative_bias);
-    if (!relative_bias) refuse_layer(bundles, wanted, names.relative_bias);
-    if (relative_bias->shape().size() != 2 || !is_floating(relative_bias->dtype())) {
-      throw Error(Failure::input,
-                  fmt::format("{} has shape {}, expected (buckets, heads)",
-                              relative_bias->address(), to_string(relative_bias->shape())));
-    }
-  }
-  if (relative_bias) require_usual_distance(wanted);
+  const auto relative_bias = relative_bias_in(bundles, wanted, names.relative_bias);
   const ModelConfig config = wanted.heads || relative_bias
                                  ? ModelConfig()
                                  : read_model_config(wanted.config, wanted.model, wanted.layer);
@@ -283,15 +318,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
                 fmt::format("{} has {} heads, expected {}", relative_bias->address(),
                             relative_bias->shape()[1], heads.queries));
   }
-  for (const Matrix& matrix : matrices) {
-    if (matrix.in == matrices[0].in && (&matrix == &matrices[0] || matrix.out == matrices[1].out)) {
-      continue;
-    }
-    throw Error(Failure::input,
-                fmt::format("{} has shape {}, which does not match {} of {}",
-                            matrix.dataset.address(), to_string(matrix.dataset.shape()),
-                            matrices[0].dataset.address(), to_string(matrices[0].dataset.shape())));
-  }
+  require_same_sizes(matrices);
   std::vector<Produced> results;
   std::set<std::string> read;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -315,24 +342,8 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     results.back().labels = {"bucket", "head"};
   }
   refuse_unread_tensors(bundles, wanted, names, std::move(read));
-  if (config.has_norm) {
-    results.push_back(made_of("norm_epsilon", {}, {config.epsilon}, wanted.config));
-  }
-  if (config.rotary) {
-    std::vector<double> numbers = rotary_numbers(*config.rotary, matrices[0].places.size);
-    const Index size = std::ssize(numbers);
-    const bool has_factors = config.rotary->attention_factor.value_or(1) != 1;
-    results.push_back(made_of(config.family->interleaved ? "rotary_interleaved" : "rotary",
-                              has_factors ? Shape{2, size / 2} : Shape{size}, std::move(numbers),
-                              wanted.config));
-  }
-  std::string rotary;
-  // Only GPT-2 and models like it have none. They name their weights c_attn.
-  if (config.family == nullptr &&
-      (wanted.model == "llama" || (fused && names.fusion != Fusion::c_attn))) {
-    rotary = wanted.model == "llama" ? "models like llama have them"
-                                     : "models with " + names.q + " have them";
-  }
+  add_settings(config, wanted.config, matrices[0].places.size, results);
+  std::string rotary = config.family == nullptr ? sign_of_rotary(wanted, names) : std::string();
   return {std::move(results), config.attributes, std::move(rotary)};
 }
 
