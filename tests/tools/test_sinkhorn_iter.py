@@ -356,6 +356,9 @@ class Batches(SinkhornTest):
             f, g, _, _ = iterate(-squares / 0.3, a[n], b[n], 9)
             self.assert_near("f", got["row_potential"][n], f, 1e-11)
             self.assert_near("g", got["col_potential"][n], g, 1e-11)
+        self.write("in.h5", cost=squares, a=a[:0])
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.3, status=3, says="in.h5:/a has shape (0, 6): an axis is empty",
+                     output="other.h5")
         self.write("in.h5", cost=squares, a=a[:2], b=b)
         self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.3, status=3, says="in.h5:/b has leading axes (3), which do not "
                      "broadcast to (2)", output="other.h5")

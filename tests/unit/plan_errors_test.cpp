@@ -129,7 +129,8 @@ TEST_CASE("options that do not fit together") {
     change(options, shapes);
     refuses(shapes, options, Failure::usage, part);
   };
-  with([](auto& o, auto&) { o.energy = "chebyshev"; }, "the energy is 'chebyshev', expected one of");
+  with([](auto& o, auto&) { o.energy = "chebyshev"; },
+       "the energy is 'chebyshev', expected one of");
   with([](auto& o, auto&) { o.scale = std::numeric_limits<double>::infinity(); }, "scale");
   with([](auto& o, auto&) { o.hybrid = 1.5; }, "hybrid is not in [0, 1]");
   with([](auto& o, auto&) { o.hybrid = 0.3; }, "the option hybrid requires the scheme hnas");

@@ -197,7 +197,9 @@ Shape axes_beside_scores(const cli::Arguments& arguments, const io::InputBundle&
   Shape common;
   const auto add = [&](const std::string& name, std::size_t own) {
     if (!bundle.has(name)) return;
-    const Shape shape = bundle.dataset(name).shape();
+    const ArraySource dataset = bundle.dataset(name);
+    require_no_empty_axis(dataset);
+    const Shape& shape = dataset.shape();
     broadcast(common, leading_axes(shape, std::min(own, shape.size())), common);
   };
   add("a", averages ? 2 : 1);
