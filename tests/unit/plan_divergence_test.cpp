@@ -303,8 +303,13 @@ TEST_CASE("divergence plans refuse what a divergence does not have") {
   other.mask = {mask.data(), {3, 3}};
   CHECK(contains(plan_of(other, options), "without a mask"));
   TransportOptions with_penalties = options;
+  with_penalties.penalties = {1, 2};
+  CHECK(contains(plan_of(in, with_penalties), "equal penalties"));
   with_penalties.penalties = {1, 1};
-  CHECK(contains(plan_of(in, with_penalties), "no penalties"));
+  const std::vector<double> slope(3, 1);
+  other = in;
+  other.grad_row_potential = {slope.data(), {3}};
+  CHECK(contains(plan_of(other, with_penalties), "no effect with an unbalanced divergence"));
   TransportPlan<double> plan(shapes_of(in), options, 1);
   Array<double> sums({3});
   CHECK(contains(message([&] { plan.run(in, {.row_sum = sums.view()}); }), "no plan and no sums"));
@@ -324,4 +329,12 @@ TEST_CASE("divergence plans refuse what a divergence does not have") {
     CHECK(found.status() == SolveStatus::infeasible);
     CHECK(std::isnan(found.problems.front().divergence.value));
   }
+  // With penalties a and b may have other sums, here 4 and 3. With all costs, ε and ρ 1, a plan has
+  // the mass m with m³ = e⁻¹ (Σ a Σ b)², and OT is Σ a + Σ b − 3m + Σ a Σ b.
+  TransportPlan<double> soft(shapes_of(in), with_penalties, 1);
+  const auto value = [](double x, double y) {
+    return x + y - 3 * std::cbrt(std::exp(-1.0) * x * x * y * y);
+  };
+  CHECK(soft.run(in, {}).problems.front().divergence.value ==
+        doctest::Approx(value(4, 3) - (value(4, 4) + value(3, 3)) / 2).epsilon(1e-9));
 }
