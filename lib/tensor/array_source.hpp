@@ -21,7 +21,7 @@ class ArraySource {
   const std::string& address() const;  ///< for messages: "k.h5:/layer3/Q", "standard input:/q"
   const Shape& shape() const;          ///< after slicing
   DType dtype() const;
-  std::string type() const;  ///< for messages; of DType::other as the format has it: "F8_E4M3"
+  std::string type() const;  ///< for messages: "float32", or as the format has it: "F8_E4M3"
 
   /// Reads the block that starts at `start` and has `count` elements along each axis, row-major,
   /// converted to the type of `out`: float and double take floating and integral arrays (float16

@@ -184,6 +184,11 @@ class ModelScores(ToolTest):
                 self.put(tensors | norms, {"model_type": "gemma3", "text_config": config})
                 self.check(self.weights(turned(q, angles), turned(k, angles), 24 ** -0.5, window=window), limit=1e-11)
 
+        # The text part of a model with images says little: the norm has the channels of a head.
+        little = {n: v for n, v in gemma.items() if n not in ("num_attention_heads", "num_key_value_heads", "head_dim")}
+        self.put(tensors | norms, {"model_type": "gemma3", "text_config": little})
+        self.check(self.weights(turned(q, usual(1e4)), turned(k, usual(1e4)), 24 ** -0.5, window=3), limit=1e-11)
+
     def test_norms_over_all_heads(self):
         base = "model.layers.1.self_attn."
         parts, tensors = self.projections()

@@ -189,7 +189,8 @@ void refuse_unread_tensors(const std::vector<io::InputBundle>& bundles, const Mo
   }
   // The scales of numbers in 8 bits are read with them; those of inputs are for faster products.
   for (const std::string& name : {names.q, names.k, names.v, names.base + "o_proj"}) {
-    for (const char* of : {".weight_scale_inv", ".weight_scale", ".input_scale"}) {
+    for (const char* of :
+         {".weight_scale_inv", ".weight_scale", ".input_scale", ".activation_scale"}) {
       read.insert(name + of);
     }
   }

@@ -294,6 +294,15 @@ std::string sign_of_rotary(const ModelLayer& wanted, const ModelNames& names) {
   return "models with " + names.q + " have them";
 }
 
+/// The channels of a head, if each head has a norm of its own. Models of text and images leave what
+/// is usual for their text part out of config.json.
+std::optional<Index> size_of_norm(const std::vector<io::InputBundle>& bundles,
+                                  const ModelNames& names, const ArraySource& q) {
+  const auto norm = find_tensor(bundles, names.base + "q_norm.weight");
+  if (!norm || norm->shape().size() != 1 || norm->shape()[0] >= q.shape()[0]) return std::nullopt;
+  return norm->shape()[0];
+}
+
 }  // namespace
 
 ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted) {
@@ -307,9 +316,12 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     stored.push_back(*found);
   }
   const auto relative_bias = relative_bias_in(bundles, wanted, names.relative_bias);
-  const ModelConfig config = wanted.heads || relative_bias
-                                 ? ModelConfig()
-                                 : read_model_config(wanted.config, wanted.model, wanted.layer);
+  ModelConfig config = wanted.heads || relative_bias
+                           ? ModelConfig()
+                           : read_model_config(wanted.config, wanted.model, wanted.layer);
+  if (config.has_norm && !config.heads && !config.head_size) {
+    config.head_size = size_of_norm(bundles, names, stored[0]);
+  }
   const auto [matrices, heads] =
       fused ? split(wanted, fused_in(stored[0], names.fusion, config), names.fusion, config)
             : separate(wanted, stored, relative_bias, config);
