@@ -26,10 +26,9 @@ if(HDF5_STATIC_LIBRARY AND HDF5_HL_STATIC_LIBRARY AND NOT ATTN_SHARED_HDF5)
   unset(CMAKE_REQUIRED_LINK_OPTIONS)
 endif()
 if(ATTN_LINKS_STATIC_HDF5 AND NOT ATTN_SHARED_HDF5)
-  # A shared library, as the Python package has one, cannot take the code of Debian's archive.
+  # A module of Python can have it by lib/python/standard_streams.cpp, and shows nothing of it to others.
   set(is_module $<STREQUAL:$<TARGET_PROPERTY:TYPE>,MODULE_LIBRARY>)
-  set(shared_hdf5 PkgConfig::HDF5 ${HDF5_HL_LIBRARY})
-  target_link_libraries(attn-hdf5 INTERFACE "$<IF:${is_module},${shared_hdf5},${static_hdf5}>")
+  target_link_libraries(attn-hdf5 INTERFACE ${static_hdf5})
   target_link_options(attn-hdf5 INTERFACE $<$<NOT:${is_module}>:${exported}>)
 else()
   target_link_libraries(attn-hdf5 INTERFACE PkgConfig::HDF5 ${HDF5_HL_LIBRARY})
