@@ -12,6 +12,8 @@ TARGETS =
 # The plug-in that divides runs among processes is built where there is an MPI.
 MPI = $(if $(shell command -v mpicxx),-DATTN_MPI=ON)
 PYTHON_PACKAGE = -DATTN_PYTHON_PACKAGE=ON
+# What `make wheel` makes a wheel for.
+PYTHON ?= /usr/bin/python3
 # The tools that scripts/demo runs.
 DEMO_TOOLS = attn-compute attn-view explain-away-stats
 
@@ -119,6 +121,20 @@ package: all  ## build a Debian package, build/release/attnkit_*.deb
 	@scripts/install-deps --check package
 	cd build/$(PRESET) && cpack
 
+wheel:    ## build a wheel with the tools, build/release/attnkit-*.whl; PYTHON names another Python than Debian's
+	@scripts/install-deps build python wheel
+	@$(MAKE) --no-print-directory compile TARGETS="tools attn-python" OPTIONS=$(PYTHON_PACKAGE)
+	@scripts/make-wheel build/$(PRESET) $(PYTHON)
+
+dist:     ## build an archive that runs where it is unpacked, build/release/attnkit-*.tar.xz
+	@scripts/install-deps build dist
+	@$(MAKE) --no-print-directory compile TARGETS=tools
+	@scripts/make-dist build/$(PRESET)
+
+release-check: package wheel dist  ## try package, wheel and archive on bare Debian systems; as root; takes a quarter of an hour
+	@scripts/install-deps release
+	@scripts/check-release build/$(PRESET)
+
 format:   ## format the C++ sources in place
 	@scripts/install-deps --check lint
 	git ls-files -co --exclude-standard 'lib/*.?pp' 'tools/*.?pp' 'tests/*.?pp' | xargs -r clang-format -i
@@ -136,4 +152,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) $(OPTIONS) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo findings experiments figures bench bench-compare bench-view axe same-results install uninstall package format lint clean help compile
+.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo findings experiments figures bench bench-compare bench-view axe same-results install uninstall package wheel dist release-check format lint clean help compile

@@ -1,8 +1,10 @@
 # What `make install` installs: the tools, dump-attention, attn-plot, the library with its headers and its
-# descriptions for CMake and pkg-config, man pages, completions, pages and examples.
+# descriptions for CMake and pkg-config, man pages, completions, pages and examples. The library is a
+# component of its own, which `make dist` and `make wheel` leave out.
 
 # `make install` builds what it installs, and no tests.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tools)
 get_property(tools GLOBAL PROPERTY ATTN_TOOLS)
 install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
@@ -28,10 +30,12 @@ install(FILES ${PROJECT_BINARY_DIR}/version DESTINATION ${CMAKE_INSTALL_DATADIR}
 # --- Library. -----------------------------------------------------------------------------------
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/attnkit)
-install(TARGETS attn-math EXPORT attnkit-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS attn-math EXPORT attnkit-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        COMPONENT library)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lib/attnkit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN *.hpp)
-install(EXPORT attnkit-targets NAMESPACE attnkit:: DESTINATION ${package_directory})
+        COMPONENT library FILES_MATCHING PATTERN *.hpp)
+install(EXPORT attnkit-targets NAMESPACE attnkit:: DESTINATION ${package_directory}
+        COMPONENT library)
 
 include(CMakePackageConfigHelpers)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/attnkit-config.cmake.in
@@ -41,7 +45,7 @@ write_basic_package_version_file(attnkit-config-version.cmake COMPATIBILITY Same
 install(FILES ${PROJECT_BINARY_DIR}/attnkit-config.cmake
               ${PROJECT_BINARY_DIR}/attnkit-config-version.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake
-        DESTINATION ${package_directory})
+        DESTINATION ${package_directory} COMPONENT library)
 
 # The only library is an archive, so that users need all that it needs: in Libs, since few call
 # pkg-config with --static. The prefix is found from the place of the file, so that `make install
@@ -54,7 +58,7 @@ if(CMAKE_INSTALL_RPATH)
   string(APPEND pc_openblas " -Wl,-rpath,${openblas_directory}")
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/attnkit.pc.in attnkit.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/attnkit.pc DESTINATION ${pkgconfig_directory})
+install(FILES ${PROJECT_BINARY_DIR}/attnkit.pc DESTINATION ${pkgconfig_directory} COMPONENT library)
 
 # --- Documents: the tools write their own man pages and completions. ----------------------------
 
