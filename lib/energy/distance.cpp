@@ -34,9 +34,10 @@ class Coordinates {
   MatrixView<T> values_;
 };
 
-// The distances from x to the keys of a range.
+// The distances from x to the keys of a range. Differences are multiplied by `unit`, a power of
+// two, before they are squared.
 template <class T>
-void find_distances(Norm norm, const T* x, const Coordinates<T>& keys, Index depth,
+void find_distances(Norm norm, T unit, const T* x, const Coordinates<T>& keys, Index depth,
                     const TileRange& range, T* out) {
   std::fill_n(out, range.cols, T{0});
   for (Index c = 0; c < depth; ++c) {
@@ -44,11 +45,14 @@ void find_distances(Norm norm, const T* x, const Coordinates<T>& keys, Index dep
     if (norm == Norm::l1) {
       for (Index j = 0; j < range.cols; ++j) out[j] += std::abs(x[c] - y[j]);
     } else {
-      for (Index j = 0; j < range.cols; ++j) out[j] += (x[c] - y[j]) * (x[c] - y[j]);
+      for (Index j = 0; j < range.cols; ++j) {
+        const T away = (x[c] - y[j]) * unit;
+        out[j] += away * away;
+      }
     }
   }
   if (norm == Norm::l1) return;
-  for (Index j = 0; j < range.cols; ++j) out[j] = std::sqrt(out[j]);
+  for (Index j = 0; j < range.cols; ++j) out[j] = std::sqrt(out[j]) / unit;
 }
 
 // No q_i and k_j are farther apart: both are within their own radius of the common mean.
@@ -81,6 +85,14 @@ double largest_distance(Norm norm, MatrixView<const T> q, MatrixView<const T> k)
   return sum * (1 + rounding);
 }
 
+// The unit in which no square of a distance up to `largest` leaves the range of T.
+template <class T>
+T unit_for(double largest) {
+  if (!(largest > 0) || std::isinf(largest)) return 1;
+  const int most = std::numeric_limits<T>::max_exponent - 2;
+  return std::ldexp(T{1}, std::clamp(-std::ilogb(largest), -most, most));
+}
+
 template <class T>
 class DistanceEnergy final : public Energy<T> {
  public:
@@ -90,21 +102,20 @@ class DistanceEnergy final : public Energy<T> {
         keys_(k),
         cols_(k.rows),
         factor_(static_cast<T>(-scale)),
-        largest_(largest_distance(norm, q, k)) {}
+        largest_(largest_distance(norm, q, k)),
+        unit_(unit_for<T>(largest_)) {}
 
   Index rows() const override { return q_.rows; }
   Index cols() const override { return cols_; }
 
   void fill(const TileRange& range, MatrixView<T> out) const override {
     for (Index i = 0; i < range.rows; ++i) {
-      find_distances(norm_, q_.row(range.row0 + i), keys_, q_.cols, range, out.row(i));
+      find_distances(norm_, unit_, q_.row(range.row0 + i), keys_, q_.cols, range, out.row(i));
       for (Index j = 0; j < range.cols; ++j) out.row(i)[j] *= factor_;
     }
   }
 
-  double bound() const override {
-    return std::max(magnitude(), norm_ == Norm::l1 ? largest_ : largest_ * largest_);
-  }
+  double bound() const override { return std::max(magnitude(), largest_); }
   double magnitude() const override { return std::abs(static_cast<double>(factor_)) * largest_; }
 
  private:
@@ -114,6 +125,7 @@ class DistanceEnergy final : public Energy<T> {
   Index cols_;
   T factor_;
   double largest_;
+  T unit_;
 };
 
 // Sums of dE_ij n_ijc over j and over i, where n_ij is the derivative of the distance by q_i, and
@@ -123,6 +135,7 @@ class DistanceGradient final : public GradientSink<T> {
  public:
   DistanceGradient(Norm norm, const EnergyArguments<T>& given, const EnergyGradients<T>& wanted)
       : norm_(norm),
+        unit_(unit_for<T>(largest_distance(norm, given.q, given.k))),
         q_(given.q),
         keys_(given.k),
         scale_(static_cast<T>(given.scale)),
@@ -134,7 +147,7 @@ class DistanceGradient final : public GradientSink<T> {
   void start(Index lanes) override {
     lanes_ = LaneSums<T>(by_query_.size(), lanes);
     std::fill(by_query_.begin(), by_query_.end(), T{0});
-    std::fill(by_key_storage_.begin(), by_key_storage_.end(), T{0});
+    std::fill(by_key_storage_.begin(), by_key_storage_.end(), 0.0);
   }
 
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
@@ -146,24 +159,24 @@ class DistanceGradient final : public GradientSink<T> {
       const T* const x = q_.row(range.row0 + i);
       const T* const by_energy = gradient.row(i);
       if (norm_ == Norm::euclidean) {
-        find_distances(norm_, x, keys_, depth, range, weight);
+        find_distances(norm_, unit_, x, keys_, depth, range, weight);
         for (Index j = 0; j < range.cols; ++j) {
           weight[j] = weight[j] > 0 ? by_energy[j] / weight[j] : T{0};
         }
       }
       for (Index c = 0; c < depth; ++c) {
         const T* const y = keys_.of(c, range.col0);
-        T* const by_key = by_key_.row(c) + range.col0;
-        T sum = 0;
+        double* const by_key = by_key_.row(c) + range.col0;
+        double sum = 0;
         for (Index j = 0; j < range.cols; ++j) {
           const T away = x[c] - y[j];
           const T term = norm_ == Norm::euclidean
                              ? weight[j] * away
                              : by_energy[j] * static_cast<T>((away > 0) - (away < 0));
-          sum += term;
-          by_key[j] += term;
+          sum += static_cast<double>(term);
+          by_key[j] += static_cast<double>(term);
         }
-        by_query[(range.row0 + i) * depth + c] += sum;
+        by_query[(range.row0 + i) * depth + c] += static_cast<T>(sum);
       }
     }
   }
@@ -177,19 +190,21 @@ class DistanceGradient final : public GradientSink<T> {
     }
     if (wanted_.k.data == nullptr) return;
     for (Index j = 0; j < by_key_.cols; ++j) {
-      for (Index c = 0; c < q_.cols; ++c) wanted_.k(j, c) = scale_ * by_key_(c, j);
+      for (Index c = 0; c < q_.cols; ++c) wanted_.k(j, c) = scale_ * static_cast<T>(by_key_(c, j));
     }
   }
 
  private:
   Norm norm_;
+  T unit_;
   MatrixView<const T> q_;
   Coordinates<T> keys_;
   T scale_;
   EnergyGradients<T> wanted_;
   Buffer<T> by_query_;  // (Lq, d)
-  Buffer<T> by_key_storage_;
-  MatrixView<T> by_key_;  // (d, Lk)
+  // In float64: a running sum over all queries.
+  Buffer<double> by_key_storage_;
+  MatrixView<double> by_key_;  // (d, Lk)
   LaneSums<T> lanes_;
 };
 
@@ -219,8 +234,10 @@ class DistanceDescription final : public TypedEnergy<DistanceDescription> {
   }
   std::int64_t gradient_bytes(const EnergySizes& sizes, std::size_t element_size,
                               Index lanes) const override {
-    const Index vectors = 2 * sizes.keys + (lanes + 1) * sizes.queries;
-    return (vectors * sizes.q_depth + lanes * sizes.keys) * static_cast<std::int64_t>(element_size);
+    const Index vectors = sizes.keys + (lanes + 1) * sizes.queries;
+    return (vectors * sizes.q_depth + lanes * sizes.keys) *
+               static_cast<std::int64_t>(element_size) +
+           sizes.keys * sizes.q_depth * static_cast<std::int64_t>(sizeof(double));
   }
   EnergyFlops flops(const EnergySizes& sizes) const override {
     return {0, 3 * static_cast<double>(sizes.q_depth)};

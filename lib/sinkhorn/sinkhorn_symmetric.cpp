@@ -55,7 +55,8 @@ void SinkhornIteration<T>::iterate_symmetric(std::span<double> potential,
       const double a = row_marginal_.empty() ? 1 : row_marginal_[i];
       const bool open = potential[i] != minus_infinity;
       total += a;
-      if (marginals_.penalties && open) {
+      if (marginals_.penalties && !open) continue;  // its sum is to be 0
+      if (marginals_.penalties) {
         const double penalty = marginals_.penalties->row;
         const double log_a = log_marginal(marginals_.row, static_cast<Index>(i));
         errors.row += std::abs(a * std::exp(exact[i] - potential[i]) -

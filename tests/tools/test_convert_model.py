@@ -181,8 +181,7 @@ class Models(ToolTest):
             self.refused_model([f"config.json has {member}"], "--heads")
             found = self.weights("--model", "llama", "--layer", 1, "--heads", H)  # which reads no config.json
             self.assertEqual(found["wq"].shape, (H, D, SIZE))
-        for config in ({"sliding_window": None}, {"sliding_window": 64, "use_sliding_window": False},
-                       {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}):
+        for config in ({"sliding_window": None}, {"sliding_window": 64, "use_sliding_window": False}):
             self.put(self.layer(), {"num_attention_heads": H} | config)
             self.weights("--model", "llama", "--layer", 1)
 

@@ -177,6 +177,11 @@ class HeadTransforms(ToolTest):
         self.refused("attn-compute", "in.h5", "--from=projection", status=4, says=["row 0 of", "norm"])
         self.write("in.h5", **data)
         self.refused("lambda-solve", "in.h5", "--from=projection", status=2, says=["q_norm is not read"])
+        vectors = {"q": data["x"], "k": data["x"]}
+        self.write("qk.h5", **vectors, rotary=np.ones(2))
+        self.refused("attn-compute", "qk.h5", status=2, says=["rotary is not read", "--from projection"])
+        self.write("qk.h5", **{n: data[n] for n in ("x", "wq", "wk")}, norm_epsilon=np.array(1e-6))
+        self.refused("attn-compute", "qk.h5", "--from=projection", status=3, says=["norm_epsilon has no effect"])
         self.write("in.h5", **self.layer(groups=4))
         self.refused("basis-paths", "check", "in.h5", status=2, says=["q_norm is not read"], output=None)
 

@@ -8,6 +8,7 @@ import json
 import math
 import unittest
 
+import h5py
 import numpy as np
 
 from arrays import brain, safetensors, widened
@@ -129,6 +130,53 @@ class ModelScores(ToolTest):
                     self.put(tensors, self.config(model_type=type_, **given))
                     self.check(self.weights(turned(q, angles), turned(k, angles)))
 
+    def test_what_config_leaves_out(self):
+        """Scale, soft cap and window of a family's layer 1 where config.json does not have them, and --heads."""
+        norms = {f"model.layers.1.self_attn.{x}_norm.weight": self.normal(SIZE) for x in "qk"}
+        plain, norm = self.projections()[1], self.projections()[1] | norms
+        late = {"use_sliding_window": True, "sliding_window": 4}
+        dot = {"attn_energy": "dot"}
+        for tensors, config, expected in (
+                (plain, {"model_type": "gemma2"}, dot | {"attn_scale": 1 / 16, "attn_softcap": 50}),
+                (plain, {"model_type": "gemma2", "attn_logit_softcapping": None}, dot | {"attn_scale": 1 / 16}),
+                (norm, {"model_type": "gemma3_text"}, dot | {"attn_scale": 1 / 16, "attn_window": 4096}),
+                (norm, {"model_type": "gemma3_text", "sliding_window": None}, dot | {"attn_scale": 1 / 16}),
+                (plain, {"model_type": "cohere2", "rope_theta": 1e4}, {"attn_window": 4096}),
+                (plain, {"model_type": "granite"}, dot | {"attn_scale": 1}),
+                (plain, {"model_type": "mistral", "sliding_window": 2 ** 21}, {"attn_window": 2 ** 21}),
+                (plain, {"model_type": "qwen2"} | late, {}),
+                (plain, {"model_type": "qwen2", "max_window_layers": 1} | late, {"attn_window": 4}),
+                (norm, {"model_type": "qwen3", "rms_norm_eps": 1e-6, "layer_norm_eps": 1e-3}, {})):
+            with self.subTest(config=config):
+                self.put(tensors, self.config(**config))
+                self.run_tool("tensor-convert", "m.safetensors", "--model=llama", "--layer=1", "-o", "layer.h5", "--force")
+                with h5py.File(self.folder / "layer.h5") as file:
+                    found = {n: v for n, v in file.attrs.items() if n in ("attn_energy", "attn_scale", "attn_softcap",
+                                                                          "attn_window")}
+                    self.assertEqual({n: v if isinstance(v, str) else float(v) for n, v in found.items()}, expected)
+                    self.assertIn("rotary_interleaved" if config["model_type"] == "cohere2" else "rotary", file)
+                    if "norm_epsilon" in file:
+                        self.assertEqual(file["norm_epsilon"][()], 1e-6)
+        self.tensors = plain
+        factors = {"type": "yarn", "factor": 4, "short_factor": [1], "long_factor": [1]}
+        for config, says in (
+                ({"model_type": "olmo3"}, "rope_theta"), ({"model_type": "cohere"}, "rope_theta"),
+                ({"model_type": "qwen2_moe"} | late, "sliding_window"),
+                ({"model_type": "qwen2", "max_window_layers": "x"} | late, "max_window_layers"),
+                ({"model_type": "llama", "sliding_window": 4}, "sliding_window"),
+                ({"model_type": "llama", "query_pre_attn_scalar": 4}, "query_pre_attn_scalar"),
+                ({"model_type": "llama", "attn_logit_softcapping": 30}, "attn_logit_softcapping"),
+                ({"model_type": "phi3", "rope_scaling": factors}, "short_factor"),
+                ({"model_type": "llama", "rope_scaling": "linear"}, "rope_scaling"),
+                ({"model_type": "llama", "rope_scaling": {"factor": 8.0}}, "without their type"),
+                ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "layer_types"),
+                ({"model_type": "gemma2", "query_pre_attn_scalar": 0}, "scale")):
+            with self.subTest(config=config):
+                self.refused_config(self.config(**config), [says])
+        self.put(plain, self.config(model_type="gemma2"))
+        done = self.run_tool("tensor-convert", "m.safetensors", "--model=llama", "--layer=1", f"--heads={H}", "-o", "h.h5")
+        self.assertIn("config.json is not read with --heads", done.err)
+
     def test_scalings(self):
         parts, tensors = self.projections()
         q, k = self.heads(parts)
@@ -203,7 +251,7 @@ class ModelScores(ToolTest):
                 ("olmo3", {"rope_scaling": long, "sliding_window": 4, "layer_types": ["", "full_attention"]},
                  yarn(1e4, SIZE, 4, 64), factor, None)):
             with self.subTest(type=type_):
-                self.put(tensors, self.config(model_type=type_, **more))
+                self.put(tensors, self.config(model_type=type_, rope_theta=1e4, **more))
                 self.check(self.weights(turned(q, angles, factor), turned(k, angles, factor), window=window))
 
     def test_layer_norms(self):
@@ -213,7 +261,7 @@ class ModelScores(ToolTest):
         a, b = self.normal(H, SIZE), self.normal(G, SIZE)
         by_head = layer_norm(q, a[:, None], 1e-5), layer_norm(k, b[:, None], 1e-5)
         angles = usual(1e4)
-        cohere = self.config(model_type="cohere", use_qk_norm=True, layer_norm_eps=1e-5)
+        cohere = self.config(model_type="cohere", rope_theta=1e4, use_qk_norm=True, layer_norm_eps=1e-5)
         self.put(tensors | {base + "q_norm.weight": a, base + "k_norm.weight": b}, cohere)
         self.check(self.weights(*(turned(u, angles, 1, True) for u in by_head)))
         self.put(tensors, cohere | {"use_qk_norm": False})
@@ -260,7 +308,7 @@ class ModelScores(ToolTest):
         plain = self.heads(parts)
         for types, vectors, window in ((["", "full_attention"], plain, None),
                                        (["", "sliding_attention"], [turned(u, usual(1e4), 1, True) for u in plain], 5)):
-            self.put(tensors, self.config(model_type="cohere2", sliding_window=5, layer_types=types))
+            self.put(tensors, self.config(model_type="cohere2", rope_theta=1e4, sliding_window=5, layer_types=types))
             self.check(self.weights(*vectors, window=window))
 
     def test_parts_of_the_channels_in_fused_matrices(self):

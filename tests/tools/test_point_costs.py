@@ -66,6 +66,32 @@ class PointCostTest(ToolTest):
 
 class Numbers(PointCostTest):
 
+    def test_units(self):
+        """Points in other units have the same plan: squares of differences stay within the format."""
+        data = self.data(31, 6, 5)
+        for kind in COSTS:
+            self.write("in.h5", **data)
+            expected = self.solve("in.h5", "--epsilon=0.5", f"--energy={kind}", "--emit=plan", "--only")[0]["plan"]
+            for dtype, units, limit in ((np.float32, (1e-25, 1e25), 2e-6), (np.float64, (1e-200, 1e200), 1e-11)):
+                for unit in units:
+                    points = {name: (data[name] * unit).astype(dtype) for name in "qk"}
+                    epsilon = 0.5 if kind == "cosine" else 0.5 * unit
+                    self.write("unit.h5", **points, a=data["a"], b=data["b"])
+                    found = self.solve("unit.h5", f"--epsilon={epsilon!r}", f"--energy={kind}", "--emit=plan", "--only",
+                                       f"--precision={'f32' if dtype == np.float32 else 'f64'}")[0]["plan"]
+                    self.assert_near(f"{kind} {unit}", found, expected, limit)
+
+    def test_float32_sums_over_many_queries(self):
+        data = self.data(32, 20000, 3)
+        data["q"] += 3
+        for kind in COSTS:
+            found = []
+            for dtype in (np.float32, np.float64):
+                self.write("in.h5", q=data["q"].astype(dtype), k=data["k"].astype(dtype))
+                found.append(self.solve("in.h5", "--epsilon=0.5", "--iterations=5", f"--energy={kind}",
+                                        "--emit=dual_grad_k", "--only")[0]["dual_grad_k"])
+            self.assert_near(kind, found[0], found[1], 3e-6 * np.abs(found[1]).max())
+
     def test_the_same_as_with_the_cost(self):
         emit = ("--emit", "plan,row_potential,col_potential")
         for kind in COSTS:

@@ -125,12 +125,13 @@ class Refusals(SinkhornTest):
             (["cost.h5", "--epsilon", "1", "--scale", "2"], "--scale"),
             (["cost.h5", "--epsilon", "1", "--energy", "dot"], "--energy"),
             (["scores.h5", "--epsilon", "1"], "--epsilon has no effect"),
-            (["qk.h5", "--epsilon", "1", "--energy", "dot"], "--energy is dot"),
+            (["qk.h5", "--epsilon", "1", "--energy", "dot"], "--energy dot is no cost of points"),
             (["qk.h5", "--epsilon", "1", "--scale", "2"], "--scale"),
             (["scores.h5", "--relax", "2"], "--relax is 2"),
             (["scores.h5", "--anneal", "--iterations", "3"], "--anneal"),
             (["scores.h5", "--iterations", "0"], "--iterations is 0"),
             (["scores.h5", "--emit", "out"], "--emit"),
+            (["exact", "qk.h5", "--softcap", "2", "--emit", "dual_grad_k"], "without --softcap"),
         ):
             with self.subTest(arguments=arguments):
                 self.refused("sinkhorn-iter", *arguments, status=2, says=[says])

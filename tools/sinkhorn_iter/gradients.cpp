@@ -163,6 +163,11 @@ const char* written_gradient(const TransportTask& task) {
 
 void require_gradients(const TransportTask& task) {
   require_points(task, of_dual, "the derivative with respect to a cost is the plan: --emit plan");
+  if (task.exact && task.scores.softcap && emits_points(task, of_dual)) {
+    throw Error(Failure::usage, fmt::format("--emit {}q or {}k: exact transport differentiates the "
+                                            "cost of points without --softcap",
+                                            of_dual, of_dual));
+  }
   require_solution_gradients(task);
 }
 

@@ -28,11 +28,13 @@ cli::Declaration declare() {
       "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
       "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
       "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; scores of "
-      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2, "
-      "with --energy euclidean, l1 or cosine |q-k|, sum |q-k| or 1 - cos(q, k). Leading axes are "
-      "independent problems. The marginals a (..., Lq) and b (..., Lk) default to 1/Lq and 1/Lk "
-      "for "
-      "a cost and to 1 and Lq/Lk for scores, without rows and columns where nothing is allowed. "
+      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
+      "--energy euclidean, l1 and cosine have the costs |q-k|, sum |q-k| and 1 - cos(q, k). "
+      "Leading "
+      "axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to 1/Lq "
+      "and "
+      "1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where nothing is "
+      "allowed. "
       "mask, bias and lengths are as in attn-compute.");
   d.about(
       "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
@@ -119,7 +121,8 @@ cli::Declaration declare() {
   d.text("unbalanced", "RHO[:RHO]",
          "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
          "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
-         "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
+         "and b may then have different sums, and without inf any mask has a plan. RHO > 0, in "
+         "units of the "
          "cost; rounding allows RHO RHO/(RHO + RHO) up to 2^30 epsilon. One RHO may be inf: the "
          "sums of that side are exact. divergence: one finite RHO for all marginals. The error is "
          "the L1 distance of the sums from a exp(f/R) and b exp(g/R), R = RHO/E.");
@@ -130,8 +133,9 @@ cli::Declaration declare() {
   d.for_verbs({""});
   d.choice("start", {"zero", "stored"},
            "Where iterations begin: with f = 0, or with the dataset col_potential, g as an earlier "
-           "run with this epsilon wrote it; f follows from it. A solution takes one iteration. Not "
-           "with --anneal.",
+           "run with this epsilon wrote it; f follows from it, so that the last iteration of that "
+           "run is made "
+           "again. A solution takes one iteration. Not with --anneal.",
            "zero");
   d.for_verbs({"", bulk_verb});
   d.choice(

@@ -299,7 +299,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   if (arguments.given("gradient") && arguments.text("gradient") == "unrolled") {
     gradient = SolutionGradient::unrolled;
     for (const char* const option : {"relax", "anneal", "unbalanced", "start"}) {
-      if (!arguments.given(option)) continue;
+      if (!arguments.given(option) || (option == std::string("start") && !start)) continue;
       throw Error(Failure::usage,
                   fmt::format("--gradient unrolled needs plain iterations, without --{}", option));
     }

@@ -165,7 +165,12 @@ void Conversion::take_model() {
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
   ModelWeights made = model_weights(bundles_, wanted);
-  if (!made.rotary.empty()) {
+  std::error_code failed;
+  if (wanted.heads && wanted.model != "t5" && std::filesystem::exists(wanted.config, failed)) {
+    report_.warn(wanted.config +
+                 " is not read with --heads: the norms, rotary positions, scale, soft cap and "
+                 "window that it may say are left out");
+  } else if (!made.rotary.empty()) {
     report_.warn("rotary positions are left out (" + made.rotary +
                  "): the model rotates x wq and x wk before it compares them");
   }

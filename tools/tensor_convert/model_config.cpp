@@ -22,15 +22,19 @@ constexpr const char* unread_hint = "with --heads it is not read";
   throw Error(Failure::input, path + " " + why, unread_hint);
 }
 
-std::optional<Index> positive(const nlohmann::json& config, const char* key,
-                              const std::string& path) {
+std::optional<Index> whole(const nlohmann::json& config, const char* key, const std::string& path,
+                           Index least, Index most) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return std::nullopt;
-  constexpr Index most = 1 << 20;
-  if (!found->is_number_integer() || *found < 1 || *found > most) {
-    refuse(path, fmt::format("has a {} that is not a positive integer", key));
+  if (!found->is_number_integer() || *found < least || *found > most) {
+    refuse(path, fmt::format("has a {} that is not an integer in [{}, {}]", key, least, most));
   }
   return found->get<Index>();
+}
+
+std::optional<Index> positive(const nlohmann::json& config, const char* key,
+                              const std::string& path) {
+  return whole(config, key, path, 1, 1 << 20);
 }
 
 bool is_set(const nlohmann::json& value) {
@@ -71,57 +75,68 @@ constexpr Change changes[] = {
     {"is_decoder", "--causal in place of", false, "bert"},
 };
 
-/// Whether a window applies to this layer. Layers may differ.
-bool has_window(const nlohmann::json& config, const ModelFamily* family, const std::string& path,
-                Index layer) {
-  if (!is_set(config, "sliding_window")) return false;
-  const auto used = config.find("use_sliding_window");
-  if (used != config.end() && !is_set(*used)) return false;
+/// Whether the layer is one of those with a window.
+bool is_window_layer(const nlohmann::json& config, const ModelFamily& family,
+                     const std::string& path, Index layer) {
+  if (family.windows == 0) return false;
+  if (family.windows_late && !is_set(config, "use_sliding_window")) return false;
   const auto types = config.find("layer_types");
-  const auto at = static_cast<std::size_t>(layer);
-  if (types != config.end() && types->is_array() && at < types->size()) {
-    if ((*types)[at] == "full_attention") return false;
-    if ((*types)[at] == "sliding_attention") return true;
+  if (types != config.end() && types->is_array()) {
+    const auto at = static_cast<std::size_t>(layer);
+    const nlohmann::json own = at < types->size() ? (*types)[at] : nlohmann::json();
+    if (own == "full_attention" || own == "sliding_attention") return own == "sliding_attention";
     refuse(path, fmt::format("has layer_types of {} for layer {}, expected full_attention or "
                              "sliding_attention",
-                             (*types)[at].dump().substr(0, 40), layer));
+                             own.dump().substr(0, 40), layer));
   }
-  if (family == nullptr) return true;
-  if (std::string(family->type).starts_with("qwen")) {
-    const auto first = config.find("max_window_layers");
-    return used != config.end() && (first == config.end() || !first->is_number() ||
-                                    static_cast<double>(layer) >= first->get<double>());
+  if (family.windows_late) {
+    constexpr Index usual = 28;
+    return layer >= whole(config, "max_window_layers", path, 0, 1 << 20).value_or(usual);
   }
-  const auto every = positive(config, "sliding_window_pattern", path).value_or(family->windows);
+  const auto every = positive(config, "sliding_window_pattern", path).value_or(family.windows);
   return every == 1 || (layer + 1) % every != 0;
 }
 
-/// What a known family does to its scores, as options of the tools. Removes its members.
-void take_attributes(nlohmann::json& config, const std::string& path, bool window,
-                     ModelConfig& result) {
-  const auto take = [&](const char* key) -> std::optional<double> {
+/// The size of a family's windows, if it has one. A member that is null is none.
+std::optional<Index> window_in(const nlohmann::json& config, const ModelFamily& family,
+                               const std::string& path) {
+  if (config.contains("sliding_window")) {
+    return whole(config, "sliding_window", path, 1, Index{1} << 40);
+  }
+  return family.window == 0 ? std::nullopt : std::optional(family.window);
+}
+
+/// What a known family does to its scores, as options of the tools. Removes the members that the
+/// family has.
+void take_attributes(nlohmann::json& config, const std::string& path, const ModelFamily& family,
+                     bool window, ModelConfig& result) {
+  const auto take = [&](const char* key, double usual) {
     const auto found = config.find(key);
-    if (found == config.end() || !is_set(*found)) return std::nullopt;
+    if (found == config.end()) return usual;
     const double value = found->is_number() ? found->get<double>() : 0;
-    if (!(value > 0 && std::isfinite(value))) {
+    if (is_set(*found) && !(value > 0 && std::isfinite(value))) {
       refuse(path, fmt::format("has a {} that is not a positive number", key));
     }
     config.erase(found);
     return value;
   };
-  auto scale = take("attention_multiplier");
-  if (const auto scalar = take("query_pre_attn_scalar")) scale = 1 / std::sqrt(*scalar);
-  if (scale) {
+  double scale = family.multiplier == 0 ? 0 : take("attention_multiplier", family.multiplier);
+  double cap = 0;
+  if (family.scalar != 0) {
+    scale = 1 / std::sqrt(take("query_pre_attn_scalar", family.scalar));
+    cap = take("attn_logit_softcapping", family.cap);
+  }
+  if (std::isinf(scale) || (family.multiplier != 0 && scale == 0)) {
+    refuse(path, "has a scale of the scores that is 0 or null");
+  }
+  if (scale != 0) {
     result.attributes.emplace_back("attn_energy", std::string("dot"));
-    result.attributes.emplace_back("attn_scale", *scale);
+    result.attributes.emplace_back("attn_scale", scale);
   }
-  if (const auto cap = take("attn_logit_softcapping")) {
-    result.attributes.emplace_back("attn_softcap", *cap);
-  }
-  if (window) {
-    result.attributes.emplace_back("attn_window",
-                                   std::int64_t{*positive(config, "sliding_window", path)});
-  }
+  if (cap != 0) result.attributes.emplace_back("attn_softcap", cap);
+  if (family.windows == 0) return;
+  const std::optional<Index> size = window_in(config, family, path);
+  if (window && size) result.attributes.emplace_back("attn_window", std::int64_t{*size});
   config.erase("sliding_window");
 }
 
@@ -150,33 +165,39 @@ void take_family(nlohmann::json& config, const std::string& path, const std::str
                              what, model));
   }
   const ModelFamily& family = *result.family;
-  const bool window = has_window(config, &family, path, layer);
+  const bool window = is_window_layer(config, family, path, layer);
   result.rotary = rotary_settings(config, path, family, window);
   result.has_norm = family.norm != HeadNormKind::none &&
                     (family.norm_if == nullptr || is_set(config, family.norm_if));
   if (family.norm_if != nullptr) config.erase(family.norm_if);
   result.epsilon = family.epsilon;
-  for (const char* key : {"rms_norm_eps", "layer_norm_eps"}) {
-    const auto found = config.find(key);
-    if (!result.has_norm || found == config.end() || found->is_null()) continue;
+  const char* const key = family.norm == HeadNormKind::layer ? "layer_norm_eps" : "rms_norm_eps";
+  const auto found = config.find(key);
+  if (result.has_norm && found != config.end() && !found->is_null()) {
     result.epsilon = found->is_number() ? found->get<double>() : -1;
     if (!(result.epsilon >= 0)) refuse(path, fmt::format("has a {} that is not a number", key));
   }
-  take_attributes(config, path, window, result);
+  take_attributes(config, path, family, window, result);
 }
 
-void refuse_changes(const nlohmann::json& config, const std::string& path, const std::string& model,
-                    Index layer) {
+void refuse_changes(const nlohmann::json& config, const std::string& path,
+                    const std::string& model) {
   for (const Change& change : changes) {
     const auto found = config.find(change.key);
     if (found == config.end()) continue;
     const std::string key = change.key;
     if (change.when_false ? *found != false : !is_set(*found)) continue;
     if (*change.model != '\0' && model != change.model) continue;
-    if (key == "sliding_window" && !has_window(config, nullptr, path, layer)) continue;
+    // Of a family without windows, or not of a decoder.
+    if (key == "sliding_window" && config.contains("use_sliding_window") &&
+        !is_set(config, "use_sliding_window")) {
+      continue;
+    }
     const std::string value = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     std::string hint = unread_hint;
-    if (*change.options != '\0') {
+    // Falcon divides its biases of positions by the root of d, too.
+    const bool as_published = key != "alibi" || config.value("model_type", "") != "falcon";
+    if (*change.options != '\0' && as_published) {
       hint += fmt::format("; the tools then need {} {}", change.options, value.substr(0, 40));
     }
     throw Error(Failure::input,
@@ -246,7 +267,7 @@ ModelConfig read_model_config(const std::string& path, const std::string& model,
     result.model_type = type->get<std::string>();
   }
   if (model == "gpt2" || model == "llama") take_family(config, path, model, layer, result);
-  refuse_changes(config, path, model, layer);
+  refuse_changes(config, path, model);
   if (model == "t5") {
     result.heads = positive(config, "num_heads", path);
     result.head_size = positive(config, "d_kv", path);

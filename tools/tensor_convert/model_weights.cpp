@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -119,10 +121,13 @@ Index divided(const Matrix& matrix, Index size) {
 }
 
 [[noreturn]] void refuse_unknown_heads(const ArraySource& dataset, const std::string& config) {
+  std::error_code failed;
   throw Error(Failure::usage,
               fmt::format("the number of heads of {} is unknown: its shapes do not determine it, "
-                          "and there is no {}",
-                          dataset.address(), config),
+                          "and {}",
+                          dataset.address(),
+                          std::filesystem::exists(config, failed) ? config + " does not say it"
+                                                                  : "there is no " + config),
               "give it with --heads");
 }
 

@@ -45,16 +45,30 @@ double required(const std::vector<const json*>& objects, const char* key, const 
 }
 
 // rope_parameters of newer files may differ by type of layer; older files have rope_scaling.
-const json& parameters_of(const json& config, bool has_window) {
+const json& parameters_of(const json& config, const std::string& path, bool has_window) {
   static const json none = json::object();
-  const json* found = member(config, "rope_parameters");
-  if (found == nullptr) found = member(config, "rope_scaling");
-  if (found == nullptr || !found->is_object()) return none;
-  const json* const own = member(*found, has_window ? "sliding_attention" : "full_attention");
-  return own != nullptr && own->is_object() ? *own : *found;
+  const char* const key = member(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const json* const found = member(config, key);
+  if (found == nullptr) return none;
+  if (!found->is_object()) refuse_rotary(path, fmt::format("a {} that is not an object", key));
+  const bool by_layer = member(*found, "sliding_attention") || member(*found, "full_attention");
+  if (!by_layer) return *found;
+  const char* const type = has_window ? "sliding_attention" : "full_attention";
+  const json* const own = member(*found, type);
+  if (own == nullptr || !own->is_object()) {
+    refuse_rotary(path, fmt::format("no object {} in {}", type, key));
+  }
+  return *own;
 }
 
 std::string type_of(const json& parameters, const std::string& path) {
+  // Phi-3 calls them yarn, too.
+  for (const char* key : {"short_factor", "long_factor"}) {
+    if (member(parameters, key) == nullptr) continue;
+    refuse_rotary(path, fmt::format("rotary positions with {}, which depend on the length of the "
+                                    "input",
+                                    key));
+  }
   for (const char* key : {"rope_type", "type"}) {
     const json* const found = member(parameters, key);
     if (found == nullptr) continue;
@@ -66,6 +80,9 @@ std::string type_of(const json& parameters, const std::string& path) {
     refuse_rotary(path, fmt::format("rotary positions of type {}, {}", type.substr(0, 40),
                                     by_length ? "which depend on the length of the input"
                                               : "expected default, linear, ntk, yarn or llama3"));
+  }
+  if (member(parameters, "factor") != nullptr) {
+    refuse_rotary(path, "a factor of rotary positions without their type");
   }
   return "default";
 }
@@ -157,7 +174,7 @@ double scaled_by_llama3(const RotarySettings& settings, double angle) {
 std::optional<RotarySettings> rotary_settings(const json& config, const std::string& path,
                                               const ModelFamily& family, bool has_window) {
   if (!family.rotates || (family.rotates_windows_only && !has_window)) return std::nullopt;
-  const json& parameters = parameters_of(config, has_window);
+  const json& parameters = parameters_of(config, path, has_window);
   const std::vector<const json*> both = {&parameters, &config};
   RotarySettings settings;
   settings.path = path;
@@ -168,6 +185,7 @@ std::optional<RotarySettings> rotary_settings(const json& config, const std::str
   auto theta = number(both, "rope_theta", path);
   if (!theta) theta = number({&config}, "rotary_emb_base", path);
   settings.theta = theta.value_or(family.theta);
+  if (settings.theta == 0) refuse_rotary(path, "no rope_theta");
   if (number({&config}, "rope_ratio", path).value_or(1) != 1) {
     refuse_rotary(path, "a rope_ratio, which versions of chatglm apply in different ways");
   }

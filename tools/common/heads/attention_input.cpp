@@ -7,6 +7,7 @@
 #include "common/heads/foreign_names.hpp"
 #include "common/heads/head_transforms.hpp"
 #include "common/options/index_list.hpp"
+#include "common/options/transform_names.hpp"
 #include "energy/table.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -69,6 +70,12 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   if (options.by_sequence && packed.any()) front = {packed.most_sequences()};
   switch (options.source) {
     case ScoreOptions::Source::vectors:
+      // With wq, they belong to --from projection.
+      if (!bundle.has("wq")) {
+        require_no_transforms(bundle, "norms and rotary positions are for --from projection");
+      }
+      take_vectors_of(bundle, with_values);
+      break;
     case ScoreOptions::Source::templates:
       take_vectors_of(bundle, with_values);
       break;

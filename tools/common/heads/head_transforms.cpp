@@ -137,6 +137,10 @@ HeadTransforms head_transforms(const io::InputBundle& bundle, const Vectors& q, 
   };
   found.q = transform("q", q);
   found.k = transform("k", k);
+  if (bundle.has("norm_epsilon") && !(found.q && found.q->norm) && !(found.k && found.k->norm)) {
+    throw Error(Failure::input, fmt::format("{} has no effect without q_norm or k_norm",
+                                            bundle.dataset("norm_epsilon").address()));
+  }
   return found;
 }
 
