@@ -168,13 +168,26 @@ bench::Contest bulk(const bench::Problem& problem) {
   const auto plan = std::make_shared<std::vector<float>>(scores->size());
   const auto errors = std::make_shared<std::vector<double>>(size(count));
   const auto iterations = static_cast<Index>(problem.option("iterations", 1));
+  const bool through = problem.option("gradient", 0) != 0;
+  const auto grad_plan = std::make_shared<std::vector<float>>();
+  const auto gradient = std::make_shared<std::vector<float>>();
+  if (through) {
+    *grad_plan = problem.input<float>("grad_plan", count * n * n);
+    gradient->resize(scores->size());
+  }
   bench::Contest contest;
-  contest.answers.emplace_back("plan", plan.get());
-  contest.variants = {{"library", [=] {
-                         solve_small<float>({count, n, n, scores->data()},
-                                            {plan->data(), nullptr, nullptr, errors->data()},
-                                            iterations, omp_get_max_threads());
-                       }}};
+  contest.answers.emplace_back(through ? "gradient" : "plan",
+                               through ? gradient.get() : plan.get());
+  contest.variants = {
+      {"library", [=] {
+         kernel::SmallProblems<float> problems{count, n, n, scores->data()};
+         kernel::SmallResults<float> results{plan->data(), nullptr, nullptr, errors->data()};
+         if (through) {
+           problems.grad_plan = grad_plan->data();
+           results.grad_scores = gradient->data();
+         }
+         solve_small<float>(problems, results, iterations, omp_get_max_threads());
+       }}};
   return contest;
 }
 

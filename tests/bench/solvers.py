@@ -21,8 +21,8 @@ TO_TOLERANCE = [512, 1024, 2048]
 # Points; reg and rho of unbalanced transport, reg of the divergence.
 PENALISED, UNBALANCED, DIVERGENCE = 4096, [(0.1, 1), (0.05, 1), (0.05, 10)], [0.5]
 BATCH = (16, 1024, 1)
-# Problems and their size, 20 iterations each.
-BULK = [(400000, 4, 1), (20000, 16, 1), (1000, 64, 1)]
+# Problems and their size, 20 iterations each; whether with gradients of a number by the scores.
+BULK = [((400000, 4, 1), False), ((20000, 16, 1), False), ((1000, 64, 1), False), ((400000, 4, 1), True)]
 DUALS = [(128, 128, 64), (16, 512, 768)]  # queries, templates, their length
 # Largest difference of potentials (of lambda), relative to the largest. The solvers stop at
 # different points: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is about 1e-7.
@@ -161,21 +161,24 @@ def print_bulk(conditions):
     start = solvers(conditions)
     figures = []
     print("bulk: millions of small problems a second, float32, 20 iterations, and PyTorch's time over ours")
-    for shape in BULK:
+    for shape, gradients in BULK:
         count, size, _ = shape
-        contest = Contest(start, shape, "plan", np.float32)
-        contest.write("scores", np.random.default_rng(4).standard_normal((count, size, size), np.float32))
-        contest.add("attnkit", "attnkit", "bulk", "f32,iterations=20", 0)
+        contest = Contest(start, shape, "gradient" if gradients else "plan", np.float32)
+        for seed, name in ((4, "scores"), (5, "grad_plan")):
+            contest.write(name, np.random.default_rng(seed).standard_normal((count, size, size), np.float32))
+        direction = f"f32,iterations=20,gradient={int(gradients)}"
+        contest.add("attnkit", "attnkit", "bulk", direction, 0)
         try:
-            contest.add("PyTorch", "PyTorch", "bulk", "f32,iterations=20", CLOSE["bulk"])
+            contest.add("PyTorch", "PyTorch", "bulk", direction, CLOSE["bulk"])
         except Missing as why:
             skipped(why)
         medians = {name: statistics.median(t) for name, t in contest.times(conditions.runs).items()}
         ours = medians["attnkit"]
-        figures.append({"shape": shape, "seconds": medians, "variant": contest.chosen,
+        figures.append({"shape": shape, "gradients": gradients, "seconds": medians, "variant": contest.chosen,
                         "ratio": {name: t / ours for name, t in medians.items()}})
         ratio = f"{medians['PyTorch'] / ours:>9.1f} ({contest.chosen['PyTorch']})" if "PyTorch" in medians else ""
-        print(f"{count} of {size} x {size}:{count / ours / 1e6:>9.3f}{ratio}", flush=True)
+        what = " with gradients" if gradients else ""
+        print(f"{count} of {size} x {size}{what}:{count / ours / 1e6:>9.3f}{ratio}", flush=True)
     print()
     return figures
 

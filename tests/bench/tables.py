@@ -95,7 +95,7 @@ def penalised(figures):
 
 
 def bulk(figures):
-    return [[f"{f['shape'][0]} of {f['shape'][1]} × {f['shape'][1]}",
+    return [[f"{f['shape'][0]} of {f['shape'][1]} × {f['shape'][1]}" + ", with gradients" * f.get("gradients", False),
              f["shape"][0] / f["seconds"]["attnkit"] / 1e6, f["ratio"].get("PyTorch")] for f in figures]
 
 

@@ -80,13 +80,22 @@ BULK = {"by factors": scaled, "by factors, across problems": scaled_across,
         "by logarithms": by_logarithms(whole), "by logarithms, in place": by_logarithms(in_place)}
 
 
-def bulk(scores, iterations):
+def bulk(scores, iterations, grad_plan):
+    """The plans, or with `grad_plan` the gradients of its product with them."""
+    def gradient(way, part, weights):
+        part = part.requires_grad_()
+        return torch.autograd.grad(way(part, iterations), part, weights)[0]
+
     # Pieces that stay in cache; each with the threads of PyTorch, or with one of ours.
     def in_pieces(way, pieces, each):
-        return {"plan": torch.cat(list(each(lambda part: way(part, iterations), scores.chunk(pieces)))).numpy()}
+        if grad_plan is None:
+            return {"plan": torch.cat(list(each(lambda part: way(part, iterations), scores.chunk(pieces)))).numpy()}
+        parts = each(lambda both: gradient(way, *both), zip(scores.chunk(pieces), grad_plan.chunk(pieces)))
+        return {"gradient": torch.cat(list(parts)).numpy()}
 
+    # What computes in place has no gradient.
     return {f"{name}{how}": lambda way=way, pieces=pieces, each=each: in_pieces(way, pieces, each)
-            for name, way in BULK.items()
+            for name, way in BULK.items() if grad_plan is None or "in place" not in name
             for how, pieces, each in (("", 1, map), (", in pieces", 100, map),
                                       (", by Python threads", 100, POOL.map))}
 
@@ -96,7 +105,8 @@ def prepare(problem):
     scores = torch.from_numpy(problem.input("scores", shape=(heads, length, length)))
     iterations = problem.option("iterations", 1)
     if problem.scheme == "bulk":
-        return bulk(scores, iterations)
+        through = problem.option("gradient", 0) != 0
+        return bulk(scores, iterations, torch.from_numpy(problem.input("grad_plan", shape=scores.shape)) if through else None)
 
     def answer(row, col):
         row, col = (-p.double() for p in (row, col))
