@@ -25,12 +25,15 @@ settings_adam       := $(of_adam)
 settings_si-adam    := $(of_adam) optimizer.paths=decoder.self optimizer.start=ones
 settings_none-sgd   := $(of_sgd) decoder.self.scheme=none
 settings_none-adam  := $(of_adam) decoder.self.scheme=none
-rates = $(if $(findstring adam,$1),8e-3 4e-3 2e-3 1e-3,4 2 1 0.5)
+rates_1_sgd  := 4.0 2.0 1.0 0.5
+rates_1_adam := 0.016 0.008 0.004 0.002
+rates_3_sgd  := 2.0 1.0 0.5
+rates_3_adam := 0.008 0.004 0.002
+rates = $(rates_$(firstword $(subst _, ,$1))_$(if $(findstring adam,$1),adam,sgd))
 
 TEXT = data.text=$(DATA)/text/tinyshakespeare.txt
-# Fixed before the first run. A search takes a fifth of the epochs.
-EPOCHS        := $(call usual,10,1)
-SEARCH_EPOCHS := $(call usual,2,0.2)
+# Fixed before the first run. A search runs seed 0 to its end: shorter runs would prefer rates that are too large.
+EPOCHS := $(call usual,10,1)
 
 KINDS    := $(foreach d,$(DEPTHS),$(foreach v,$(VARIANTS),$d_$v))
 all: $(OUT)/baselines.tsv $(OUT)/rescaled.png $(DEPTHS:%=$(OUT)/search-%.png) $(DEPTHS:%=$(OUT)/loss-%.png)
@@ -39,7 +42,7 @@ settings = $(TEXT) schedule.warm-up=$(call usual,100,0) model.layers=$(call word
 
 SEARCHED := $(foreach kind,$(KINDS),$(foreach r,$(call rates,$(kind)),$(OUT)/search/$(kind)_$r.jsonl))
 $(SEARCHED): $(OUT)/search/%.jsonl: $(HERE)/recipes/a1.toml
-	$(call train,a1,$(settings) seed=0 schedule.rate=$(call word_of,3) run.epochs=$(SEARCH_EPOCHS))
+	$(call train,a1,$(settings) seed=0 schedule.rate=$(call word_of,3) run.epochs=$(EPOCHS))
 
 $(foreach kind,$(KINDS),$(eval $(OUT)/rates/$(kind): $(filter $(OUT)/search/$(kind)_%,$(SEARCHED))))
 $(KINDS:%=$(OUT)/rates/%):
@@ -48,7 +51,9 @@ $(KINDS:%=$(OUT)/rates/%):
 
 LOGS := $(foreach kind,$(KINDS),$(SEEDS:%=$(OUT)/logs/$(kind)_%.jsonl))
 $(foreach kind,$(KINDS),$(eval $(SEEDS:%=$(OUT)/logs/$(kind)_%.jsonl): $(OUT)/rates/$(kind)))
-$(LOGS):
+$(filter %_0.jsonl,$(LOGS)): $(OUT)/logs/%_0.jsonl:
+	@mkdir -p $(@D) && cp $(OUT)/search/$*_$(file <$<).jsonl $@
+$(filter-out %_0.jsonl,$(LOGS)):
 	$(call train,a1,$(settings) seed=$(call word_of,3) schedule.rate=$(file <$<) run.epochs=$(EPOCHS))
 
 $(OUT)/baselines.tsv:
@@ -56,11 +61,11 @@ $(OUT)/baselines.tsv:
 
 $(foreach d,$(DEPTHS),$(eval $(OUT)/search-$d.png: $(filter $(OUT)/search/$d_%,$(SEARCHED))))
 $(DEPTHS:%=$(OUT)/search-%.png):
-	$(plot) $^ --by optimizer.rule,optimizer.paths,optimizer.start --quantity valid.loss --over schedule.rate -o $@
+	$(plot) $^ --by optimizer.rule,optimizer.paths,optimizer.start,decoder.self.scheme --quantity valid.loss --over schedule.rate -o $@
 
 $(foreach d,$(DEPTHS),$(eval $(OUT)/loss-$d.png: $(filter $(OUT)/logs/$d_%,$(LOGS))))
 $(DEPTHS:%=$(OUT)/loss-%.png):
-	$(plot) $^ --by optimizer.rule,optimizer.paths,optimizer.start --quantity loss,valid.loss -o $@
+	$(plot) $^ --by optimizer.rule,optimizer.paths,optimizer.start,decoder.self.scheme --quantity loss,valid.loss -o $@
 
 # --- From a rescaled start: how far the losses of SI-SGD, and of SGD, are from those of the plain start.
 
