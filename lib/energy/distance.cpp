@@ -26,7 +26,7 @@ class Coordinates {
     }
   }
 
-  // Those of the keys from `first` on.
+  // One coordinate of the keys from `first` on.
   const T* of(Index coordinate, Index first) const { return values_.row(coordinate) + first; }
 
  private:

@@ -52,7 +52,7 @@ const double* of_head(const std::vector<double>& numbers, const HeadRows& with, 
   return numbers.empty() ? nullptr : numbers.data() + (shared ? 0 : with.head * channels);
 }
 
-// The rotation by the position, or back by its negative: of both, the adjoint of the other.
+// Rotates by the position. A negative position rotates back, which is the adjoint.
 void rotate(const Rotary& rotary, double position, double* channels) {
   const Index pairs = rotary.pairs();
   for (Index i = 0; i < pairs; ++i) {
@@ -86,7 +86,7 @@ void apply_norm(const HeadRows& with, Index row, double* u, Index channels,
                 const std::function<std::string()>& what) {
   const HeadNorm& norm = *with.transform->norm;
   const auto [mean, scale] = mean_and_scale(with, row, u, channels);
-  // That of infinite squares.
+  // The scale is 0 if the sum of squares is infinite.
   if (scale == 0) refuse(what, row);
   const double* const weights = of_head(norm.weights, with, channels);
   const double* const bias = of_head(norm.bias, with, channels);

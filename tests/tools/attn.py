@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -140,6 +141,14 @@ class ToolTest(unittest.TestCase):
         if status is not None:
             self.assertEqual(done.returncode, status, f"{tool} {arguments}: {error}")
         return Run(done.returncode, done.stdout, error)
+
+    def put_python_first(self):
+        """Puts a folder before the PATH of commands, whose python3 is this one: it has NumPy and h5py. Returns the folder."""
+        binaries = self.folder.parent / "bin"
+        binaries.mkdir()
+        (binaries / "python3").symlink_to(sys.executable)
+        self.environment["PATH"] = f"{binaries}:{self.environment['PATH']}"
+        return binaries
 
     def refused(self, tool, *arguments, status, says=(), hint=None, output="out.h5", **more):
         """Runs a tool that must refuse its input: one line of error that contains `says`, a text or several,

@@ -237,6 +237,10 @@ class Reading(Arrays):
                     self.convert(f"x=s.safetensors:w.weight{at}", "-o", "x.npy", "--force")
                     self.assert_bits(np.load(self.folder / "x.npy"), np.ascontiguousarray(expected[part]).reshape(
                         expected[part].shape), f"{scale} {at}")
+        for scale in ((0,), (0, 1), ()):
+            self.put("none.safetensors", typed({"w": ("F8_E4M3", bits[:0]), "w_scale": ("F32", np.ones(scale, "f4"))}))
+            self.convert("x=none.safetensors:w", "-o", "x.npy", "--force")
+            self.assert_bits(np.load(self.folder / "x.npy"), np.zeros((0, 257), np.float32))
         self.assertIn("F8_E4M3 times scales", self.run_tool("tensor-info", "s.safetensors").out.decode())
         for scales, kind in ((np.ones((3, 3), "f4"), "F32"), (np.ones((130, 257), "f4"), "F32"),
                              (np.ones((1, 1, 2), "f4"), "F32"), (np.ones((2, 3), "i4"), "I32")):

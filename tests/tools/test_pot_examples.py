@@ -1,7 +1,6 @@
 """The page on transport: its examples of POT and geomloss give the numbers of these libraries."""
 
 import re
-import sys
 import unittest
 import warnings
 
@@ -65,11 +64,7 @@ class Examples(ToolTest):
 
     def setUp(self):
         super().setUp()
-        # The one that has NumPy.
-        binaries = self.folder.parent / "bin"
-        binaries.mkdir()
-        (binaries / "python3").symlink_to(sys.executable)
-        self.environment["PATH"] = f"{binaries}:{self.environment['PATH']}"
+        self.put_python_first()
         section = PAGE.read_text().partition("## Examples of POT and geomloss\n")[2].partition("\n## ")[0]
         self.shell(re.search(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1])
 

@@ -98,13 +98,8 @@ class Examples(ToolTest):
 
     def setUp(self):
         super().setUp()
-        binaries = self.folder.parent / "bin"
-        binaries.mkdir()
-        # The one that has NumPy and h5py; another one may be the first on the PATH.
-        (binaries / "python3").symlink_to(sys.executable)
-        (binaries / "attn-plot").symlink_to(SOURCE / "scripts/attn-plot")
-        self.environment |= {"PATH": f"{binaries}:{self.environment['PATH']}",
-                             "ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+        (self.put_python_first() / "attn-plot").symlink_to(SOURCE / "scripts/attn-plot")
+        self.environment |= {"ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
         self.without_drawing = self.environment if LONG else self.with_undrawn_figures()
 
     def with_undrawn_figures(self):

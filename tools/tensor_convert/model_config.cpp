@@ -188,7 +188,7 @@ void refuse_changes(const nlohmann::json& config, const std::string& path,
     const std::string key = change.key;
     if (change.when_false ? *found != false : !is_set(*found)) continue;
     if (*change.model != '\0' && model != change.model) continue;
-    // Of a family without windows, or not of a decoder.
+    // A window that is switched off changes nothing.
     if (key == "sliding_window" && config.contains("use_sliding_window") &&
         !is_set(config, "use_sliding_window")) {
       continue;

@@ -24,9 +24,9 @@ struct RotarySettings {
   bool truncates = true;
 };
 
-/// Of a layer with or without a window; absent if it does not rotate. Throws Error(input) for a
-/// scaling of another type, such as one that depends on the length of the input, and for members
-/// that are missing or out of range.
+/// The rotary positions of a layer with or without a window; absent if the layer does not rotate.
+/// Throws Error(input) for a scaling of another type, such as one that depends on the length of the
+/// input, and for members that are missing or out of range.
 std::optional<RotarySettings> rotary_settings(const nlohmann::json& config, const std::string& path,
                                               const ModelFamily& family, bool has_window);
 

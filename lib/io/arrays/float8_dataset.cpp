@@ -82,7 +82,7 @@ class Float8Dataset::Scales {
       const Index number = one ? 1 : counts[axis];
       if (number == 1) {
         blocks_.push_back(n);
-      } else if (number == n) {
+      } else if (number == n || number == shape[axis]) {
         blocks_.push_back(1);
       } else {
         fits = number == (n + usual - 1) / usual;
