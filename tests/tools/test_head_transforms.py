@@ -144,6 +144,17 @@ class HeadTransforms(ToolTest):
         found = [self.compute(name, "-q", "--only", "--emit=scores")["scores"] for name in ("both.h5", "plain.h5")]
         np.testing.assert_array_equal(*found)
 
+    def test_flops(self):
+        """Norms over all heads: the products of all once more, forward and for gradients, which also take, for each
+        head, three products of each of them."""
+        found = []
+        for whole in (False, True):
+            self.write("in.h5", **self.layer(whole=whole), grad_out=self.normal(4, 9, 3))
+            done = self.run_tool("attn-compute", "in.h5", *FROM, "--emit=grad_x", "--dry-run", "--json")
+            found.append(done.json()["result"]["flops"])
+        product = 2 * 9 * 8 * 6
+        self.assertEqual(found[1] - found[0], 2 * 4 * product * (1 + 1) + 4 * product * 3 * (4 + 2))
+
     def test_refusals(self):
         data = self.layer()
         infinite = data["rotary"].copy()

@@ -122,6 +122,18 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
                                           input.sizes(), input.v_head_dim, element_size, threads);
 }
 
+// Through a norm over all heads, each head makes the products of all heads, and two more as large.
+double over_heads_flops(const AttentionInput& input) {
+  double flops = 0;
+  for (const auto* vectors : {&input.q, &input.k}) {
+    if (!*vectors || !(*vectors)->over_heads()) continue;
+    const Vectors& made = **vectors;
+    flops += 6 * static_cast<double>(made.heads()) * static_cast<double>(made.rows) *
+             static_cast<double>(made.inner()) * static_cast<double>(made.cols);
+  }
+  return flops * static_cast<double>(input.own_problems());
+}
+
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
@@ -149,7 +161,8 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
     return input.score_flops(scheme, passes) + among_keys + products * values;
   }
   // G, and two more products as large as those that made the scores.
-  return input.score_flops(scheme, passes + 2) + among_keys + (products + 1) * values;
+  return input.score_flops(scheme, passes + 2) + among_keys + (products + 1) * values +
+         over_heads_flops(input);
 }
 
 template class HeadGradients<float>;
