@@ -34,6 +34,10 @@ test:     ## build and run all tests; installs missing Debian packages
 test-long: ## the same with every case of the sets from which `make test` takes a sample
 	ATTN_LONG=1 $(MAKE) --no-print-directory test
 
+test-gpu: ## build the Python package, and compare attention on a GPU with the library (PYTHON has PyTorch 2.6 or later)
+	@$(MAKE) --no-print-directory python
+	cd tests/python && ATTN_GPU=1 PYTHONPATH=$(CURDIR)/build/$(PRESET)/python $(PYTHON) -m unittest -v test_torch_gpu
+
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build python test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang OPTIONS=$(PYTHON_PACKAGE)
@@ -152,4 +156,4 @@ compile:
 	@cmake --preset $(PRESET) $(MPI) $(OPTIONS) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all python test test-long sanitize claims falsify-claims demo train-demo cluster-demo findings experiments figures bench bench-compare bench-view axe same-results install uninstall package wheel dist release-check format lint clean help compile
+.PHONY: all python test test-long test-gpu sanitize claims falsify-claims demo train-demo cluster-demo findings experiments figures bench bench-compare bench-view axe same-results install uninstall package wheel dist release-check format lint clean help compile

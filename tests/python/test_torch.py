@@ -17,7 +17,7 @@ except ImportError:
 else:
     from torch.autograd import gradcheck
 
-    from attnkit.torch import Attention, _plans, attention
+    from attnkit.torch import Attention, _plans, attention, sums
     from attnkit.torch._attention import attend
     from attnkit.torch._operands import arrays_of
 
@@ -72,6 +72,19 @@ class Function(unittest.TestCase):
             "unas": {}, "dnas": {}, "hnas": {"hybrid": u}, "sinkhorn": {"iterations": 3},
             "fenchel": {"alpha": 0.7}, "em": {"iterations": 2}, "mean-shift": {"iterations": 2},
         }
+
+    def test_sums(self):
+        for scheme, arguments in self.schemes().items():
+            if scheme in ("em", "mean-shift", "fenchel"):
+                continue
+            _, weights = attend({"q": self.q, "k": self.k, "v": self.v, "mask": self.mask,
+                                 "hybrid": arguments.pop("hybrid", None)},
+                                {"scheme": scheme, **arguments}, weights=True)
+            arguments = self.schemes()[scheme]
+            found = sums(self.q, self.k, mask=self.mask, scheme=scheme, **arguments)
+            torch.testing.assert_close(found.col_sum, weights.sum(-2))
+            torch.testing.assert_close(found.row_entropy, -torch.xlogy(weights, weights).sum(-1))
+            self.assertFalse(found.col_sum.requires_grad)
 
     def check_gradients(self, scheme, rtol=1e-3, **arguments):
         """Finite differences of step 1e-6: their error is some 1e-9 relative to 1."""

@@ -4,14 +4,14 @@
 >>> q, k, v = (torch.randn(2, 4, 128, 64, requires_grad=True) for _ in range(3))
 >>> attnkit.torch.attention(q, k, v, scheme="dnas").sum().backward()
 
-Tensors are in the memory of the CPU.
+Tensors on a GPU are computed there by PyTorch's flex_attention (PyTorch >= 2.6), all others by the library.
 """
 
 import contextlib
 import sys
 
 from .._errors import UsageError
-from ._attention import attention
+from ._attention import Sums, attention, sums
 from ._module import Attention
 from ._observe import observe
 from ._replace import replace
@@ -21,4 +21,4 @@ if "transformers.modeling_utils" in sys.modules:
     with contextlib.suppress(UsageError):  # an older version has no such function
         register_transformers()
 
-__all__ = ["attention", "Attention", "replace", "register_transformers", "observe"]
+__all__ = ["attention", "sums", "Sums", "Attention", "replace", "register_transformers", "observe"]

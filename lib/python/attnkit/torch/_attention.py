@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .._errors import NotConverged, error_of
 from .._functions import depth_of_caller
-from ._operands import arrays_of, checked
+from . import _gpu
+from ._operands import INTEGERS, NUMBERS, arrays_of, checked
 from ._plans import Words, plan_for, require_options, words_of
 
 class Dropout(NamedTuple):
@@ -115,11 +116,10 @@ def attend(
     if torch.jit.is_tracing():  # type: ignore[attr-defined]
         raise error_of(2, "attention() is computed outside of PyTorch and cannot be traced or exported")
     require_options("attention", options)
+    options, operands = _with_numbers(options, operands)
+    if _is_on_gpu(operands["q"]):
+        return _gpu.attend(operands, options, dropout, weights, warns), None
     options = {"threads": torch.get_num_threads(), **options}
-    for name in ("hybrid", "query_offset"):
-        if isinstance(operands.get(name), (int, float)):
-            options[name] = operands[name]
-            operands = {**operands, name: None}
     tensors = checked(operands, options.get("precision"))
     differentiates = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values())
     if weights:
@@ -138,6 +138,17 @@ def attend(
         warnings.warn(line, NotConverged, stacklevel=depth_of_caller())
     dtype = operands["q"].dtype
     return out.to(dtype), None if made is None else made.to(dtype)
+
+
+def _with_numbers(options: Dict[str, Any], operands: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Options and operands, where numbers in the place of tensors are options."""
+    numbers = {name: operands[name] for name in ("hybrid", "query_offset")
+               if isinstance(operands.get(name), (int, float))}
+    return {**options, **numbers}, {name: value for name, value in operands.items() if name not in numbers}
+
+
+def _is_on_gpu(q: Any) -> bool:
+    return isinstance(q, Tensor) and q.device.type == "cuda"
 
 
 def _dropout(rate: float, seed: Optional[int]) -> Dropout:
@@ -215,3 +226,33 @@ def attention(
         "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "w": w, "w1": w1, "w2": w2, "b1": b1,
     }
     return attend(operands, {"scheme": scheme, **options}, dropout=dropout, seed=seed)[0]
+
+
+class Sums(NamedTuple):
+    """Sums over the weights of attention, without gradients."""
+
+    col_sum: Tensor
+    """The attention c_j that each key receives, (…, Lk)."""
+    row_entropy: Tensor
+    """The entropy of each query's weights in nats, (…, Lq)."""
+
+
+def sums(q: Tensor, k: Tensor, *, scheme: str = "unas", **arguments: Any) -> Sums:
+    """The column sums and the entropies of the weights, which are not made: this takes O(L·d) memory.
+
+    >>> attnkit.torch.sums(q, k, scheme="dnas").col_sum.amin(-1)
+
+    `arguments` are operands and options of `attention`, but v, gate and dropout. The results are in the type of the
+    computation, and where q is. Raises what `attention` raises.
+    """
+    operands = {name: value for name, value in arguments.items() if name in NUMBERS + INTEGERS and name != "v"}
+    options = {name: value for name, value in arguments.items() if name not in operands}
+    options, operands = _with_numbers({"scheme": scheme, **options}, {"q": q, "k": k, **operands})
+    if _is_on_gpu(q):
+        return Sums(*_gpu.sums(operands, options))
+    require_options("sums", options)
+    options = {"threads": torch.get_num_threads(), **options, "emit": ["col_sum", "row_entropy"]}
+    tensors = checked(operands, options.get("precision"))
+    with plan_for(words_of(options), arrays_of(tensors)) as plan:
+        found, _ = plan.run(arrays_of(tensors), {})
+    return Sums(*(torch.from_numpy(found[name]) for name in Sums._fields))

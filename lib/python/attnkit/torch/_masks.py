@@ -59,6 +59,6 @@ def hides_later_keys(allowed: Optional[Tensor]) -> bool:
     opened = allowed.all(-1, keepdim=True)
     opened[..., -1:, :] = False
     allowed = allowed & ~opened
-    later = torch.ones(queries, keys, dtype=torch.bool).triu(max(0, keys - queries) + 1)
+    later = torch.ones(queries, keys, dtype=torch.bool, device=allowed.device).triu(max(0, keys - queries) + 1)
     seen = allowed.any(-2, keepdim=True)
     return not bool((allowed & later).any()) and bool((later & seen & ~original).any())
