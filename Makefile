@@ -34,8 +34,7 @@ test:     ## build and run all tests; installs missing Debian packages
 test-long: ## the same with every case of the sets from which `make test` takes a sample
 	ATTN_LONG=1 $(MAKE) --no-print-directory test
 
-test-gpu: ## build the Python package, and compare attention on a GPU with the library (PYTHON has PyTorch 2.6 or later)
-	@$(MAKE) --no-print-directory python
+test-gpu: ## compare attention on a GPU with the library: PYTHON has PyTorch 2.7 or later, and the package as built or installed
 	cd tests/python && ATTN_GPU=1 PYTHONPATH=$(CURDIR)/build/$(PRESET)/python $(PYTHON) -m unittest -v test_torch_gpu
 
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour

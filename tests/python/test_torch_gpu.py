@@ -38,7 +38,7 @@ class BlockMask:
 
     @classmethod
     def from_kv_blocks(cls, *numbers, BLOCK_SIZE, mask_mod):
-        assert all(part.dtype == torch.int32 for part in numbers)
+        assert all(part.dtype == torch.int32 and part.is_contiguous() for part in numbers)
         return cls(numbers, BLOCK_SIZE, mask_mod)
 
     @staticmethod
@@ -80,12 +80,14 @@ def gpu():
         yield
         return
     library = types.SimpleNamespace(flex_attention=flex_attention, BlockMask=BlockMask)
+    functorch = types.SimpleNamespace(
+        config=types.SimpleNamespace(patch=lambda donated_buffer: contextlib.nullcontext()))
     compiler = types.SimpleNamespace(is_compiling=lambda: True)
     with contextlib.ExitStack() as stack:
         for place, name, stand_in in (
             (_attention, "_is_on_gpu", lambda q: True), (_flex, "_library", lambda: library),
             (torch, "compiler", compiler), (torch, "compile", lambda function, **_: function),
-            (torch._C, "_len_torch_function_stack", lambda: 0),
+            (torch._C, "_len_torch_function_stack", lambda: 0), (torch, "_functorch", functorch),
         ):
             stack.enter_context(mock.patch.object(place, name, stand_in, create=True))
         yield
@@ -114,7 +116,9 @@ class Attention(unittest.TestCase):
         given = {"q": self.q, "k": self.k, "v": self.v, **arguments}
         wide = {name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
                 for name, x in given.items()}
-        results = [self.differentiated(attention, wide), self.differentiated(partial(on_gpu, attention), given)]
+        results = [self.differentiated(attention, wide)]
+        with gpu():  # also in the backward pass
+            results.append(self.differentiated(partial(on_gpu, attention), given))
         self.assertEqual(results[0].keys(), results[1].keys())
         for name, right in results[0].items():
             with self.subTest(name, **{key: str(value)[:20] for key, value in arguments.items()}):
@@ -130,13 +134,26 @@ class Attention(unittest.TestCase):
         gradients = {"grad_" + name: x.grad for name, x in given.items() if getattr(x, "requires_grad", False)}
         return {"out": out.detach().cpu(), **gradients}
 
-    def schemes(self):
+    def all_schemes(self):
         return ({"scheme": "unas"}, {"scheme": "dnas"}, {"scheme": "sinkhorn", "iterations": 3},
                 {"scheme": "hnas", "hybrid": torch.tensor([0.2, 0.5, 0.9, 0.4])})
 
+    def schemes(self):
+        """On a GPU, dnas alone, which has the passes of all: some seconds of compilation for each."""
+        return ({"scheme": "dnas"},) if ON_GPU else self.all_schemes()
+
     def test_schemes(self):
-        for scheme in self.schemes():
+        for scheme in self.all_schemes():
             self.check(**scheme)
+
+    def test_a_compiled_model_and_a_second_backward_pass(self):
+        with gpu():
+            q, k, v = (x.to("cuda" if ON_GPU else "cpu").requires_grad_() for x in (self.q, self.k, self.v))
+            model = torch.compile(lambda q, k, v: 2 * attention(q, k, v, scheme="dnas"))
+            out = model(q, k, v)
+            torch.testing.assert_close(out, 2 * attention(q, k, v, scheme="dnas"))
+            first, second = (torch.autograd.grad(out.sum(), (q, k, v), retain_graph=True) for _ in range(2))
+            torch.testing.assert_close(first, second, rtol=0, atol=0)
 
     def test_restrictions(self):
         mask = torch.rand(2, 1, 150, 131) < 0.5
@@ -188,12 +205,19 @@ class Attention(unittest.TestCase):
         mask[..., 3] = False
         for scheme in self.schemes():
             bias = normal(4, 150, 131) * 20  # some weights are nearly 1; scores up to 80 are rounded by 4e-6
-            for arguments in ({}, {"mask": mask, "softcap": 2.0}, {"causal": "top-left", "bias": bias}):
+            sink = {} if scheme["scheme"] == "sinkhorn" else {"sink": torch.tensor([0.3, -torch.inf, 2.0, -1.0])}
+            for arguments in ({}, {"mask": mask, "softcap": 2.0, **sink}, {"causal": "top-left", "bias": bias}):
                 with self.subTest(**scheme, with_=list(arguments)):
                     right = sums(self.q.double(), self.k.double(), **scheme, **arguments)
                     found = on_gpu(sums, q=self.q, k=self.k, **scheme, **arguments)
                     for own, other in zip(found, right):
                         torch.testing.assert_close(own.cpu().double(), other, rtol=2e-5, atol=1e-5)
+
+    def test_sinks_of_queries_without_keys(self):
+        mask = torch.ones(150, 131, dtype=torch.bool)
+        mask[2] = False
+        for scheme in ("unas", "dnas"):
+            self.check(scheme=scheme, mask=mask, sink=torch.tensor([0.3, -torch.inf, 2.0, -1.0]), scale=0.0)
 
     def test_distant_scores(self):
         """All scores of a query lie so far from the scores of the others that their exponentials underflow. The
@@ -224,20 +248,26 @@ class Refusals(unittest.TestCase):
         self.check(usage, "no option nonsense", nonsense=1)
 
     def test_what_is_wrong_everywhere(self):
-        wrong = attnkit.InputError
+        wrong, usage = attnkit.InputError, attnkit.UsageError
+        self.check(wrong, "k is None, expected a tensor", k=None)
         self.check(wrong, "mask is float32, expected integers", mask=normal(3, 3))
         self.check(wrong, r"bias has the shape \(3, 2\)", bias=normal(3, 2))
-        self.check(wrong, r"sink has the shape \(3,\), expected \(2\)", sink=normal(3))
-        self.check(wrong, "q, k and v have the shapes", k=normal(1, 2, 5, 4))
-        self.check(wrong, "q, k and v have the shapes", k=normal(1, 3, 3, 4))
+        self.check(wrong, r"sink has leading axes \(3\)", sink=normal(3))
+        self.check(wrong, "v: 3 keys, k has 5", k=normal(1, 2, 5, 4))
+        self.check(wrong, "q has 2 heads, k has 3", k=normal(1, 3, 3, 4))
         longer = normal(1, 2, 5, 4)
-        self.check(wrong, "different numbers", causal=True, k=longer, v=longer)
-        self.check(wrong, "cu_seqlens_q and cu_seqlens_k go together", cu_seqlens_q=torch.tensor([0, 3]))
+        self.check(usage, "--causal is ambiguous for 3 queries and 5 keys", causal=True, k=longer, v=longer)
+        self.check(wrong, r"key_length has 7 at \[0\]", key_length=torch.tensor([7]))
+        bounds = {"cu_seqlens_q": torch.tensor([0, 3])}
+        self.check(usage, "cu_seqlens_q is there without cu_seqlens_k", **bounds)
+        self.check(wrong, r"cu_seqlens_k is 2 at \[1\]", **bounds, cu_seqlens_k=torch.tensor([0, 2]))
+        self.check(usage, "query_offset requires causality", query_offset=torch.tensor([1]))
+        self.check(usage, "k and v have more batches than q on a GPU", k=normal(2, 2, 3, 4), v=normal(2, 2, 3, 4))
 
     def test_a_pass_without_compilation(self):
         q = normal(1, 2, 3, 4).to("cuda" if ON_GPU else "cpu")
         with gpu(), self.without_compilation():
-            with self.assertRaisesRegex(attnkit.NumericalError, "runs flex_attention without compiling it"):
+            with self.assertRaisesRegex(attnkit.UsageError, "runs flex_attention without compiling it"):
                 attention(q, q, q, softcap=3.5)
 
     @staticmethod

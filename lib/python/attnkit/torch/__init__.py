@@ -4,7 +4,7 @@
 >>> q, k, v = (torch.randn(2, 4, 128, 64, requires_grad=True) for _ in range(3))
 >>> attnkit.torch.attention(q, k, v, scheme="dnas").sum().backward()
 
-Tensors on a GPU are computed there by PyTorch's flex_attention (PyTorch >= 2.6), all others by the library.
+Tensors on a GPU are computed there by PyTorch's flex_attention (PyTorch >= 2.7), all others by the library.
 """
 
 import contextlib

@@ -206,6 +206,10 @@ def attention(
     are converted to float32. The output has the type of q. Tensors in the memory of the CPU are used
     where they lie, also with strides, such as q.transpose(1, 2).
 
+    On a GPU, there are the schemes unas, dnas, hnas and sinkhorn (with iterations), and the energies dot
+    and scaled-dot. Numbers may be float32, float16 or bfloat16; scores and sums are float32. There is no
+    dropout. PyTorch's flex_attention computes, which is compiled once for each configuration.
+
     With dropout > 0, each weight is dropped with this probability, and the others are divided by
     1 − dropout. `seed` and the shapes decide which; without a seed, PyTorch's generator draws one.
 
@@ -213,8 +217,8 @@ def attention(
     at most 16 that no call uses. Each keeps working memory of O(L·d) for each of its threads.
     Calls from several threads do not wait for each other.
 
-    Raises InputError for tensors of unfit types or shapes, on another device, or with numbers that are
-    not finite (but bias and gate may be -inf), UsageError for options that do not fit, and
+    Raises InputError for tensors of unfit types or shapes, on several devices, or, on the CPU, with numbers
+    that are not finite (but bias and gate may be -inf), UsageError for options that do not fit, and
     NumericalError for scores or gradients beyond the range of the type. Warns once for each plan, as
     `attnkit.attention` does, and if sinkhorn does not converge.
     """

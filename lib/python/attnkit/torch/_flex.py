@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import math
 import types
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -73,16 +73,18 @@ def score_mod(softcap: Optional[float], bias: Optional[Tensor], term: Any, swapp
     return modified
 
 
-def _traced(q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: Optional[float], bias: Optional[Tensor],
-            term: Any, block_mask: Any, swapped: bool) -> Any:
-    # Without compilation flex_attention makes all scores at once, without a word. While this function is
+def _traced(flex: Any, request: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: Optional[float],
+            bias: Optional[Tensor], term: Any, block_mask: Any, swapped: bool) -> Any:
+    # Without compilation flex_attention makes all scores at once, without a warning. While this function is
     # compiled, the condition is a constant, and no part of what runs.
     if not torch.compiler.is_compiling():  # type: ignore[attr-defined]
-        raise error_of(4, "PyTorch runs flex_attention without compiling it, which makes all Lq x Lk scores",
+        raise error_of(2, "PyTorch runs flex_attention without compiling it, which makes all Lq x Lk scores",
                        "is torch.compile switched off (TORCHDYNAMO_DISABLE)?")
-    return _library().flex_attention(
-        q, k, v, score_mod=score_mod(softcap, bias, term, swapped), block_mask=block_mask, scale=scale,
-        return_lse=True)
+    modified = score_mod(softcap, bias, term, swapped)
+    if request is None:  # before PyTorch 2.9
+        return flex(q, k, v, score_mod=modified, block_mask=block_mask, scale=scale, return_lse=True)
+    out, made = flex(q, k, v, score_mod=modified, block_mask=block_mask, scale=scale, return_aux=request)
+    return out, made.lse
 
 
 def _library() -> Any:
@@ -94,8 +96,14 @@ def require() -> None:
     try:
         _library()
     except ImportError:
-        raise error_of(2, f"attention of tensors on a GPU needs PyTorch 2.6 or later; this is {torch.__version__}",
+        raise error_of(2, f"attention of tensors on a GPU needs PyTorch 2.7 or later; this is {torch.__version__}",
                        "q.cpu()") from None
+
+
+def not_compiled(function: Any) -> Any:
+    """A function that a model's torch.compile leaves as it is: it compiles its passes itself."""
+    compiler = getattr(torch, "compiler", None)  # from PyTorch 2.1
+    return function if compiler is None else compiler.disable(function)
 
 
 _compiled: Dict[Any, Callable[..., Any]] = {}
@@ -106,10 +114,13 @@ def run(one: Pass) -> Tuple[Tensor, Tensor]:
 
     A pass is compiled once for each configuration.
     """
+    library = _library()
+    request = library.AuxRequest(lse=True) if hasattr(library, "AuxRequest") else None
     tensors = (one.q, one.k, one.v, one.bias, *(one.term or ()))
     layouts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride(), x.requires_grad) for x in tensors)
     allowed = None if one.pairs is None else one.pairs.layout
-    key = (layouts, one.scale, one.softcap, allowed, one.swapped, torch.is_grad_enabled())
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    key = (layouts, one.scale, one.softcap, allowed, one.swapped, modes)
     compiled = _compiled.get(key)
     if compiled is None:
         # PyTorch counts the variants of each code object, and stops compiling at a limit.
@@ -117,13 +128,24 @@ def run(one: Pass) -> Tuple[Tensor, Tensor]:
         own = types.FunctionType(code, globals())
         compiled = _compiled[key] = torch.compile(own, dynamic=False, fullgraph=True)  # type: ignore[attr-defined]
     term = None if one.term is None else tuple(one.term)
+    with _plain_state(one.q.device.type):
+        mask = None if one.pairs is None else _block_mask(one.pairs, one.swapped)
+        out, lse = compiled(library.flex_attention, request, one.q, one.k, one.v, one.scale, one.softcap, one.bias,
+                            term, mask, one.swapped)
+    return out, lse
+
+
+@contextlib.contextmanager
+def _plain_state(device: str) -> Iterator[None]:
+    """Without what would change a compiled pass, or keep it from being compiled."""
     with contextlib.ExitStack() as stack:
         # `replace` watches functions of PyTorch, and its function cannot be compiled.
         for _ in range(torch._C._len_torch_function_stack()):
             stack.enter_context(torch.overrides._pop_mode_temporarily())
-        mask = None if one.pairs is None else _block_mask(one.pairs, one.swapped)
-        out, lse = compiled(one.q, one.k, one.v, one.scale, one.softcap, one.bias, term, mask, one.swapped)
-    return out, lse
+        stack.enter_context(torch.amp.autocast_mode.autocast(device, enabled=False))
+        # Else backward(retain_graph=True) is refused.
+        stack.enter_context(torch._functorch.config.patch(donated_buffer=False))  # type: ignore[attr-defined]
+        yield
 
 
 def _block_mask(pairs: Pairs, swapped: bool) -> Any:
@@ -134,5 +156,6 @@ def _block_mask(pairs: Pairs, swapped: bool) -> Any:
     numbers = []
     for chosen in (some & ~every, every):
         order = torch.argsort(chosen.int(), dim=-1, descending=True, stable=True)
-        numbers += [chosen.sum(-1).int(), order.int()]
+        # The kernels take lists without gaps.
+        numbers += [chosen.sum(-1).int().contiguous(), order.int().contiguous()]
     return _library().BlockMask.from_kv_blocks(*numbers, BLOCK_SIZE=BLOCK, mask_mod=allowed_in(pairs, swapped))

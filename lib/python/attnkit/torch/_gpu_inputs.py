@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NoReturn
+from typing import Any, Dict, NoReturn, Tuple
 
+import numpy
 import torch
 from torch import Tensor
 
 from .._errors import error_of
 from .._functions import warn
-from ._operands import NUMBERS
-from ._plans import probe, require_options, words_of
+from ._operands import INTEGERS, NUMBERS
+from ._plans import make, require_options, words_of
 
 _SCHEMES = ("unas", "dnas", "hnas", "sinkhorn")
 _ENERGIES = ("scaled-dot", "dot")
 _OPTIONS = ("scheme", "energy", "scale", "softcap", "causal", "window", "query_offset", "iterations", "hybrid",
             "precision")
-_OPERANDS = ("q", "k", "v", "mask", "bias", "sink", "hybrid", "query_length", "key_length", "query_start",
-             "key_start", "query_offset", "cu_seqlens_q", "cu_seqlens_k")
+_OPERANDS = ("q", "k", "v", "bias", "sink", "hybrid", *INTEGERS)
+_PLACES = tuple(name for name in INTEGERS if name != "mask")
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -26,14 +27,9 @@ def refuse(what: str, hint: str = "q.cpu(), k.cpu() and so on") -> NoReturn:
     raise error_of(2, what + " on a GPU", hint)
 
 
-_known: Dict[Any, Any] = {}
-"""The warnings of options that the library knows."""
-
-
-def require_known(operands: Dict[str, Any], options: Dict[str, Any], warns: bool) -> None:
-    """Raises UsageError for options and operands that do not exist, or not on a GPU. With `warns`, warns once of what
-    the library warns of."""
-    require_options("attention", {name: value for name, value in options.items() if name != "hybrid"})
+def require_known(operands: Dict[str, Any], options: Dict[str, Any]) -> None:
+    """Raises UsageError for options and operands that do not exist, or not on a GPU."""
+    require_options("attention", options)
     scheme = options.get("scheme", "unas")
     if scheme not in _SCHEMES:
         refuse(f"there is no scheme {scheme}")
@@ -49,20 +45,16 @@ def require_known(operands: Dict[str, Any], options: Dict[str, Any], warns: bool
             refuse(f"attention() has no operand {name}")
     if scheme == "sinkhorn" and options.get("iterations") is None:
         raise error_of(2, "sinkhorn on a GPU needs a number of iterations", "iterations=20")
-    words = (words_of(options), "sink" in operands, "hybrid" in operands)
-    if words not in _known:
-        _known[words] = probe("attention", options, [name for name in ("sink", "hybrid") if name in operands]).warnings
-        if warns:
-            warn(_known[words])
 
 
 def require_tensors(operands: Dict[str, Any]) -> None:
     """Raises InputError or UsageError for what is no dense tensor of a fitting type on the device of q."""
+    for name in ("q", "k", "v"):
+        if name not in operands:
+            raise error_of(3, f"{name} is None, expected a tensor")
     device = operands["q"].device
     for name, value in operands.items():
         if not isinstance(value, Tensor):
-            if name in ("query_offset", "hybrid"):
-                continue
             raise error_of(3, f"{name} is a {type(value).__name__}, expected a tensor")
         if value.device != device:
             raise error_of(3, f"{name} is on {value.device}, but q is on {device}", f"{name}.to(q.device)")
@@ -79,13 +71,42 @@ def require_tensors(operands: Dict[str, Any]) -> None:
             raise error_of(3, f"{name} is {dtype}, expected integers", hint)
 
 
-def require_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raises InputError for tensors of four axes that do not belong together, or without numbers."""
-    fits = q.shape[-1] == k.shape[-1] and k.shape[2] == v.shape[2]
+_sound: Dict[Any, Any] = {}
+
+
+def require_problem(operands: Dict[str, Any], options: Dict[str, Any], warns: bool) -> None:
+    """Raises what the library raises for tensors of these shapes, with these lengths and options. With `warns`, warns
+    once of what the library warns of. Masks, biases and numbers are not looked at."""
+    q, k, v = (operands[name] for name in ("q", "k", "v"))
+    if not 2 <= min(q.dim(), k.dim(), v.dim()) <= max(q.dim(), k.dim(), v.dim()) <= 4:
+        refuse(f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} axes, expected 2 to 4", "q.flatten(0, -4)")
+    places = {name: numpy.array(operands[name].tolist(), "i8") for name in _PLACES if name in operands}
+    for name, value in places.items():
+        if q.dim() < 4 and value.size > 1 and not name.startswith("cu_"):
+            raise error_of(3, f"{name} has {value.size} numbers, but q has no axis of as many sequences", "q[:, None]")
+    words = words_of(options)
+    numbers = {name: operands[name].shape for name in ("q", "k", "v", "sink", "hybrid") if name in operands}
+    key = (words, tuple(numbers.items()), tuple((name, value.tobytes()) for name, value in places.items()))
+    if key in _sound:
+        return
+    # Zeros in the place of the numbers: once with all heads for one query and key, once for all of them with one head.
+    arrays = {name: _zeros(shape) for name, shape in numbers.items()}
+    arrays.update({name: _zeros((*numbers[name][:-2], 1, numbers[name][-1])) for name in ("q", "k", "v")})
+    make(words, arrays)
+    batch = q.shape[:1] if q.dim() == 4 and places else (1,)
+    arrays = {name: _zeros((*batch, 1, numbers[name][-2], 1)) for name in ("q", "k", "v")}
+    if "hybrid" in operands:
+        arrays["hybrid"] = _zeros(())
+    plan = make(words, {**arrays, **places})
     for x in (k, v):
-        fits = fits and x.shape[0] in (1, q.shape[0]) and x.shape[1] > 0 and q.shape[1] % x.shape[1] == 0
-    if not fits:
-        shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
-        raise error_of(3, f"q, k and v have the shapes {shapes}, expected (B, H, Lq, d), (B, H, Lk, d), (B, H, Lk, dv)")
+        if x.dim() > q.dim() or x.dim() == 4 and x.shape[0] not in (1, q.shape[0]):
+            refuse("k and v have more batches than q", "q.expand(...)")
     if 0 in q.shape or 0 in k.shape or 0 in v.shape:
-        raise error_of(3, "q, k or v has no numbers", "an empty attention belongs to the CPU")
+        refuse("there is no attention without numbers")
+    _sound[key] = True
+    if warns:
+        warn(plan.warnings)
+
+
+def _zeros(shape: Tuple[int, ...]) -> Any:
+    return numpy.zeros(tuple(shape), "f4")

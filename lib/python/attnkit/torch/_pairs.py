@@ -95,7 +95,7 @@ def _cut(mask: Tensor) -> Tensor:
 
 
 def _ranges(tokens: Tokens) -> Dict[str, Tensor]:
-    """Of each block (B or 1, blocks): the first and last sequence, whether it has all tokens from one, and
+    """For each block (B or 1, blocks): the first and last sequence, whether it has all tokens from one, and
     the lowest and highest position. Padding counts for `one` only."""
     sequence, position = (part.reshape(len(part), -1, BLOCK) for part in tokens)
     real = sequence >= 0
