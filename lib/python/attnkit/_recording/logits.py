@@ -12,6 +12,7 @@ from .masks import Masks
 from .modules import t5_bias
 
 _NUMBERS = 1 << 20  # logits at a time: they stay in cache
+_NUMBERS_ON_GPU = 1 << 26  # a step costs as much as ten million logits
 
 
 def block(masks: Masks, what: str, b: int, size: int) -> Tuple[int, int]:
@@ -89,8 +90,9 @@ def largest_logits(call: Call, masks: Masks) -> Optional[Any]:
     batch, heads, queries = call.q.shape[:3]
     key_heads, keys = call.k.shape[1:3]
     group = heads // key_heads
-    together = key_heads if heads * queries * keys <= _NUMBERS else 1
-    step = max(1, _NUMBERS // (together * group * keys))
+    numbers = _NUMBERS if call.q.device.type == "cpu" else _NUMBERS_ON_GPU
+    together = key_heads if heads * queries * keys <= numbers else 1
+    step = max(1, numbers // (together * group * keys))
     found = torch.full((batch, heads), -torch.inf, dtype=torch.float64)
     for b in range(batch):
         first, length = block(masks, "query", b, queries)
