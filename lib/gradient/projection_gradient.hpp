@@ -9,17 +9,20 @@
 
 namespace attn {
 
-/// Where the gradients of a projection's operands go. A gradient whose view has no data is not
-/// computed.
+/// Where the gradients of a projection's operands, and of a norm after it, go. A gradient whose
+/// view has no data is not computed.
 template <class T>
 struct ProjectionTargets {
-  MatrixView<T> input;    ///< dx (L, D), accumulated: the gradient is added
-  MatrixView<T> weights;  ///< dw (D, d), contiguous
-  MatrixView<T> bias;     ///< db (1, d)
+  MatrixView<T> input;           ///< dx (L, D), accumulated: the gradient is added
+  MatrixView<T> weights;         ///< dw (D, d), contiguous
+  MatrixView<T> bias;            ///< db (1, d)
+  MatrixView<T> norm = {};       ///< of the norm's weights (1, d)
+  MatrixView<T> norm_bias = {};  ///< (1, d)
 
-  bool any() const {
+  bool of_projection() const {
     return input.data != nullptr || weights.data != nullptr || bias.data != nullptr;
   }
+  bool any() const { return of_projection() || norm.data != nullptr || norm_bias.data != nullptr; }
 };
 
 /// Backward through `project`, out = x w + 1·biasᵀ, for dout (L, d):
@@ -43,20 +46,31 @@ struct ProjectedFrom {
   /// Weights and biases of all heads, if the transform has a norm over these; else empty.
   std::vector<MatrixView<const T>> all_weights, all_bias;
 
+  bool over_heads() const { return rows.transform != nullptr && rows.transform->over_heads(); }
+
   static std::span<const T> numbers_of(const MatrixView<const T>& view) {
     return {view.data, static_cast<std::size_t>(view.cols)};
   }
 };
 
-/// Backward through projection and transform, for dout (L, d), which is overwritten. With a norm
-/// over H heads, the weights of all of them change these rows: the targets are then dw (H·D, d) and
-/// db (1, H·d) through this head, and take the products of all of them. Error: that of
-/// differentiate_projection, of the transform, and of the projection, which is computed again.
+/// Backward through projection and transform, for dout (L, d), which is overwritten; not for a norm
+/// over all heads. Error: that of differentiate_projection, of the transform, and of the
+/// projection, which is computed again.
 template <class T>
 void differentiate_projected(const ProjectedFrom<T>& from, MatrixView<T> grad_out,
                              const ProjectionTargets<T>& targets, int threads);
 
-/// Bytes that it allocates for `rows` rows of `cols` channels.
+/// Backward through a norm over all H heads and their projections. `grads` has the gradient of the
+/// norm of each head (L, d), before the rotation. Targets: dw (H·D, d), db (1, H·d), and those of
+/// the norm (1, H·d). Takes four products for each head: the projection twice, for the means of the
+/// norm and for the gradient, and the two of differentiate_projection. Error as above. The bits do
+/// not depend on `threads`.
+template <class T>
+void differentiate_over_heads(const ProjectedFrom<T>& from,
+                              const std::vector<MatrixView<const T>>& grads,
+                              const ProjectionTargets<T>& targets, int threads);
+
+/// Bytes that either of them allocates for `rows` rows of `cols` channels.
 std::int64_t differentiate_projected_bytes(Index rows, Index cols, std::size_t element_size);
 
 }  // namespace attn

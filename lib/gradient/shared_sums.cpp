@@ -31,7 +31,7 @@ std::span<const T> SharedSums<T>::add(Index problem, std::span<const T> part) {
   const std::size_t at = block(problem);
   const auto size = static_cast<Index>(part.size());
   Buffer<double>& sum = sums_[at];
-  if (left_[at] == uses_[at]) {
+  if (sum.size() == 0) {
     sum = Buffer<double>(size);
     std::fill(sum.begin(), sum.end(), 0.0);
   }

@@ -27,7 +27,8 @@ class SharedSums {
   void restart();
 
   /// Adds the part of a problem; each problem is added once after a restart. Returns the gradient
-  /// of the block after its last part, else an empty span; it is valid until the next call.
+  /// of the block after its last part, else an empty span; it is valid until the next call. An
+  /// empty part is one of zeros, but the last part of a block is not empty.
   std::span<const T> add(Index problem, std::span<const T> part);
 
   /// The most sums that exist at a time if the problems are added in order.

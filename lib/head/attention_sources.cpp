@@ -140,6 +140,16 @@ std::string Vectors::address() const {
   return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
 }
 
+std::int64_t Vectors::bytes(std::size_t element_size) const {
+  const auto element = static_cast<std::int64_t>(element_size);
+  std::int64_t bytes = rows * cols * element;
+  if (weights) bytes += (rows + cols) * inner() * element;
+  if (!over_heads()) return bytes;
+  // Weights of all heads, and the rows of one of them with their moments.
+  return bytes + heads() * (inner() + 1) * cols * element +
+         rows * (cols * element + 2 * static_cast<std::int64_t>(sizeof(double)));
+}
+
 void AttentionSources::set_extents(const Shape& axes) {
   // Other inputs that do not broadcast are refused by name when their operands are made.
   Shape common = axes;
@@ -394,15 +404,7 @@ std::int64_t AttentionSources::head_bytes(std::size_t element_size, std::int64_t
     held.queries = *part;
   }
   for (const auto* vectors : {&q, &k, &v, &grad_out}) {
-    if (!*vectors) continue;
-    const Vectors& made = **vectors;
-    bytes += made.rows * made.cols * element;
-    if (made.weights) bytes += (made.rows + made.cols) * made.inner() * element;
-    if (made.over_heads()) {
-      // Weights of all heads, and the rows of one of them with their moments.
-      bytes += made.heads() * (made.inner() + 1) * made.cols * element +
-               made.rows * (made.cols * element + 2 * static_cast<std::int64_t>(sizeof(double)));
-    }
+    if (*vectors) bytes += (*vectors)->bytes(element_size);
   }
   if (q) {
     bytes += energy().bytes(held, element_size);

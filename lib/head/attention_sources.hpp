@@ -27,6 +27,9 @@ struct Vectors {
   bool transposed = false;  ///< whether weights are transposed
   /// A norm and rotary positions, for q and k that are projected; null: none.
   std::shared_ptr<const HeadTransform> transform = nullptr;
+  /// The weights and bias of its norm, for their gradients: of each head, or whole. Their numbers
+  /// are in the transform.
+  std::optional<Operand> norm = std::nullopt, norm_bias = std::nullopt;
 
   /// Whether a norm is over all heads. Weights and biases then have an axis of heads.
   bool over_heads() const { return transform != nullptr && transform->over_heads(); }
@@ -39,6 +42,9 @@ struct Vectors {
 
   /// "a.h5:/q", "a.h5:/x times a.h5:/wq": for messages.
   std::string address() const;
+
+  /// Bytes of one head in memory, with those of all heads that a norm over these needs.
+  std::int64_t bytes(std::size_t element_size) const;
 };
 
 /// Vectors that are read as they are: see vectors_operand.

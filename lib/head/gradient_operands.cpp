@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-// For a norm over all heads, every head has a gradient with respect to the weights of all of them.
+// With a norm over all heads, the weights of all of them have their gradient together.
 std::optional<Operand> of_all_heads(const std::optional<Operand>& part, Index heads,
                                     const Shape& leading) {
   if (!part) return part;
@@ -28,7 +28,7 @@ class List {
   using Own = TileRange;
 
   template <class Place>
-  void add(const char* name, const std::optional<Operand>& operand, Place place) {
+  void add(const std::string& name, const std::optional<Operand>& operand, Place place) {
     if (operand) all.push_back({name, operand, std::move(place)});
   }
 
@@ -62,6 +62,15 @@ class List {
     add("wk", whole(of.k, of.k->weights), place(&Projections::wk));
     add("bq", whole(of.q, of.q->bias), place(&Projections::bq));
     add("bk", whole(of.k, of.k->bias), place(&Projections::bk));
+    const auto add_norm = [&](const std::optional<Vectors>& from, const std::string& side,
+                              auto weights, auto bias) {
+      if (!from->norm) return;
+      const std::string name = side + (from->transform->norm->centred ? "_layer_norm" : "_norm");
+      add(name, from->norm, place(weights));
+      add(name + "_bias", from->norm_bias, place(bias));
+    };
+    add_norm(of.q, "q", &Projections::q_norm, &Projections::q_norm_bias);
+    add_norm(of.k, "k", &Projections::k_norm, &Projections::k_norm_bias);
     if (!of.v) return;
     add("wv", of.v->weights, place(&Projections::wv));
     add("bv", of.v->bias, place(&Projections::bv));
@@ -95,7 +104,7 @@ std::vector<GradientOperand<T>> gradient_operands(const AttentionSources& source
            [](Targets& to, View v, const Own&) { to.relative_bias = v; });
   const std::size_t count = sources.energy_operands.size();
   for (std::size_t n = 0; n < count; ++n) {
-    list.add(sources.energy().operands()[n].name.c_str(), sources.energy_operands[n],
+    list.add(sources.energy().operands()[n].name, sources.energy_operands[n],
              [n, count](Targets& to, View v, const Own&) {
                to.energy.resize(count);
                to.energy[n] = v;

@@ -100,15 +100,17 @@ template <class T>
 struct HeadProjectionTargets {
   MatrixView<T> x;  ///< (Lq, D)
   MatrixView<T> y;  ///< (Lk, D); the data of x if keys and values come from x, too
-  /// For a norm over all heads, the weights and biases of all of them: differentiate_projected.
   MatrixView<T> wq, wk, wv;
   MatrixView<T> bq, bk, bv;
+  MatrixView<T> q_norm, k_norm, q_norm_bias, k_norm_bias;
 };
 
 /// Where the gradients of one head go; contiguous, except those of matrices by pairs. A gradient
 /// whose view has no data is not computed.
 template <class T>
 struct HeadGradientTargets {
+  /// With a norm over all heads, q and k are its result before the rotation. What it is made from
+  /// has a gradient of all heads together, which is not computed: differentiate_over_heads.
   MatrixView<T> q, k, v;
   std::vector<MatrixView<T>> energy;  ///< one per operand of the energy
   MatrixView<T> bias;                 ///< (Lq or 1, Lk or 1)

@@ -17,8 +17,9 @@ class VectorGradient {
  public:
   VectorGradient(MatrixView<const T> vectors, const ProjectedFrom<T>& from, MatrixView<T> own,
                  const ProjectionTargets<T>& projection)
-      : from_(from), projection_(projection), view_(own.data, vectors.rows, vectors.cols) {
-    if (own.data != nullptr || !projection.any()) return;
+      : from_(from), view_(own.data, vectors.rows, vectors.cols) {
+    if (!from.over_heads()) projection_ = projection;
+    if (own.data != nullptr || !projection_.any()) return;
     storage_ = Buffer<T>(vectors.rows * vectors.cols);
     view_.data = storage_.data();
   }
@@ -26,6 +27,7 @@ class VectorGradient {
   MatrixView<T> view() const { return view_; }
 
   void project_back(int threads) const {
+    if (from_.over_heads() && view_.data != nullptr) rotate_back<T>(from_.rows, view_, threads);
     if (!projection_.any()) return;
     differentiate_projected<T>(from_, view_, projection_, threads);
   }
@@ -79,8 +81,10 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
                         int threads) {
   const HeadArrays<T>& arrays = *head.arrays;
   const HeadProjectionTargets<T>& back = targets.projections;
-  const VectorGradient<T> q(arrays.q, head.q, targets.q, {back.x, back.wq, back.bq});
-  const VectorGradient<T> k(arrays.k, head.k, targets.k, {back.y, back.wk, back.bk});
+  const VectorGradient<T> q(arrays.q, head.q, targets.q,
+                            {back.x, back.wq, back.bq, back.q_norm, back.q_norm_bias});
+  const VectorGradient<T> k(arrays.k, head.k, targets.k,
+                            {back.y, back.wk, back.bk, back.k_norm, back.k_norm_bias});
   const VectorGradient<T> v(arrays.v, head.v, targets.v, {back.y, back.wv, back.bv});
 
   Forward<T> forward;

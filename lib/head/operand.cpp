@@ -47,7 +47,7 @@ BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows
     count.insert(count.end(), {1, cols});
     return;
   }
-  if (operand.heads == HeadAxis::whole) {
+  if (operand.heads == HeadAxis::whole && !start.empty()) {
     const Index heads = operand.dataset.shape()[start.size() - 1];
     count.back() = heads;
     (operand.rows > 1 ? rows : cols) /= heads;

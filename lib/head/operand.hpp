@@ -20,7 +20,8 @@ enum class HeadAxis {
   inside,      ///< (…, rows, H, cols)
   in_rows,     ///< (H·rows, cols): head h has the rows from h·rows on
   in_columns,  ///< (…, rows, H·cols): head h has the columns from h·cols on
-  whole,  ///< (…, H, D, cols) or (…, H, d): a block holds all heads, as H·D rows or H·d columns
+  whole,  ///< (…, H, D, cols), (…, H, d) or (H·d): a block has all heads, as H·D rows or H·d
+          ///< columns
 };
 
 /// An array; each problem uses one block of it.

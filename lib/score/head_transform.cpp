@@ -46,10 +46,14 @@ Moments mean_and_scale(const HeadRows& with, Index row, const T* u, Index channe
   return found;
 }
 
-// The numbers of one head among those of all.
+// The numbers of one head among `size`, those of all heads, or of each.
+template <class T>
+T* of_head(T* numbers, Index size, const HeadRows& with, Index channels) {
+  return size == 0 ? nullptr : numbers + (size == channels ? 0 : with.head * channels);
+}
+
 const double* of_head(const std::vector<double>& numbers, const HeadRows& with, Index channels) {
-  const bool shared = std::ssize(numbers) == channels;
-  return numbers.empty() ? nullptr : numbers.data() + (shared ? 0 : with.head * channels);
+  return of_head(numbers.data(), std::ssize(numbers), with, channels);
 }
 
 // Rotates by the position. A negative position rotates back, which is the adjoint.
@@ -151,8 +155,8 @@ void rotate_back(const HeadRows& with, MatrixView<T> grad, int threads) {
 }
 
 template <class T>
-void norm_gradient_means(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
-                         std::span<double> means, int threads) {
+void add_norm_gradient_means(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
+                             std::span<double> means, int threads) {
   const HeadNorm& norm = *with.transform->norm;
   const double* const weights = of_head(norm.weights, with, u.cols);
   const auto channels = static_cast<double>(u.cols * (norm.all_heads ? with.heads : 1));
@@ -169,10 +173,36 @@ void norm_gradient_means(const HeadRows& with, MatrixView<const T> u, MatrixView
       double* const to = means.data() + 4 * i;
       to[0] = mean;
       to[1] = scale;
-      to[2] = along / channels;
-      to[3] = norm.centred ? sum / channels : 0;
+      to[2] += along / channels;
+      if (norm.centred) to[3] += sum / channels;
     }
   });
+}
+
+template <class T>
+void norm_parameter_gradients(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
+                              std::span<const double> means, MatrixView<T> weights,
+                              MatrixView<T> bias) {
+  if (weights.data == nullptr && bias.data == nullptr) return;
+  PooledVector<double> along(static_cast<std::size_t>(u.cols), 0.0);
+  PooledVector<double> sum = along;
+  for (Index i = 0; i < u.rows; ++i) {
+    const double mean = means[static_cast<std::size_t>(4 * i)];
+    const double scale = means[static_cast<std::size_t>(4 * i + 1)];
+    for (Index c = 0; c < u.cols; ++c) {
+      const auto n = static_cast<std::size_t>(c);
+      const auto upstream = static_cast<double>(grad(i, c));
+      along[n] += upstream * (static_cast<double>(u(i, c)) - mean) * scale;
+      sum[n] += upstream;
+    }
+  }
+  const auto write = [&](const PooledVector<double>& sums, const MatrixView<T>& all) {
+    if (all.data == nullptr) return;
+    std::transform(sums.begin(), sums.end(), of_head(all.data, all.cols, with, u.cols),
+                   [](double number) { return static_cast<T>(number); });
+  };
+  write(along, weights);
+  write(sum, bias);
 }
 
 template <class T>
@@ -183,21 +213,24 @@ void differentiate_norm(const HeadRows& with, MatrixView<const T> grad,
     const double* const of_row = means.data() + 4 * row;
     const double scale = of_row[1];
     for (Index c = 0; c < u.cols; ++c) {
-      const double own = grad.data == nullptr ? 0 : weights[c] * static_cast<double>(grad(row, c));
+      const double own = weights[c] * static_cast<double>(grad(row, c));
       const double standard = (numbers[c] - of_row[0]) * scale;
       numbers[c] = scale * (own - of_row[3] - standard * of_row[2]);
     }
   });
 }
 
-#define ATTN_FOR_TYPE(T)                                                                          \
-  template void add_moments(const HeadNorm&, Index, MatrixView<const T>, std::span<double>, int); \
-  template void transform_rows(const HeadRows&, MatrixView<T>, int,                               \
-                               const std::function<std::string()>&);                              \
-  template void rotate_back(const HeadRows&, MatrixView<T>, int);                                 \
-  template void norm_gradient_means(const HeadRows&, MatrixView<const T>, MatrixView<const T>,    \
-                                    std::span<double>, int);                                      \
-  template void differentiate_norm(const HeadRows&, MatrixView<const T>, std::span<const double>, \
+#define ATTN_FOR_TYPE(T)                                                                           \
+  template void add_moments(const HeadNorm&, Index, MatrixView<const T>, std::span<double>, int);  \
+  template void transform_rows(const HeadRows&, MatrixView<T>, int,                                \
+                               const std::function<std::string()>&);                               \
+  template void rotate_back(const HeadRows&, MatrixView<T>, int);                                  \
+  template void add_norm_gradient_means(const HeadRows&, MatrixView<const T>, MatrixView<const T>, \
+                                        std::span<double>, int);                                   \
+  template void norm_parameter_gradients(const HeadRows&, MatrixView<const T>,                     \
+                                         MatrixView<const T>, std::span<const double>,             \
+                                         MatrixView<T>, MatrixView<T>);                            \
+  template void differentiate_norm(const HeadRows&, MatrixView<const T>, std::span<const double>,  \
                                    MatrixView<T>, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -96,16 +96,25 @@ void transform_rows(const HeadRows& with, MatrixView<T> rows, int threads,
 template <class T>
 void rotate_back(const HeadRows& with, MatrixView<T> grad, int threads);
 
-/// Per row of a head: μ, r, and the means of w dn (u − μ) r and of w dn over the channels of the
-/// norm, (rows, 4), from u and the gradient dn of the norm of this head.
+/// Adds the part of a head to the means over the channels of the norm, (rows, 4) with zeros before
+/// the first head: per row μ, r, and the means of w dn (u − μ) r and of w dn, from u and the
+/// gradient dn of the norm of this head.
 template <class T>
-void norm_gradient_means(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
-                         std::span<double> means, int threads);
+void add_norm_gradient_means(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
+                             std::span<double> means, int threads);
 
-/// Turns u, the rows of one of the heads, into the part of its gradient that comes through the
-/// head of `means`: du = r (w dn − mean(w dn) − (u − μ) r mean(w dn (u − μ) r)), with w dn = 0 and
-/// without data in `grad` for another head, and without the first mean in an RMS norm. Error: one
-/// rounding to T and those of float64.
+/// The gradients of the norm's weights and bias in the channels of a head, summed over its rows in
+/// float64: dw_c = Σ_i dn_ic (u_ic − μ_i) r_i, db_c = Σ_i dn_ic. A gradient without data is not
+/// computed. `weights` and `bias` are (1, d), or (1, heads · d), of which these channels are
+/// written.
+template <class T>
+void norm_parameter_gradients(const HeadRows& with, MatrixView<const T> u, MatrixView<const T> grad,
+                              std::span<const double> means, MatrixView<T> weights,
+                              MatrixView<T> bias);
+
+/// Turns u, the rows of a head, into their gradient, from the means of all heads of the norm:
+/// du = r (w dn − mean(w dn) − (u − μ) r mean(w dn (u − μ) r)), without the first mean in an RMS
+/// norm. Error: one rounding to T and those of float64.
 template <class T>
 void differentiate_norm(const HeadRows& with, MatrixView<const T> grad,
                         std::span<const double> means, MatrixView<T> u, int threads);

@@ -69,6 +69,16 @@ class GoesOn(DumpTest):
                     self.add_sequences()
                 self.check_kills(run, "dump.h5", 1000 // len(self.RUNS) if LONG else 2, moments)
 
+    def test_gradients_of_all_heads_together(self):
+        """Those through a norm over all heads are of several units of a checkpoint."""
+        draw = np.random.default_rng(7)
+        shapes = {"x": (2, 300, 8), "wq": (4, 8, 4), "wk": (2, 8, 4), "wv": (2, 8, 4), "q_norm": 16, "k_norm": 8,
+                  "grad_out": (2, 4, 300, 4)}
+        self.write("layer.h5", **{name: draw.normal(size=size) for name, size in shapes.items()},
+                   norm_epsilon=np.array(1e-3))
+        self.check_kills(["attn-compute", "layer.h5", "--from", "projection", "--memory", "2M", "--emit",
+                          "grad_x,grad_wq,grad_k_norm", "-o", "out.h5"], "layer.h5", 20 if LONG else 4, random.Random(3))
+
     def test_each_tool_sees_another_writer(self):
         """Whose lock is held before there is a checkpoint to look at."""
         with open(self.folder / ".ck.lock.tmp", "w") as lock:

@@ -269,7 +269,8 @@ class Gradients(ToolTest):
                         "bq": self.normal(2, 5), "bk": self.normal(1 + place % 2, 5)}
                 data |= self.transforms(2, 1 + place % 2, 5, whole, kind, angles)
                 more = {"y": self.normal(*[2] * (place % 2), 5, 3)} if place % 3 == 1 else {}
-                self.near(Problem(scheme), data | more, ["x", "wq", "wk", "wv", "bq", "bk", *more],
+                norms = [n for n in data if n[1:].startswith((kind, kind + "_bias"))]
+                self.near(Problem(scheme), data | more, ["x", "wq", "wk", "wv", "bq", "bk", *norms, *more],
                           options=["--from=projection"], floor=0.1)
 
     def test_keys_from_the_array_of_the_queries(self):

@@ -87,7 +87,8 @@ class HeadTransforms(ToolTest):
         shared = {n: a for n, a in data.items() if n != "x"}
         bounds = [0, 4, 4, 5, 11]
         self.write("packed.h5", **data, cu_seqlens=np.array(bounds), grad_out=self.normal(4, 11, 3))
-        emit = "--emit=out,grad_x"
+        summed = ("grad_wq", "grad_bk", "grad_q_norm", "grad_k_layer_norm")
+        emit = "--emit=" + ",".join(("out", "grad_x", *summed))
         packed = self.compute("packed.h5", *FROM, "--causal", emit)
         with h5py.File(self.folder / "packed.h5") as file:
             upstream = file["grad_out"][()]
@@ -100,6 +101,7 @@ class HeadTransforms(ToolTest):
         self.write("padded.h5", **shared, **padded, query_start=starts, key_start=starts, query_length=lengths,
                    key_length=lengths)
         found = self.compute("padded.h5", *FROM, "--causal", emit)
+        sums = dict.fromkeys(summed, 0)
         for b, (first, last) in enumerate(parts):
             self.write("alone.h5", **shared, x=data["x"][first:last], grad_out=upstream[:, first:last])
             alone = self.compute("alone.h5", *FROM, "--causal", emit)
@@ -108,23 +110,59 @@ class HeadTransforms(ToolTest):
             np.testing.assert_array_equal(found["grad_x"][b][own], alone["grad_x"])
             self.assert_near("packed", packed["out"][:, first:last], alone["out"], 1e-14)
             self.assert_near("packed", packed["grad_x"][first:last], alone["grad_x"], 1e-12)
+            for name in summed:
+                sums[name] = sums[name] + alone[name]
+        for name in summed:
+            for whole in (packed, found):
+                self.assert_near(name, whole[name], sums[name], 1e-12 * (1 + np.abs(sums[name]).max()))
+
+    def test_heads_of_unequal_lengths(self):
+        """A norm over all heads has rows that only some of them take."""
+        data, upstream = self.layer(), self.normal(4, 9, 3)
+        emit = "--emit=grad_x,grad_wq,grad_wk,grad_bq,grad_q_norm,grad_k_layer_norm"
+        lengths = np.array([9, 0, 4, 7])
+        self.write("in.h5", **data, grad_out=upstream, query_length=lengths)
+        found = self.compute("in.h5", *FROM, emit)
+        # Rows of softmax are apart: those without an upstream gradient have none.
+        upstream[np.arange(9) >= lengths[:, None]] = 0
+        self.write("in.h5", **data, grad_out=upstream)
+        for name, gradient in self.compute("in.h5", *FROM, emit).items():
+            self.assert_near(name, found[name], gradient, 1e-12 * np.abs(gradient).max())
+        self.write("in.h5", **data, grad_out=upstream, query_length=0 * lengths)
+        for name, gradient in self.compute("in.h5", *FROM, emit).items():
+            np.testing.assert_array_equal(gradient, 0)
 
     def test_bits(self):
         """Threads, memory and shards do not matter."""
         data = {n: a.astype(np.float32) for n, a in self.layer(length=600, heads=6, groups=2).items()}
-        self.write("in.h5", **data, grad_out=self.normal(6, 600, 3).astype(np.float32))
-        options = [*FROM, "--causal", "--emit=out,col_sum,grad_x,grad_wq,grad_wk,grad_bq"]
-        first = self.compute("in.h5", *options, "--threads=1")
+        self.write("long.h5", **data, grad_out=self.normal(6, 600, 3).astype(np.float32))
+        options = [*FROM, "--causal", "--emit=out,col_sum,grad_x,grad_wq,grad_wk,grad_bq,grad_q_norm,grad_k_layer_norm"]
+        first = self.compute("long.h5", *options, "--threads=1")
         for more in (["--threads=3"], ["--memory=8M"], ["--memory=9M", "--threads=2"]):
-            self.assert_same_bits(self.compute("in.h5", *options, *more), first)
+            self.assert_same_bits(self.compute("long.h5", *options, *more), first)
         options = [*FROM, "--causal", "--emit=out,col_sum"]
         for part in (1, 2, 3):
-            self.run_tool("attn-compute", "in.h5", *options, f"--shard={part}/3", "-o", "part.h5")
+            self.run_tool("attn-compute", "long.h5", *options, f"--shard={part}/3", "-o", "part.h5")
         self.run_tool("tensor-join", *(f"part.{part:04}-of-0003.h5" for part in (1, 2, 3)), "-o", "joined.h5")
         found = self.read("joined.h5")
         for name in ("out", "col_sum"):
             self.assertEqual(found[name].tobytes(), first[name].tobytes())
-        report = self.run_tool("explain-away-stats", "in.h5", "--from=projection", "--causal", "--scheme=unas",
+        # Sequences with weights of their own.
+        layers = [self.layer() for _ in range(3)]
+        data = {n: layers[0][n] if n.endswith("norm") else np.stack([layer[n] for layer in layers])
+                for n in ("x", "wq", "wk", "wv", "bq", "bk", "q_norm", "k_layer_norm")}
+        self.write("in.h5", **data, norm_epsilon=np.array(1e-3), grad_out=self.normal(3, 4, 9, 3))
+        options = [*FROM, "--emit=grad_x,grad_wq,grad_bk"]
+        whole = self.compute("in.h5", *options)
+        self.assertEqual(whole["grad_wq"].shape, (3, 4, 8, 6))
+        for part in (1, 2):
+            self.run_tool("attn-compute", "in.h5", *options, f"--shard={part}/2", "-o", "part.h5")
+        self.run_tool("tensor-join", "part.0001-of-0002.h5", "part.0002-of-0002.h5", "-o", "joined.h5", "--force")
+        for name, gradient in self.read("joined.h5").items():
+            self.assertEqual(gradient.tobytes(), whole[name].tobytes())
+        self.refused("attn-compute", "in.h5", *FROM, "--emit=grad_q_norm", "--shard=1/2", status=2,
+                     says=["all 12 add into grad_q_norm"])
+        report = self.run_tool("explain-away-stats", "long.h5", "--from=projection", "--causal", "--scheme=unas",
                                "--json").json()
         self.assertAlmostEqual(report["result"]["unas"]["col_sum"]["min"], first["col_sum"].min(), places=12)
 
@@ -145,15 +183,15 @@ class HeadTransforms(ToolTest):
         np.testing.assert_array_equal(*found)
 
     def test_flops(self):
-        """Norms over all heads: the products of all once more, forward and for gradients, which also take, for each
-        head, three products of each of them."""
+        """Norms over all heads: the products of all once more, forward and for gradients, which also take, for the
+        sequence, four products of each of them and those of the moments again."""
         found = []
         for whole in (False, True):
             self.write("in.h5", **self.layer(whole=whole), grad_out=self.normal(4, 9, 3))
             done = self.run_tool("attn-compute", "in.h5", *FROM, "--emit=grad_x", "--dry-run", "--json")
             found.append(done.json()["result"]["flops"])
         product = 2 * 9 * 8 * 6
-        self.assertEqual(found[1] - found[0], 2 * 4 * product * (1 + 1) + 4 * product * 3 * (4 + 2))
+        self.assertEqual(found[1] - found[0], 2 * 4 * product * (1 + 1) + product * (5 * (4 + 2) + 2))
 
     def test_refusals(self):
         data = self.layer()

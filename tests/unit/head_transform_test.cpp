@@ -163,11 +163,13 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
   for (int kind = 0; kind < 16; ++kind) {
     const HeadTransform transform = drawn_transform(draw, heads, d, kind);
     if (!transform.norm && !transform.rotary) continue;
-    Guarded<T> x(length, inner), w(heads * inner, d), bias(heads, d), grad(length, d);
+    const bool over = transform.over_heads();
+    HeadTransform moved = transform;
+    Guarded<T> x(length, inner), w(heads * inner, d), bias(heads, d), grad(heads * length, d);
     for (Guarded<T>* one : {&x, &w, &bias, &grad}) {
       one->fill([&] { return static_cast<T>(draw()); });
     }
-    // The loss Σ grad · transformed rows of head 1.
+    // The loss Σ grad · transformed rows of head 1, with a norm over all heads of all.
     const auto loss = [&] {
       std::vector<TransformRows> u;
       for (Index h = 0; h < heads; ++h) {
@@ -183,16 +185,18 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
           }
         }
       }
-      const TransformRows made = transformed(transform, u, 1, 3);
       long double sum = 0;
-      for (Index i = 0; i < length; ++i) {
-        for (Index c = 0; c < d; ++c) {
-          sum += made[static_cast<std::size_t>(i)][static_cast<std::size_t>(c)] * grad.view()(i, c);
+      for (Index h = over ? 0 : 1; h < heads; ++h) {
+        const TransformRows made = transformed(moved, u, static_cast<std::size_t>(h), 3);
+        for (Index i = 0; i < length; ++i) {
+          for (Index c = 0; c < d; ++c) {
+            sum += made[static_cast<std::size_t>(i)][static_cast<std::size_t>(c)] *
+                   grad.view()(h * length + i, c);
+          }
         }
       }
       return sum;
     };
-    const bool over = transform.over_heads();
     HeadRows with{&transform, 1, heads, {3, nullptr, false}, nullptr};
     ProjectedFrom<T> from{
         x.view(), w.view().row_range(inner, inner), bias.view().row_range(1, 1), with, {}, {}};
@@ -211,9 +215,54 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
     }
     Guarded<T> dx(length, inner), dw(over ? heads * inner : inner, d, 0),
         db(1, over ? heads * d : d);
-    dx.fill([] { return T{0}; });
-    Guarded<T> upstream = grad;
-    differentiate_projected<T>(from, upstream.view(), {dx.view(), dw.view(), db.view()}, 2);
+    const Index size = transform.norm ? std::ssize(transform.norm->weights) : 1;
+    Guarded<T> dnorm(1, size), dnorm_bias(1, size);
+    const ProjectionTargets<T> targets{dx.view(), dw.view(), db.view(), dnorm.view(),
+                                       dnorm_bias.view()};
+    const auto differentiate = [&](int threads, const ProjectionTargets<T>& to) {
+      for (Guarded<T>* one : {&dx, &dw, &db, &dnorm, &dnorm_bias}) {
+        one->fill([] { return T{0}; });
+      }
+      Guarded<T> upstream = grad;
+      const auto of_head = [&](Index h) { return upstream.view().row_range(h * length, length); };
+      if (!over) return differentiate_projected<T>(from, of_head(1), to, threads);
+      for (Index h = 0; h < heads; ++h) rotate_back<T>(with, of_head(h), threads);
+      differentiate_over_heads<T>(from, {of_head(0), of_head(1)}, to, threads);
+    };
+    if (transform.norm) {
+      // Alone they are the same.
+      differentiate(1, {{}, {}, {}, targets.norm, targets.norm_bias});
+      const Guarded<T> alone = dnorm, bias_alone = dnorm_bias;
+      differentiate(2, targets);
+      CHECK(alone == dnorm);
+      CHECK(bias_alone == dnorm_bias);
+    } else {
+      differentiate(2, targets);
+    }
+    const auto near = [&](long double difference, double step, T found) {
+      const auto expected = static_cast<double>(difference / (2 * static_cast<long double>(step)));
+      CAPTURE(kind);
+      CHECK(std::abs(found - expected) <=
+            (sizeof(T) == 4 ? 2e-2 : 2e-8) * (1 + std::abs(expected)));
+    };
+    const auto check_norm = [&](std::vector<double> HeadNorm::*of, const Guarded<T>& found) {
+      for (std::size_t c = 0; c < ((*moved.norm).*of).size(); ++c) {
+        double& number = ((*moved.norm).*of)[c];
+        const double start = number;
+        number = start + 0x1p-20;
+        const long double high = loss();
+        number = start - 0x1p-20;
+        const long double low = loss();
+        number = start;
+        // Those of another head stay as they are.
+        const bool own = over || size == d || static_cast<Index>(c) / d == 1;
+        near(own ? high - low : 0, 0x1p-20, found.view()(0, static_cast<Index>(c)));
+      }
+    };
+    if (transform.norm) {
+      check_norm(&HeadNorm::weights, dnorm);
+      check_norm(&HeadNorm::bias, dnorm_bias);
+    }
     const auto check = [&](const char* name, Guarded<T>& of, Index row, Index col, T found) {
       T& number = of.view()(row, col);
       const T start = number;
@@ -223,12 +272,8 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
       number = start - step;
       const long double low = loss();
       number = start;
-      const auto expected =
-          static_cast<double>((high - low) / (2 * static_cast<long double>(step)));
       CAPTURE(name);
-      CAPTURE(kind);
-      CHECK(std::abs(found - expected) <=
-            (sizeof(T) == 4 ? 2e-2 : 2e-8) * (1 + std::abs(expected)));
+      near(high - low, step, found);
     };
     for (Index i = 0; i < length; ++i) {
       for (Index k = 0; k < inner; ++k) check("x", x, i, k, dx.view()(i, k));

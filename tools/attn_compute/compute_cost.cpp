@@ -10,6 +10,7 @@
 #include "attn_compute/attention_results.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
+#include "attn_compute/norms_over_heads.hpp"
 #include "attn_compute/score_results.hpp"
 #include "common/costs/cost_report.hpp"
 #include "common/frame/bundles.hpp"
@@ -58,7 +59,14 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   if (options.needs_out()) {
     numbers += input.queries * input.v_head_dim;
   }
-  for (const GradientKind& kind : options.gradients) numbers += kind.size();
+  for (const GradientKind& kind : options.gradients) {
+    if (!kind.of_all_heads()) numbers += kind.size();
+  }
+  for (const bool of_queries : {true, false}) {
+    if (!through_all_heads(options.gradients, input, of_queries)) continue;
+    const Vectors& normed = of_queries ? *input.q : *input.k;
+    numbers += normed.rows * normed.cols;
+  }
   Index vectors = 3 * (input.queries + input.keys);
   if (options.repetition) vectors += (input.depth + 2) * input.queries;
   needs.result_bytes =
@@ -68,7 +76,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
   needs.useful_bytes =
       useful_attend_bytes(options.scheme, input.queries, input.keys, element_size, needs.ranks);
-  needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
+  needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems) +
+                     norms_over_heads_kept_bytes(options, input, element_size);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
@@ -97,7 +106,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
                                                                input.keys, element_size, threads)) +
                                  sums + output;
     const std::int64_t backward = head_gradient_bytes(options, input, element_size, threads);
-    return repeated + std::max(forward, backward);
+    return std::max(repeated + std::max(forward, backward),
+                    norms_over_heads_bytes(options, input, element_size, threads));
   };
   return needs;
 }

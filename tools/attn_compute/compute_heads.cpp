@@ -8,6 +8,7 @@
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
+#include "attn_compute/norms_over_heads.hpp"
 #include "attn_compute/query_list.hpp"
 #include "attn_compute/score_results.hpp"
 #include "cli/words.hpp"
@@ -27,7 +28,7 @@ struct HeadResult {
   SchemeSummary summary;
   Index empty_queries = 0;
   Index empty_keys = 0;
-  std::vector<Buffer<T>> gradients;
+  std::vector<Buffer<T>> gradients, normed;  // of HeadGradients::of
   std::vector<double> row_potential, col_potential, unas_row_potential;
   std::vector<double> col_sum, row_entropy;
   std::vector<double> centre, variance, prior;
@@ -54,6 +55,7 @@ void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.empty_queries);
   archive(with, result.empty_keys);
   archive(with, result.gradients);
+  archive(with, result.normed);
   for_vectors(result, [&](const char*, std::vector<double>& values) { archive(with, values); });
   archive(with, result.log_likelihood);
 }
@@ -176,7 +178,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   result.empty_queries = work.attention.allowed.empty_queries();
   result.empty_keys = work.attention.allowed.empty_keys();
   if (options.emits_gradients()) {
-    result.gradients = gradients.of(head, work, threads);
+    result.gradients = gradients.of(head, work, result.normed, threads);
   }
   close_gate(work);
   if (options.join) gradients.add_join(head, work.out, threads, result.gradients);
@@ -210,6 +212,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
   const HeadGradients<T> gradients(options, input);
+  NormsOverHeads<T> over_heads(gradients, options, input, plan.threads);
   GradientWriter<T> gradient_writer(bundle, options.gradients, input, report);
   std::optional<JoinedWriter<T>> joined;
   if (options.join) {
@@ -227,7 +230,10 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     if (keep_hybrid) {
       outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
     }
-    if (!result.gradients.empty()) gradient_writer.add(problem, result.gradients);
+    if (!result.gradients.empty()) {
+      over_heads.add(problem, result.normed, result.gradients);
+      gradient_writer.add(problem, result.gradients);
+    }
     totals.scheme.add(Totals{result.summary, result.empty_queries, result.empty_keys});
     has_likelihood = has_likelihood && !result.log_likelihood.empty();
     totals.add_likelihood(result.log_likelihood);

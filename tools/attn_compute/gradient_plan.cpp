@@ -32,9 +32,10 @@ const std::string& first_gradient(const ComputeOptions& options) {
 // Further advice on a name that the run has no gradient for.
 [[noreturn]] void refuse_missing(const std::string& name, const AttentionInput& input) {
   const bool projects = input.options.source == Source::projection;
+  const bool of_norm = name.find("_norm") != std::string::npos;
   const bool of_projection = name == "grad_x" || name == "grad_y" || name == "grad_wq" ||
                              name == "grad_wk" || name == "grad_wv" || name == "grad_bq" ||
-                             name == "grad_bk" || name == "grad_bv";
+                             name == "grad_bk" || name == "grad_bv" || of_norm;
   if (projects && (name == "grad_q" || name == "grad_k" || name == "grad_v")) {
     refuse(name, "q, k and v are made by projection", "--emit grad_x,grad_wq,grad_wk,grad_wv");
   }
@@ -50,7 +51,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
     }
   }
   const bool of_bias = name == "grad_bq" || name == "grad_bk" || name == "grad_bv";
-  if (of_bias || name == "grad_wo" || name == "grad_bo") {
+  if (of_bias || of_norm || name == "grad_wo" || name == "grad_bo") {
     refuse(name, "there is no dataset " + name.substr(5));
   }
   if (name == "grad_preference") {

@@ -23,6 +23,9 @@ struct GradientKind {
   Index size() const { return of ? of->rows * of->cols : 1; }
   Index blocks() const { return of ? element_count(of->leading) : 1; }
 
+  /// Whether a block is of all heads, which are computed together: see NormsOverHeads.
+  bool of_all_heads() const { return of && of->heads == HeadAxis::whole; }
+
   /// The block that a problem uses.
   Index block(Index problem) const { return of ? of->block(problem) : 0; }
 };

@@ -23,11 +23,13 @@ std::vector<std::string> axis_labels(const GradientKind& kind) {
   return labels;
 }
 
-// Where blocks lie in a run that is divided: never along the rows of wo, which all heads share.
+// Where blocks lie in a run that is divided: never along the rows of wo, which all heads share, nor
+// along the heads of a block of all heads.
 BlockLayout layout_of(const GradientKind& kind) {
   BlockLayout layout{.name = kind.name, .shape = kind.shape(), .labels = axis_labels(kind)};
   if (!kind.of) return layout;
-  layout.axes = first_axes(kind.of->leading.size());
+  const std::size_t leading = kind.of->leading.size();
+  layout.axes = first_axes(kind.of_all_heads() && leading > 0 ? leading - 1 : leading);
   if (kind.of->heads == HeadAxis::inside) ++layout.axes.back();
   return layout;
 }

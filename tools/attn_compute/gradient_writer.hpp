@@ -23,8 +23,8 @@ class GradientWriter {
   GradientWriter(io::OutputBundle& output, const std::vector<GradientKind>& kinds,
                  const AttentionInput& input, cli::Report& report);
 
-  /// Adds the gradients of one head, in the order of the kinds. Throws Error(numerical) if one is
-  /// not finite.
+  /// Adds the gradients of one head, in the order of the kinds; an empty one is one of zeros, as in
+  /// SharedSums. Throws Error(numerical) if one is not finite.
   void add(Index problem, const std::vector<Buffer<T>>& parts);
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attn_compute/norms_over_heads.hpp"
 #include "gradient/projection_gradient.hpp"
 #include "head/gradient_operands.hpp"
 #include "head/head.hpp"
@@ -64,7 +65,7 @@ HeadGradientTargets<T> HeadGradients<T>::targets(const TileRange& own,
                                                  const std::vector<Buffer<T>>& parts) const {
   HeadGradientTargets<T> targets;
   for (std::size_t n = 0; n < parts.size(); ++n) {
-    if (!operands_[n]) continue;
+    if (!operands_[n] || parts[n].size() == 0) continue;
     const auto& operand = operands_[n]->operand;
     operands_[n]->place(
         targets, {parts[n].data(), operand ? operand->rows : 1, operand ? operand->cols : 1}, own);
@@ -73,17 +74,41 @@ HeadGradientTargets<T> HeadGradients<T>::targets(const TileRange& own,
 }
 
 template <class T>
+void HeadGradients<T>::make_room_for_all_heads(std::vector<Buffer<T>>& parts) const {
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    if (!options_.gradients[n].of_all_heads()) continue;
+    parts[n] = Buffer<T>(options_.gradients[n].size());
+    std::fill(parts[n].begin(), parts[n].end(), T{0});
+  }
+}
+
+template <class T>
 std::vector<Buffer<T>> HeadGradients<T>::of(const Head<T>& head, const HeadWork<T>& found,
-                                            int threads) const {
+                                            std::vector<Buffer<T>>& normed, int threads) const {
   std::vector<Buffer<T>> parts;
-  for (const GradientKind& kind : options_.gradients) parts.emplace_back(kind.size());
+  for (const GradientKind& kind : options_.gradients) {
+    parts.emplace_back(kind.of_all_heads() ? 0 : kind.size());
+  }
+  for (const bool of_queries : {true, false}) {
+    const std::optional<Vectors>& from = of_queries ? input_.q : input_.k;
+    const bool wanted = through_all_heads(options_.gradients, input_, of_queries);
+    normed.emplace_back(wanted ? from->rows * from->cols : 0);
+  }
   const TileRange& own = head.part.range;
   const bool empty = own.rows == 0 || own.cols == 0;
   if (empty || options_.join || !head.part.is_whole(input_.queries, input_.keys)) {
-    for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
+    for (const auto* all : {&parts, &normed}) {
+      for (const Buffer<T>& part : *all) std::fill(part.begin(), part.end(), T{0});
+    }
   }
   if (empty || asks_for_join_only(options_)) return parts;
-  differentiate_head(forward_of(found), targets(own, parts), threads);
+  HeadGradientTargets<T> to = targets(own, parts);
+  const auto view = [](const Buffer<T>& numbers, const Vectors& from) {
+    return MatrixView<T>(numbers.data(), from.rows, from.cols);
+  };
+  if (normed[0].size() > 0) to.q = by_query(view(normed[0], *input_.q), own);
+  if (normed[1].size() > 0) to.k = by_key(view(normed[1], *input_.k), own);
+  differentiate_head(forward_of(found), to, threads);
   if (input_.bias || !input_.rel_bias) return parts;
   // The table's gradient may be requested by both of its names: the second one was computed.
   const MatrixView<T> first = part("grad_bias", *input_.rel_bias, parts);
@@ -122,18 +147,6 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
                                           input.sizes(), input.v_head_dim, element_size, threads);
 }
 
-// Through a norm over all heads, each head makes the products of all heads, and two more as large.
-double over_heads_flops(const AttentionInput& input) {
-  double flops = 0;
-  for (const auto* vectors : {&input.q, &input.k}) {
-    if (!*vectors || !(*vectors)->over_heads()) continue;
-    const Vectors& made = **vectors;
-    flops += 6 * static_cast<double>(made.heads()) * static_cast<double>(made.rows) *
-             static_cast<double>(made.inner()) * static_cast<double>(made.cols);
-  }
-  return flops * static_cast<double>(input.own_problems());
-}
-
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
@@ -162,7 +175,7 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   }
   // G, and two more products as large as those that made the scores.
   return input.score_flops(scheme, passes + 2) + among_keys + (products + 1) * values +
-         over_heads_flops(input);
+         norms_over_heads_flops(options, input);
 }
 
 template class HeadGradients<float>;

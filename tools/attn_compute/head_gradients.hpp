@@ -21,7 +21,17 @@ class HeadGradients {
 
   /// The gradients of one head, one block for each gradient of the options, in their order; the
   /// gradients of add_join are still 0. `found` is the result of attend_head, before the gate.
-  std::vector<Buffer<T>> of(const Head<T>& head, const HeadWork<T>& found, int threads) const;
+  /// Those of all heads (GradientKind::of_all_heads) are empty; NormsOverHeads completes them from
+  /// `normed`, the gradients of the results of norms over all heads: of queries and of keys, empty
+  /// if not needed.
+  std::vector<Buffer<T>> of(const Head<T>& head, const HeadWork<T>& found,
+                            std::vector<Buffer<T>>& normed, int threads) const;
+
+  /// Zeros for the gradients of all heads, in what `of` has returned.
+  void make_room_for_all_heads(std::vector<Buffer<T>>& parts) const;
+
+  /// Where they go, those that are not empty.
+  HeadGradientTargets<T> targets(const TileRange& own, const std::vector<Buffer<T>>& parts) const;
 
   /// Fills in the gradients of wo and bo, if they are requested. `out` is the head's output after
   /// the gate; the first head of a sequence adds the sequence's part of bo.
@@ -31,7 +41,6 @@ class HeadGradients {
  private:
   MatrixView<T> part(const std::string& name, const Operand& operand,
                      const std::vector<Buffer<T>>& parts) const;
-  HeadGradientTargets<T> targets(const TileRange& own, const std::vector<Buffer<T>>& parts) const;
 
   const ComputeOptions& options_;
   const AttentionInput& input_;

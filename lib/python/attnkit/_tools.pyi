@@ -72,7 +72,7 @@ def attention(
     tolerance: Optional[float] = ...,
     estimate: Optional[Union[str, Sequence[Literal["variance", "priors"]]]] = ...,
     min_variance: Optional[float] = ...,
-    emit: Optional[Union[str, Sequence[Literal["out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy", "scores", "energies", "centre", "variance", "prior", "grad_q", "grad_k", "grad_v", "grad_hybrid", "grad_sink", "grad_gate", "grad_bias", "grad_preference", "grad_cost", "grad_rel_bias", "grad_w", "grad_w1", "grad_w2", "grad_b1", "grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv", "grad_bq", "grad_bk", "grad_bv", "grad_wo", "grad_bo"]]]] = ...,
+    emit: Optional[Union[str, Sequence[Literal["out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy", "scores", "energies", "centre", "variance", "prior", "grad_q", "grad_k", "grad_v", "grad_hybrid", "grad_sink", "grad_gate", "grad_bias", "grad_preference", "grad_cost", "grad_rel_bias", "grad_w", "grad_w1", "grad_w2", "grad_b1", "grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv", "grad_bq", "grad_bk", "grad_bv", "grad_q_norm", "grad_k_norm", "grad_q_layer_norm", "grad_k_layer_norm", "grad_q_layer_norm_bias", "grad_k_layer_norm_bias", "grad_wo", "grad_bo"]]]] = ...,
     join: Optional[bool] = ...,
     queries: Optional[Union[str, float, Sequence[Any]]] = ...,
     each: Optional[Union[str, float, Sequence[Any]]] = ...,

@@ -138,10 +138,7 @@ void AttentionInput::take_projections_of(const io::InputBundle& bundle, bool wit
   if (with_values) sources.wv = given(bundle, "wv");
   if (sources.wv) sources.bv = given(bundle, "bv");
   take_projections(sources);
-  HeadTransforms found = head_transforms(bundle, *q, *k);
-  q->transform = std::move(found.q);
-  k->transform = std::move(found.k);
-  transform_datasets = std::move(found.datasets);
+  transform_datasets = take_transforms(bundle, leading, *q, *k);
   if (options.query_offset && !by_position()) {
     throw Error(Failure::usage,
                 "--query-offset has no effect without --causal, --window, --relative-bias or a "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,7 +28,9 @@ class Reader {
     return found;
   }
 
-  std::optional<HeadNorm> norm(const std::string& side, const Vectors& made) {
+  // Of queries, or of keys, whose heads are grouped.
+  std::optional<HeadNorm> norm(const std::string& side, const Shape& leading, bool grouped,
+                               Vectors& made) {
     const std::string layer = side + "_layer_norm";
     const std::optional<std::string> name = one_of(side + "_norm", layer);
     if (bundle_.has(layer + "_bias") && name != layer) {
@@ -50,6 +53,14 @@ class Reader {
                               to_string(Shape{made.cols}), to_string(by_head), to_string(all)));
     }
     norm.weights = numbers(weights);
+    const auto operand = [&](const ArraySource& source) {
+      if (!norm.all_heads) return vector_operand(source, leading, grouped, made.cols);
+      Operand whole{
+          source, {}, 1, heads * made.cols, LeadingMap(leading, {}, false, source.address())};
+      whole.heads = HeadAxis::whole;
+      return whole;
+    };
+    made.norm = operand(weights);
     if (bundle_.has(layer + "_bias")) {
       const ArraySource bias = bundle_.dataset(layer + "_bias");
       if (bias.shape() != weights.shape()) {
@@ -58,6 +69,7 @@ class Reader {
                                 to_string(bias.shape()), to_string(weights.shape()), *name));
       }
       norm.bias = numbers(bias);
+      made.norm_bias = operand(bias);
     }
     norm.epsilon = epsilon(weights);
     if (norm.all_heads && made.bias && made.bias->leading != made.weights->leading) {
@@ -125,23 +137,23 @@ class Reader {
 
 }  // namespace
 
-HeadTransforms head_transforms(const io::InputBundle& bundle, const Vectors& q, const Vectors& k) {
-  HeadTransforms found;
-  Reader reader(bundle, found.datasets);
+std::vector<ArraySource> take_transforms(const io::InputBundle& bundle, const Shape& leading,
+                                         Vectors& q, Vectors& k) {
+  std::vector<ArraySource> datasets;
+  Reader reader(bundle, datasets);
   const std::optional<Rotary> rotary = reader.rotary(std::min(q.cols, k.cols));
-  const auto transform = [&](const char* side,
-                             const Vectors& made) -> std::shared_ptr<const HeadTransform> {
-    HeadTransform all{reader.norm(side, made), rotary};
-    if (!all.norm && !all.rotary) return nullptr;
-    return std::make_shared<const HeadTransform>(std::move(all));
+  const auto take = [&](const char* side, bool grouped, Vectors& made) {
+    HeadTransform all{reader.norm(side, leading, grouped, made), rotary};
+    if (!all.norm && !all.rotary) return;
+    made.transform = std::make_shared<const HeadTransform>(std::move(all));
   };
-  found.q = transform("q", q);
-  found.k = transform("k", k);
-  if (bundle.has("norm_epsilon") && !(found.q && found.q->norm) && !(found.k && found.k->norm)) {
+  take("q", false, q);
+  take("k", true, k);
+  if (bundle.has("norm_epsilon") && !q.norm && !k.norm) {
     throw Error(Failure::input, fmt::format("{} has no effect without q_norm or k_norm",
                                             bundle.dataset("norm_epsilon").address()));
   }
-  return found;
+  return datasets;
 }
 
 }  // namespace attn::tools

@@ -34,7 +34,9 @@ const std::vector<std::string>& gradient_names() {
                                     "grad_sink", "grad_gate",    "grad_bias", "grad_preference",
                                     "grad_cost", "grad_rel_bias"};
     for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
-    for (const char* operand : {"x", "y", "wq", "wk", "wv", "bq", "bk", "bv", "wo", "bo"}) {
+    for (const char* operand :
+         {"x", "y", "wq", "wk", "wv", "bq", "bk", "bv", "q_norm", "k_norm", "q_layer_norm",
+          "k_layer_norm", "q_layer_norm_bias", "k_layer_norm_bias", "wo", "bo"}) {
       all.push_back(std::string("grad_") + operand);
     }
     return all;
