@@ -1,5 +1,6 @@
 """explain-away-stats --sinks: figures of the first keys against NumPy; stored weights whose rows lack the part of a sink."""
 
+import json
 import unittest
 
 import numpy as np
@@ -85,6 +86,58 @@ class FirstKeys(ToolTest):
         self.assertEqual([row[name] for name in ("first_value_norm", "stable_rank", "stable_rank_without")], ["", "", ""])
         self.assert_near("largest", float(row["largest_score"]), abs(self.scores[0]).max(), 1e-12)
 
+    def test_shards(self):
+        """Joined, they have the report and the table of one run."""
+        vectors = {n: np.tile(a, (3, 1, 1, 1)) * np.arange(1, 4)[:, None, None, None]
+                   for n, a in (("q", self.q), ("k", self.k), ("v", self.v))}
+        for more in ({}, {"v": None}, {"key_length": np.array([41, 0, 7])}):
+            self.write("in.h5", **{n: a for n, a in (vectors | more).items() if a is not None})
+            options = ["--scheme=unas,dnas", "--sinks=2"]
+            self.run_tool("explain-away-stats", "in.h5", *options, "--json=whole.json", "-o", "whole.csv", "--force")
+            parts = [f"part.{n:04}-of-0004.h5" for n in range(1, 5)]
+            for n in range(1, 5):
+                self.run_tool("explain-away-stats", "in.h5", *options, f"--shard={n}/4", "-o", "part.h5", "--force")
+            self.run_tool("tensor-join", *parts, "--json=joined.json", "-o", "joined.h5", "--force")
+            self.run_tool("tensor-join", *parts, "-o", "joined.csv", "--force")
+            whole, joined = (json.loads((self.folder / f"{name}.json").read_text())["result"]
+                             for name in ("whole", "joined"))
+            self.assertEqual(joined["report"]["result"], whole)
+            self.assertIn("largest_score", whole["unas"]["heads"][0]["sinks"])
+            self.assertEqual(*((self.folder / f"{name}.csv").read_text() for name in ("whole", "joined")))
+
+    def test_comparison(self):
+        self.write("base.h5", q=self.q, k=self.k, v=self.v)
+        self.write("tuned.h5", q=self.q, k=self.k, v=2 * self.v)
+        options = ["--scheme=unas", "--sinks=1"]
+        base = self.rows("base.h5", *options)
+        changes = {(row["head"], row["figure"]): row for row in self.rows("tuned.h5", *options, "--against", "base.h5")}
+        for row in base:
+            for name, by in (("first_share", 0), ("first_value_norm", 1), ("other_value_norm", 1), ("stable_rank", 0),
+                             ("stable_rank_without", 0), ("largest_score", 0)):
+                change = changes[row["head"], name]
+                self.assert_near(name, float(change["base"]), float(row[name]), 0)
+                self.assert_near(name, float(change["change"]), by * float(row[name]), 1e-12)
+        self.run_tool("explain-away-stats", "tuned.h5", *options, "--against", "base.h5", "--threshold",
+                      "first_value_norm=0.1", status=1)
+        plain = self.rows("tuned.h5", "--scheme=unas", "--against", "base.h5")
+        self.assertNotIn("first_share", [row["figure"] for row in plain])
+
+    def test_sweep(self):
+        """The text pools heads; the table has each."""
+        self.write("in.h5", q=self.q, k=self.k, v=self.v)
+        options = ["--scheme=unas", "--scale=0.5,1", "--sinks=2"]
+        titles, *lines = [line.split() for line in self.run_tool("explain-away-stats", "in.h5", *options)
+                          .out.decode().splitlines() if "unas" in line or "first_share" in line]
+        self.assertEqual(titles[-4:], ["first_share", "first_value_norm", "other_value_norm", "largest_score"])
+        rows = self.rows("in.h5", *options)
+        for scale, line in zip(("0.5", "1"), lines, strict=True):
+            own = [row for row in rows if row["scale"] == scale]
+            self.assertEqual(len(own), HEADS)
+            found = dict(zip(titles[-4:], map(float, line[-4:])))
+            for name, value in found.items():
+                pool = max if name == "largest_score" else np.mean
+                self.assert_near(name, value, pool([float(row[name]) for row in own]), 5e-3 * value)
+
     def test_stored_weights_with_a_sink(self):
         sink = 1.5
         raised = np.exp(self.scores)
@@ -98,9 +151,9 @@ class FirstKeys(ToolTest):
                 self.assert_near(name, float(row[name]), float(known[name]), 1e-9 * abs(float(known[name])))
             self.assertEqual(row["largest_score"], "")
         self.refused("explain-away-stats", "scored.h5", "--scheme=unas", "--rest=sink", status=2, says=["--rest has no effect"])
-        for more in (["--against", "in.h5"], ["--rows=keys", "--tsv"], ["--shard=1/2", "-o", "part.h5"]):
-            error = self.run_tool("explain-away-stats", "in.h5", "--rest=sink", "--sinks=1", *more, status=2).err
-            self.assertIn("--sinks has no figures", error)
+        error = self.run_tool("explain-away-stats", "in.h5", "--rest=sink", "--sinks=1", "--rows=keys", "--tsv",
+                              status=2).err
+        self.assertIn("--sinks has no figures by keys", error)
         self.write("more.h5", weights=weights * 2)
         self.refused("explain-away-stats", "more.h5", "--rest=sink", status=3, says=["add up to"])
 

@@ -27,7 +27,8 @@ const std::string least_sum = "enough_min_c";
 
 bool is_compared(const std::string& name) {
   const bool is_share = name.starts_with("enough_share_below_") || name.ends_with("_share");
-  return is_share || name == least_sum || name == "entropy" || name == "max_c_per_query";
+  return is_share || name == least_sum || name == "entropy" || name == "max_c_per_query" ||
+         std::count(sink_figure_names().begin(), sink_figure_names().end(), name) > 0;
 }
 
 Figures<SchemeSummaryOf> compared_figures(const ColumnSummaryOptions& options) {

@@ -52,12 +52,8 @@ void ColumnTask::require_effect_of_sinks(const cli::Arguments& arguments) const 
     throw Error(Failure::usage, "--rest has no effect without stored weights", "--scheme stored");
   }
   if (!options().sinks) return;
-  const auto refuse = [](const std::string& where) {
-    throw Error(Failure::usage, "--sinks has no figures " + where);
-  };
-  if (shard_of(arguments)) refuse("in a shard");
-  if (arguments.given("against")) refuse("in a comparison");
-  if (rows_of(arguments) != RowsOf::heads) refuse("by " + arguments.text("rows"));
+  if (rows_of(arguments) == RowsOf::heads) return;
+  throw Error(Failure::usage, "--sinks has no figures by " + arguments.text("rows"));
 }
 
 ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)

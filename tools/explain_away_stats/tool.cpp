@@ -240,31 +240,36 @@ std::string heading_of(const ColumnTask& task) {
       energy, terms, precision_words(task.options().scores, task.options().f64), heads);
 }
 
-// One row for each point of a sweep and scheme, pooled over the heads of a section.
-Table sweep_table(const std::vector<double>& epsilons) {
-  std::vector<TableColumn> columns = {{"group"}, {"scale"}, {"hybrid"}, {"scheme"}, {"min_c"}};
-  for (const double epsilon : epsilons) {
-    columns.push_back({fmt::format("share_below_{}", epsilon)});
-    columns.push_back({fmt::format("enough_share_below_{}", epsilon)});
+// Figures that several heads have together. A stable rank is of one output.
+Figures<SchemeSummaryOf> sweep_figures(const ColumnSummaryOptions& options) {
+  const auto is_shown = [](const std::string& name) {
+    const auto& of_sinks = sink_figure_names();
+    return name == "min_c" || name == "entropy" || name == "max_c_per_query" ||
+           name.find("share_below_") != std::string::npos ||
+           (std::count(of_sinks.begin(), of_sinks.end(), name) > 0 &&
+            !name.starts_with("stable_rank"));
+  };
+  Figures<SchemeSummaryOf> shown;
+  for (Figure<SchemeSummaryOf>& figure : column_figures(options)) {
+    if (is_shown(figure.name)) shown.push_back(std::move(figure));
   }
-  columns.push_back({"entropy"});
-  columns.push_back({"max_c_per_query"});
+  return shown;
+}
+
+// One row for each point of a sweep and scheme, pooled over the heads of a section.
+Table sweep_table(const ColumnSummaryOptions& options) {
+  std::vector<TableColumn> columns = {{"group"}, {"scale"}, {"hybrid"}, {"scheme"}};
+  for (const auto& figure : sweep_figures(options)) columns.push_back({figure.name});
   return Table(std::move(columns));
 }
 
 void add_sweep_rows(const std::string& label, const SweepPoint& at,
-                    const std::vector<std::string>& schemes, const ColumnSummaries& summaries,
-                    Table& table) {
+                    const std::vector<std::string>& schemes, const ColumnSummaryOptions& options,
+                    const ColumnSummaries& summaries, Table& table) {
+  const Figures<SchemeSummaryOf> figures = sweep_figures(options);
   for (std::size_t n = 0; n < schemes.size(); ++n) {
-    const SchemeSummaryOf& all = summaries.schemes[n].all;
-    std::vector<Cell> row = {label, cell(at.scale), cell(at.hybrid), schemes[n], all.sums.min};
-    for (std::size_t e = 0; e < all.sums.explained_away.size(); ++e) {
-      row.emplace_back(all.sums.explained_away[e].share);
-      row.emplace_back(all.enough.explained_away[e].share);
-    }
-    row.emplace_back(all.mean_entropy);
-    row.push_back(all.enough.greatest ? Cell(all.enough.greatest->value) : Cell());
-    table.add(std::move(row));
+    table.add(cells_of(figures, summaries.schemes[n].all,
+                       {label, cell(at.scale), cell(at.hybrid), schemes[n]}));
   }
 }
 
@@ -280,7 +285,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
                : rows_ == RowsOf::heads   ? column_table_columns(wanted_, swept_)
                                           : line_table_columns(rows_),
                {.own_top = true}),
-        sweep_(sweep_table(wanted_.sums.epsilons)) {
+        sweep_(sweep_table(wanted_)) {
     if (arguments.given("against")) {
       base_.emplace(arguments, report);
       comparison_.emplace(arguments, wanted_);
@@ -449,7 +454,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     SweepPoint at = point.at;
     at.scale = point.options.scores.scale;
     add_rows(statistics, schemes, summaries, &at);
-    add_sweep_rows(label, at, schemes, summaries, sweep_);
+    add_sweep_rows(label, at, schemes, wanted_, summaries, sweep_);
     reporter_->verdict().add(statistics, summaries, label, report());
     nlohmann::ordered_json json;
     if (!arguments().json) return json;

@@ -47,7 +47,7 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
                   const ColumnSummaryOptions& options, const Figures<SchemeSummaryOf>& figures) {
   const ColumnSumSummary& sums = summary.sums;
   Json json;
-  const auto add = [&](std::initializer_list<const char*> names) {
+  const auto add = [&](const std::vector<std::string>& names) {
     add_members(figures, summary, names, json);
   };
   Json& col_sum = json["col_sum"];
@@ -82,10 +82,7 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
   add({"sink_share"});
   if (options.sinks) {
     json["sinks"]["keys"] = *options.sinks;
-    add_members(figures, summary,
-                {"first_share", "first_value_norm", "other_value_norm", "stable_rank",
-                 "stable_rank_without", "largest_score"},
-                json["sinks"]);
+    add_members(figures, summary, sink_figure_names(), json["sinks"]);
   }
   json["most_per_query"] = nullptr;
   if (const auto& greatest = summary.enough.greatest) {

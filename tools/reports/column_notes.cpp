@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,7 +25,8 @@ Json json_of(const ColumnSummaryOptions& wanted) {
           {"min_queries", or_null(wanted.min_queries)},
           {"most", wanted.most},
           {"concentration", wanted.concentration},
-          {"full", wanted.full}};
+          {"full", wanted.full},
+          {"sinks", or_null(wanted.sinks)}};
 }
 
 ColumnSummaryOptions wanted_of(const CheckedJson& json) {
@@ -42,7 +44,40 @@ ColumnSummaryOptions wanted_of(const CheckedJson& json) {
   for (const CheckedJson& one : json.at("most").list()) wanted.most.push_back(one.count());
   wanted.concentration = json.at("concentration").number();
   wanted.full = json.at("full").flag();
+  const CheckedJson sinks = json.at("sinks");
+  if (!sinks.is_null()) wanted.sinks = sinks.count(std::numeric_limits<Index>::max(), 1);
   return wanted;
+}
+
+// Calls body(name, number) for each number of the figures.
+template <class Of, class Body>
+void for_figures(Of& of, const Body& body) {
+  body("attention", of.attention);
+  body("keys", of.keys);
+  body("other_keys", of.other_keys);
+  body("norms", of.norms);
+  body("other_norms", of.other_norms);
+  body("stable_rank", of.stable_rank);
+  body("stable_rank_without", of.stable_rank_without);
+  body("largest_score", of.largest_score);
+}
+
+Json json_of(const SinkFigures& sinks) {
+  Json json;
+  for_figures(sinks, [&](const char* name, auto number) { json[name] = number; });
+  return json;
+}
+
+SinkFigures sinks_of_json(const CheckedJson& json) {
+  SinkFigures sinks;
+  for_figures(sinks, [&](const char* name, auto& number) {
+    if constexpr (std::is_integral_v<std::remove_reference_t<decltype(number)>>) {
+      number = json.at(name).count();
+    } else {
+      number = json.at(name).number_or_nan();
+    }
+  });
+  return sinks;
 }
 
 Json json_of(const SchemeColumns& scheme) {
@@ -50,6 +85,7 @@ Json json_of(const SchemeColumns& scheme) {
                {"on_sink", scheme.on_sink},
                {"converged", scheme.converged}};
   for (const auto& bound : scheme.bounds) json["bounds"].push_back(or_null(bound));
+  for (const SinkFigures& sinks : scheme.sinks) json["sinks"].push_back(json_of(sinks));
   json["convergence"] = convergence_json(scheme.convergence);
   return json;
 }
@@ -60,7 +96,7 @@ std::vector<Index> counts_of(const CheckedJson& json, std::size_t heads, Index m
   return counts;
 }
 
-SchemeColumns scheme_of_json(const CheckedJson& json, std::size_t heads) {
+SchemeColumns scheme_of_json(const CheckedJson& json, std::size_t heads, bool has_sinks) {
   SchemeColumns scheme;
   for (const CheckedJson& one : json.at("mean_entropies").list(heads)) {
     scheme.mean_entropies.push_back(one.number_or_nan());
@@ -70,6 +106,11 @@ SchemeColumns scheme_of_json(const CheckedJson& json, std::size_t heads) {
   }
   for (const CheckedJson& one : json.at("bounds").list(heads)) {
     scheme.bounds.push_back(number_or_none(one));
+  }
+  if (has_sinks) {
+    for (const CheckedJson& one : json.at("sinks").list(heads)) {
+      scheme.sinks.push_back(sinks_of_json(one));
+    }
   }
   scheme.converged = json.at("converged").flag();
   scheme.convergence = convergence_of(json.at("convergence"));
@@ -182,7 +223,7 @@ ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results,
   const std::vector<std::string> names = common.at("schemes").texts();
   if (names.empty()) throw common.at("schemes").refused("at least one scheme");
   for (const CheckedJson& scheme : json.at("schemes").list(names.size())) {
-    SchemeColumns found = scheme_of_json(scheme, heads);
+    SchemeColumns found = scheme_of_json(scheme, heads, columns.wanted.sinks.has_value());
     found.name = names[statistics.schemes.size()];
     found.sums = read_all<double>(results, found.name + "_col_sum", own, statistics.keys,
                                   std::numeric_limits<double>::max());
@@ -206,6 +247,7 @@ ColumnNotes whole_of(const ColumnNotes& part) {
     scheme.mean_entropies.assign(heads, 0);
     scheme.bounds.assign(heads, std::nullopt);
     scheme.on_sink.assign(heads, 0);
+    if (whole.wanted.sinks) scheme.sinks.assign(heads, {});
   }
   return whole;
 }
@@ -225,6 +267,7 @@ void place_heads(const ColumnNotes& part, const std::vector<Index>& heads, Colum
       place(from.schemes[s].mean_entropies, n, head, 1, to.schemes[s].mean_entropies);
       place(from.schemes[s].bounds, n, head, 1, to.schemes[s].bounds);
       place(from.schemes[s].on_sink, n, head, 1, to.schemes[s].on_sink);
+      if (whole.wanted.sinks) place(from.schemes[s].sinks, n, head, 1, to.schemes[s].sinks);
     }
   }
   for (std::size_t s = 0; s < to.schemes.size(); ++s) {

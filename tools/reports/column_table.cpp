@@ -8,6 +8,14 @@
 #include "common/tables/table_options.hpp"
 
 namespace attn::tools {
+
+const std::vector<std::string>& sink_figure_names() {
+  static const std::vector<std::string> names = {"first_share",         "first_value_norm",
+                                                 "other_value_norm",    "stable_rank",
+                                                 "stable_rank_without", "largest_score"};
+  return names;
+}
+
 Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options) {
   using Of = const SchemeSummaryOf&;
   Figures<SchemeSummaryOf> all = {
@@ -63,7 +71,8 @@ Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options) {
       };
     };
     using Sinks = const SinkFigures&;
-    add("first_share", [](Of of) { return of.sinks->attention / of.shares.total; });
+    add("first_share",
+        [](Of of) { return of.sinks ? Cell(of.sinks->attention / of.shares.total) : Cell(); });
     add("first_value_norm",
         of_sinks([](Sinks s) { return s.norms / static_cast<double>(s.keys); }));
     add("other_value_norm",

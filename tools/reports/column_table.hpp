@@ -20,6 +20,9 @@ struct SweepPoint {
 /// The figures of a scheme's summary.
 Figures<SchemeSummaryOf> column_figures(const ColumnSummaryOptions& options);
 
+/// The names of those that --sinks adds.
+const std::vector<std::string>& sink_figure_names();
+
 /// The columns of --tsv: place, with a `sweep` its scale and hybrid, scheme, then the figures.
 std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& options, bool sweep);
 

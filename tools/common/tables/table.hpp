@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -131,9 +130,9 @@ void add_member(const std::string& name, const Cell& cell, nlohmann::ordered_jso
 /// Adds the figures of these names to a JSON object, in this order. Throws std::logic_error for an
 /// unknown name.
 template <class Row>
-void add_members(const Figures<Row>& figures, const Row& row,
-                 std::initializer_list<const char*> names, nlohmann::ordered_json& json) {
-  for (const std::string name : names) {
+void add_members(const Figures<Row>& figures, const Row& row, const std::vector<std::string>& names,
+                 nlohmann::ordered_json& json) {
+  for (const std::string& name : names) {
     const auto found = std::find_if(figures.begin(), figures.end(),
                                     [&](const Figure<Row>& figure) { return figure.name == name; });
     if (found == figures.end()) throw std::logic_error("no figure is called " + name);
