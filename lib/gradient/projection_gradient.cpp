@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernel/product.hpp"
+#include "parallel/stop_flag.hpp"
 #include "score/panel_product.hpp"
 #include "score/projection.hpp"
 
@@ -107,6 +108,7 @@ void differentiate_over_heads(const ProjectedFrom<T>& from,
   for (const bool has_means : {false, true}) {
     if (has_means && !targets.of_projection()) return;
     for (head.head = 0; head.head < head.heads; ++head.head) {
+      stop_if_asked();
       const auto n = static_cast<std::size_t>(head.head);
       const MatrixView<const T>& weights = from.all_weights[n];
       before.make(weights, from.all_bias.empty() ? MatrixView<const T>() : from.all_bias[n]);

@@ -64,7 +64,7 @@ void differentiate_projected(const ProjectedFrom<T>& from, MatrixView<T> grad_ou
 /// norm of each head (L, d), before the rotation. Targets: dw (H·D, d), db (1, H·d), and those of
 /// the norm (1, H·d). Takes four products for each head: the projection twice, for the means of the
 /// norm and for the gradient, and the two of differentiate_projection. Error as above. The bits do
-/// not depend on `threads`.
+/// not depend on `threads`. Throws Stopped.
 template <class T>
 void differentiate_over_heads(const ProjectedFrom<T>& from,
                               const std::vector<MatrixView<const T>>& grads,

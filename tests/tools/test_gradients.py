@@ -272,6 +272,11 @@ class Gradients(ToolTest):
                 norms = [n for n in data if n[1:].startswith((kind, kind + "_bias"))]
                 self.near(Problem(scheme), data | more, ["x", "wq", "wk", "wv", "bq", "bk", *norms, *more],
                           options=["--from=projection"], floor=0.1)
+        data = {"x": self.normal(4, 3), "wq": self.normal(4, 3, 2), "wk": self.normal(2, 3, 2),
+                "wv": self.normal(2, 3, 2), "bk": self.normal(2, 2)} | self.transforms(4, 2, 2, True, "_layer_norm")
+        self.near(Problem("dnas", causal="top-left"), data,
+                  ["x", "wq", "wk", "bk", "q_layer_norm", "k_layer_norm", "k_layer_norm_bias"],
+                  options=["--from=projection"], floor=0.1)
 
     def test_keys_from_the_array_of_the_queries(self):
         self.write("in.h5", x=self.normal(4, 3), wq=self.normal(2, 3, 2), wk=self.normal(2, 3, 2),

@@ -140,6 +140,11 @@ TEST_CASE("shared sums are in the order of the problems, and rounded once") {
     if (again > 0) continue;
     CHECK(sums.add(0, large).empty());  // left open, as by an error
     sums.restart();
+    // Parts of zeros may be empty, before the size is known, too.
+    CHECK(sums.add(0, {}).empty());
+    CHECK(sums.add(2, small).empty());
+    CHECK(sums.add(4, minus)[1] == 5);
+    sums.restart();
   }
   CHECK(!SharedSums<double>({0, 1}, 2).any_shared());
 }

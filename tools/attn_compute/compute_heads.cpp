@@ -246,7 +246,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
                                checkpoint, threads);
       },
       keep, checkpoint);
-  report.add_compute_seconds(seconds);
+  report.add_compute_seconds(seconds + over_heads.seconds());
   if (!has_likelihood) totals.log_likelihood.clear();
   return totals;
 }

@@ -137,7 +137,7 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
   if (!options.emits_gradients()) return 0;
   std::int64_t bytes = 0;
   for (const auto* vectors : {&input.q, &input.k}) {
-    if (!*vectors || (*vectors)->transform == nullptr) continue;
+    if (!*vectors || (*vectors)->transform == nullptr || (*vectors)->over_heads()) continue;
     bytes = std::max(
         bytes, differentiate_projected_bytes((*vectors)->rows, (*vectors)->cols, element_size));
   }

@@ -1,6 +1,7 @@
 #include "attn_compute/norms_over_heads.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "gradient/projection_gradient.hpp"
 
@@ -108,6 +109,7 @@ void NormsOverHeads<T>::add(Index problem, const std::vector<Buffer<T>>& normed,
   if (head < input_.heads() - 1) return;
   gradients_.make_room_for_all_heads(parts);
   if (own_.rows == 0 || own_.cols == 0) return;
+  const auto start = std::chrono::steady_clock::now();
   const HeadGradientTargets<T> targets = gradients_.targets(own_, parts);
   naming([&] { return input_.place(problem); },
          [&] {
@@ -116,6 +118,7 @@ void NormsOverHeads<T>::add(Index problem, const std::vector<Buffer<T>>& normed,
              complete(of_queries, problem, targets);
            }
          });
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::int64_t norms_over_heads_kept_bytes(const ComputeOptions& options, const AttentionInput& input,

@@ -24,6 +24,9 @@ class NormsOverHeads {
   /// `parts` of a sequence's last head. The bits do not depend on threads.
   void add(Index problem, const std::vector<Buffer<T>>& normed, std::vector<Buffer<T>>& parts);
 
+  /// The time that it has computed so far.
+  double seconds() const { return seconds_; }
+
  private:
   struct Side {
     AttentionSources alone;  // the queries or keys, without scores
@@ -38,7 +41,8 @@ class NormsOverHeads {
   const AttentionInput& input_;
   int threads_;
   std::array<Side, 2> sides_;  // queries, keys
-  TileRange own_;              // around the own parts of the sequence's heads
+  double seconds_ = 0;
+  TileRange own_;  // around the own parts of the sequence's heads
 };
 
 /// Bytes that it keeps, and those that `add` allocates besides.
