@@ -5,46 +5,14 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "attnkit/error.hpp"
 #include "common/frame/text_input.hpp"
+#include "io/config_object.hpp"
 
 namespace attn::tools {
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{16} << 20;
-constexpr int most_depth = 64;
-
-constexpr const char* unread_hint = "with --heads it is not read";
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Failure::input, path + " " + why, unread_hint);
-}
-
-std::optional<Index> whole(const nlohmann::json& config, const char* key, const std::string& path,
-                           Index least, Index most) {
-  const auto found = config.find(key);
-  if (found == config.end() || found->is_null()) return std::nullopt;
-  if (!found->is_number_integer() || *found < least || *found > most) {
-    refuse(path, fmt::format("has a {} that is not an integer in [{}, {}]", key, least, most));
-  }
-  return found->get<Index>();
-}
-
-std::optional<Index> positive(const nlohmann::json& config, const char* key,
-                              const std::string& path) {
-  return whole(config, key, path, 1, 1 << 20);
-}
-
-bool is_set(const nlohmann::json& value) {
-  return !value.is_null() && value != false && value != 0 && value != "";
-}
-
-bool is_set(const nlohmann::json& config, const char* key) {
-  const auto found = config.find(key);
-  return found != config.end() && is_set(*found);
-}
+using io::ConfigObject;
 
 /// A member that changes the scores, and the option that then computes them.
 struct Change {
@@ -76,48 +44,40 @@ constexpr Change changes[] = {
 };
 
 /// Whether the layer is one of those with a window.
-bool is_window_layer(const nlohmann::json& config, const ModelFamily& family,
-                     const std::string& path, Index layer) {
+bool is_window_layer(const ConfigObject& config, const ModelFamily& family, Index layer) {
   if (family.windows == 0) return false;
-  if (family.windows_late && !is_set(config, "use_sliding_window")) return false;
-  const auto types = config.find("layer_types");
-  if (types != config.end() && types->is_array()) {
+  if (family.windows_late && !config.is_set("use_sliding_window")) return false;
+  const nlohmann::json* const types = config.find("layer_types");
+  if (types != nullptr && types->is_array()) {
     const auto at = static_cast<std::size_t>(layer);
     const nlohmann::json own = at < types->size() ? (*types)[at] : nlohmann::json();
     if (own == "full_attention" || own == "sliding_attention") return own == "sliding_attention";
-    refuse(path, fmt::format("has layer_types of {} for layer {}, expected full_attention or "
-                             "sliding_attention",
-                             own.dump().substr(0, 40), layer));
+    config.place().refuse(
+        fmt::format("layer_types of {} for layer {}, expected full_attention or sliding_attention",
+                    own.dump().substr(0, 40), layer));
   }
   if (family.windows_late) {
     constexpr Index usual = 28;
-    return layer >= whole(config, "max_window_layers", path, 0, 1 << 20).value_or(usual);
+    return layer >= config.whole("max_window_layers", 0).value_or(usual);
   }
-  const auto every = positive(config, "sliding_window_pattern", path).value_or(family.windows);
+  const auto every = config.whole("sliding_window_pattern").value_or(family.windows);
   return every == 1 || (layer + 1) % every != 0;
 }
 
 /// The size of a family's windows, if it has one. A member that is null is none.
-std::optional<Index> window_in(const nlohmann::json& config, const ModelFamily& family,
-                               const std::string& path) {
-  if (config.contains("sliding_window")) {
-    return whole(config, "sliding_window", path, 1, Index{1} << 40);
-  }
+std::optional<Index> window_in(const ConfigObject& config, const ModelFamily& family) {
+  if (config.contains("sliding_window")) return config.whole("sliding_window", 1, Index{1} << 40);
   return family.window == 0 ? std::nullopt : std::optional(family.window);
 }
 
 /// What a known family does to its scores, as options of the tools. Removes the members that the
 /// family has.
-void take_attributes(nlohmann::json& config, const std::string& path, const ModelFamily& family,
-                     bool window, ModelConfig& result) {
+void take_attributes(ConfigObject& config, const ModelFamily& family, bool window,
+                     ModelConfig& result) {
   const auto take = [&](const char* key, double usual) {
-    const auto found = config.find(key);
-    if (found == config.end()) return usual;
-    const double value = found->is_number() ? found->get<double>() : 0;
-    if (is_set(*found) && !(value > 0 && std::isfinite(value))) {
-      refuse(path, fmt::format("has a {} that is not a positive number", key));
-    }
-    config.erase(found);
+    if (!config.contains(key)) return usual;
+    const double value = config.number(key, true).value_or(0);
+    config.erase(key);
     return value;
   };
   double scale = family.multiplier == 0 ? 0 : take("attention_multiplier", family.multiplier);
@@ -127,7 +87,7 @@ void take_attributes(nlohmann::json& config, const std::string& path, const Mode
     cap = take("attn_logit_softcapping", family.cap);
   }
   if (std::isinf(scale) || (family.multiplier != 0 && scale == 0)) {
-    refuse(path, "has a scale of the scores that is 0 or null");
+    config.place().refuse("a scale of the scores that is 0 or null");
   }
   if (scale != 0) {
     result.attributes.emplace_back("attn_energy", std::string("dot"));
@@ -135,23 +95,22 @@ void take_attributes(nlohmann::json& config, const std::string& path, const Mode
   }
   if (cap != 0) result.attributes.emplace_back("attn_softcap", cap);
   if (family.windows == 0) return;
-  const std::optional<Index> size = window_in(config, family, path);
+  const std::optional<Index> size = window_in(config, family);
   if (window && size) result.attributes.emplace_back("attn_window", std::int64_t{*size});
   config.erase("sliding_window");
 }
 
-std::string rotary_member(const nlohmann::json& config) {
-  for (const auto& [key, value] : config.items()) {
+std::string rotary_member(const ConfigObject& config) {
+  for (const auto& [key, value] : config.json().items()) {
     const bool named =
         key.starts_with("rope_") || key.starts_with("rotary_") || key == "partial_rotary_factor";
-    if (named && is_set(value)) return key;
+    if (named && config.is_set(key.c_str())) return key;
   }
   return {};
 }
 
 /// Norm, rotary positions and scores of a decoder of a known family.
-void take_family(nlohmann::json& config, const std::string& path, const std::string& model,
-                 Index layer, ModelConfig& result) {
+void take_family(ConfigObject& config, const std::string& model, Index layer, ModelConfig& result) {
   result.family = family_called(result.model_type);
   if (result.family == nullptr) {
     const std::string rotary = rotary_member(config);
@@ -160,97 +119,68 @@ void take_family(nlohmann::json& config, const std::string& path, const std::str
     const std::string what = result.model_type.empty()
                                  ? fmt::format("{} but no model_type", rotary)
                                  : fmt::format("model_type {}", result.model_type.substr(0, 40));
-    refuse(path, fmt::format("has {}; how such a model makes queries and keys is not known to "
-                             "--model {}",
-                             what, model));
+    config.place().refuse(fmt::format(
+        "{}; how such a model makes queries and keys is not known to --model {}", what, model));
   }
   const ModelFamily& family = *result.family;
-  const bool window = is_window_layer(config, family, path, layer);
-  result.rotary = rotary_settings(config, path, family, window);
+  const bool window = is_window_layer(config, family, layer);
+  result.rotary = rotary_settings(config, family, window);
   result.has_norm = family.norm != HeadNormKind::none &&
-                    (family.norm_if == nullptr || is_set(config, family.norm_if));
+                    (family.norm_if == nullptr || config.is_set(family.norm_if));
   if (family.norm_if != nullptr) config.erase(family.norm_if);
-  result.epsilon = family.epsilon;
   const char* const key = family.norm == HeadNormKind::layer ? "layer_norm_eps" : "rms_norm_eps";
-  const auto found = config.find(key);
-  if (result.has_norm && found != config.end() && !found->is_null()) {
-    result.epsilon = found->is_number() ? found->get<double>() : -1;
-    if (!(result.epsilon >= 0)) refuse(path, fmt::format("has a {} that is not a number", key));
-  }
-  take_attributes(config, path, family, window, result);
+  if (result.has_norm) result.epsilon = config.number(key, true).value_or(family.epsilon);
+  take_attributes(config, family, window, result);
 }
 
-void refuse_changes(const nlohmann::json& config, const std::string& path,
-                    const std::string& model) {
+void refuse_changes(const ConfigObject& config, const std::string& model) {
+  const std::string type = config.text("model_type");
+  const auto refuse = [&](const std::string& what, const std::string& hint = {}) {
+    io::ConfigPlace place = config.place();
+    if (!hint.empty()) place.hint += "; the tools then need " + hint;
+    place.refuse(fmt::format("{}, which --model {} does not compute", what, model));
+  };
   for (const Change& change : changes) {
-    const auto found = config.find(change.key);
-    if (found == config.end()) continue;
     const std::string key = change.key;
-    if (change.when_false ? *found != false : !is_set(*found)) continue;
+    if (!config.contains(change.key)) continue;
+    const nlohmann::json& found = config.json()[key];
+    if (change.when_false ? found != false : !config.is_set(change.key)) continue;
     if (*change.model != '\0' && model != change.model) continue;
     // A window that is switched off changes nothing.
     if (key == "sliding_window" && config.contains("use_sliding_window") &&
-        !is_set(config, "use_sliding_window")) {
+        !config.is_set("use_sliding_window")) {
       continue;
     }
-    const std::string value = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    std::string hint = unread_hint;
+    const std::string value =
+        found.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 40);
     // Falcon divides its biases of positions by the root of d, too.
-    const bool as_published = key != "alibi" || config.value("model_type", "") != "falcon";
-    if (*change.options != '\0' && as_published) {
-      hint += fmt::format("; the tools then need {} {}", change.options, value.substr(0, 40));
-    }
-    throw Error(Failure::input,
-                fmt::format("{} has {} {}, which --model {} does not compute", path, key,
-                            value.substr(0, 40), model),
-                hint);
+    const bool as_published = *change.options != '\0' && (key != "alibi" || type != "falcon");
+    refuse(fmt::format("{} {}", key, value),
+           as_published ? fmt::format("{} {}", change.options, value) : "");
   }
-  if (config.value("model_type", nlohmann::json()) == "bloom") {
-    throw Error(
-        Failure::input,
-        fmt::format("{} has model_type bloom, whose biases of positions --model {} does not "
-                    "compute",
-                    path, model),
-        fmt::format("{}; the tools then need --relative-bias alibi", unread_hint));
+  if (type == "bloom") refuse("model_type bloom with biases of positions", "--relative-bias alibi");
+  const std::string positions = config.text("position_embedding_type");
+  if (!positions.empty() && positions != "absolute" && positions != "rotary" &&
+      positions != "rope") {
+    refuse("position_embedding_type " + positions.substr(0, 40));
   }
-  const auto positions = config.find("position_embedding_type");
-  const bool other = positions != config.end() && positions->is_string() &&
-                     *positions != "absolute" && *positions != "rotary" && *positions != "rope";
-  if (!other) return;
-  throw Error(Failure::input,
-              fmt::format("{} has position_embedding_type {}, which --model {} does not compute",
-                          path, positions->get<std::string>().substr(0, 40), model),
-              unread_hint);
-}
-
-nlohmann::json read_object(const std::string& path) {
-  const std::string text = read_text(path, most_bytes, "a JSON object");
-  const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > most_depth) refuse(path, "is nested too deeply");
-    return true;
-  };
-  nlohmann::json object = nlohmann::json::parse(text, shallow, false);
-  if (!object.is_object()) refuse(path, "is not a JSON object");
-  return object;
 }
 
 /// The number of heads of keys, which models name in several ways.
-std::optional<Index> kv_heads_in(const nlohmann::json& config, const std::string& type,
-                                 const std::string& path) {
+std::optional<Index> kv_heads_in(const ConfigObject& config, const std::string& type) {
   const auto says = [&](const char* key, bool otherwise) {
-    const auto found = config.find(key);
-    return found == config.end() ? otherwise : is_set(*found);
+    return config.contains(key) ? config.is_set(key) : otherwise;
   };
   if (says("new_decoder_architecture", false)) {
-    const auto heads = positive(config, "num_kv_heads", path);
-    return heads ? heads : positive(config, "n_head_kv", path);
+    const auto heads = config.whole("num_kv_heads");
+    return heads ? heads : config.whole("n_head_kv");
   }
   // Files leave out what is usual for the type.
   const bool shared = type == "falcon" || type == "gpt_bigcode";
   if (says("multi_query", shared)) return 1;
-  if (says("multi_query_attention", false)) return positive(config, "multi_query_group_num", path);
+  if (says("multi_query_attention", false)) return config.whole("multi_query_group_num");
   if (shared) return std::nullopt;
-  return positive(config, "num_key_value_heads", path);
+  return config.whole("num_key_value_heads");
 }
 
 }  // namespace
@@ -258,27 +188,25 @@ std::optional<Index> kv_heads_in(const nlohmann::json& config, const std::string
 ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer) {
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return {};
-  nlohmann::json config = read_object(path);
+  ConfigObject config(read_text(path, ConfigObject::most_bytes, "a JSON object"),
+                      {path, "with --heads it is not read"});
   // Models of text and images describe the text part separately.
-  const auto text = config.find("text_config");
-  if (text != config.end() && text->is_object()) config = nlohmann::json(*text);
+  if (auto text = config.object("text_config")) config = std::move(*text);
   ModelConfig result;
-  if (const auto type = config.find("model_type"); type != config.end() && type->is_string()) {
-    result.model_type = type->get<std::string>();
-  }
-  if (model == "gpt2" || model == "llama") take_family(config, path, model, layer, result);
-  refuse_changes(config, path, model);
+  result.model_type = config.text("model_type");
+  if (model == "gpt2" || model == "llama") take_family(config, model, layer, result);
+  refuse_changes(config, model);
   if (model == "t5") {
-    result.heads = positive(config, "num_heads", path);
-    result.head_size = positive(config, "d_kv", path);
-    result.max_distance = positive(config, "relative_attention_max_distance", path);
+    result.heads = config.whole("num_heads");
+    result.head_size = config.whole("d_kv");
+    result.max_distance = config.whole("relative_attention_max_distance");
   } else {
-    result.heads = positive(config, "num_attention_heads", path);
-    if (!result.heads) result.heads = positive(config, "n_head", path);
+    result.heads = config.whole("num_attention_heads");
+    if (!result.heads) result.heads = config.whole("n_head");
     if (model == "bert") return result;
-    result.kv_heads = kv_heads_in(config, result.model_type, path);
-    result.head_size = positive(config, "head_dim", path);
-    if (!result.head_size) result.head_size = positive(config, "kv_channels", path);
+    result.kv_heads = kv_heads_in(config, result.model_type);
+    result.head_size = config.whole("head_dim");
+    if (!result.head_size) result.head_size = config.whole("kv_channels");
   }
   return result;
 }

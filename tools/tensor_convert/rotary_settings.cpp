@@ -5,84 +5,53 @@
 #include <numbers>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {
 
-using nlohmann::json;
+using io::ConfigObject;
 
 constexpr double most_channels = 1e6;  // far more than a head has
 
-[[noreturn]] void refuse_rotary(const std::string& path, const std::string& what) {
-  throw Error(Failure::input, path + " has " + what, "with --heads it is not read");
-}
-
-const json* member(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-// A positive number of the first object that has the member.
-std::optional<double> number(const std::vector<const json*>& objects, const char* key,
-                             const std::string& path) {
-  for (const json* object : objects) {
-    const json* const found = member(*object, key);
-    if (found == nullptr) continue;
-    const double value = found->is_number() ? found->get<double>() : 0;
-    if (value > 0 && std::isfinite(value)) return value;
-    refuse_rotary(path, fmt::format("a {} that is not a positive number", key));
-  }
-  return std::nullopt;
-}
-
-double required(const std::vector<const json*>& objects, const char* key, const std::string& path,
-                const std::string& type) {
-  if (const auto value = number(objects, key, path)) return *value;
-  refuse_rotary(path, fmt::format("rotary positions of type {} without {}", type, key));
+bool is_by_layer(const ConfigObject& parameters) {
+  return parameters.find("sliding_attention") || parameters.find("full_attention");
 }
 
 // rope_parameters of newer files may differ by type of layer; older files have rope_scaling.
-const json& parameters_of(const json& config, const std::string& path, bool has_window) {
-  static const json none = json::object();
-  const char* const key = member(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const json* const found = member(config, key);
-  if (found == nullptr) return none;
-  if (!found->is_object()) refuse_rotary(path, fmt::format("a {} that is not an object", key));
-  const bool by_layer = member(*found, "sliding_attention") || member(*found, "full_attention");
-  if (!by_layer) return *found;
+ConfigObject parameters_of(const ConfigObject& config, bool has_window) {
+  const char* const key = config.find("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (config.find(key) == nullptr) return {ConfigObject::Json::object(), config.place()};
+  const auto found = config.object(key);
+  if (!found) config.place().refuse(fmt::format("a {} that is not an object", key));
+  if (!is_by_layer(*found)) return *found;
   const char* const type = has_window ? "sliding_attention" : "full_attention";
-  const json* const own = member(*found, type);
-  if (own == nullptr || !own->is_object()) {
-    refuse_rotary(path, fmt::format("no object {} in {}", type, key));
-  }
+  const auto own = found->object(type);
+  if (!own) config.place().refuse(fmt::format("no object {} in {}", type, key));
   return *own;
 }
 
-std::string type_of(const json& parameters, const std::string& path) {
+std::string type_of(const ConfigObject& parameters) {
   // Phi-3 calls them yarn, too.
   for (const char* key : {"short_factor", "long_factor"}) {
-    if (member(parameters, key) == nullptr) continue;
-    refuse_rotary(path, fmt::format("rotary positions with {}, which depend on the length of the "
-                                    "input",
-                                    key));
+    if (parameters.find(key) == nullptr) continue;
+    parameters.place().refuse(
+        fmt::format("rotary positions with {}, which depend on the length of the input", key));
   }
   for (const char* key : {"rope_type", "type"}) {
-    const json* const found = member(parameters, key);
+    const ConfigObject::Json* const found = parameters.find(key);
     if (found == nullptr) continue;
     const std::string type = found->is_string() ? found->get<std::string>() : found->dump();
     for (const char* known : {"default", "linear", "ntk", "yarn", "llama3"}) {
       if (type == known) return type;
     }
     const bool by_length = type == "dynamic" || type == "longrope" || type == "su";
-    refuse_rotary(path, fmt::format("rotary positions of type {}, {}", type.substr(0, 40),
-                                    by_length ? "which depend on the length of the input"
+    parameters.place().refuse(fmt::format("rotary positions of type {}, {}", type.substr(0, 40),
+                                          by_length
+                                              ? "which depend on the length of the input"
                                               : "expected default, linear, ntk, yarn or llama3"));
   }
-  if (member(parameters, "factor") != nullptr) {
-    refuse_rotary(path, "a factor of rotary positions without their type");
+  if (parameters.find("factor") != nullptr) {
+    parameters.place().refuse("a factor of rotary positions without their type");
   }
   return "default";
 }
@@ -92,49 +61,49 @@ double sharpening(double scale, double weight) {
   return scale <= 1 ? 1 : 0.1 * weight * std::log(scale) + 1;
 }
 
-void take_yarn(RotarySettings& settings, const json& parameters, const json& config) {
-  const std::vector<const json*> own = {&parameters};
-  const std::string& path = settings.path;
-  const auto longest = number({&config}, "max_position_embeddings", path);
-  const auto original = number(own, "original_max_position_embeddings", path);
-  if (!original && !longest) refuse_rotary(path, "yarn without original_max_position_embeddings");
-  settings.original = original.value_or(longest.value_or(0));
-  const auto factor = number(own, "factor", path);
-  if (!factor && !longest) refuse_rotary(path, "yarn without factor");
-  settings.factor = factor.value_or(longest.value_or(0) / settings.original);
-  settings.high = number(own, "beta_fast", path).value_or(32);
-  settings.low = number(own, "beta_slow", path).value_or(1);
-  settings.attention_factor = number(own, "attention_factor", path);
+void take_yarn(RotarySettings& settings, const ConfigObject& parameters,
+               const ConfigObject& config) {
+  const auto longest = config.number("max_position_embeddings");
+  const auto original = parameters.number("original_max_position_embeddings");
+  const auto required = [&](const std::optional<double>& value, const char* key) {
+    if (!value && !longest) settings.place.refuse(fmt::format("yarn without {}", key));
+    return value;
+  };
+  settings.original =
+      required(original, "original_max_position_embeddings").value_or(longest.value_or(0));
+  settings.factor = required(parameters.number("factor"), "factor")
+                        .value_or(longest.value_or(0) / settings.original);
+  settings.high = parameters.number("beta_fast").value_or(32);
+  settings.low = parameters.number("beta_slow").value_or(1);
+  settings.attention_factor = parameters.number("attention_factor");
   if (!settings.attention_factor) {
     // 0 stands for absent.
-    const auto weight = [&](const char* key) {
-      const json* const found = member(parameters, key);
-      return found == nullptr || *found == 0 ? 0 : number(own, key, path).value_or(0);
-    };
-    const double one = weight("mscale");
-    const double all = weight("mscale_all_dim");
+    const double one = parameters.number("mscale", true).value_or(0);
+    const double all = parameters.number("mscale_all_dim", true).value_or(0);
     settings.attention_factor =
         one > 0 && all > 0 ? sharpening(settings.factor, one) / sharpening(settings.factor, all)
                            : sharpening(settings.factor, 1);
   }
-  const json* const truncates = member(parameters, "truncate");
+  const ConfigObject::Json* const truncates = parameters.find("truncate");
   settings.truncates = truncates == nullptr || *truncates != false;
-  if (settings.theta == 1) refuse_rotary(path, "yarn with a rope_theta of 1");
+  if (settings.theta == 1) settings.place.refuse("yarn with a rope_theta of 1");
 }
 
-void take_scaling(RotarySettings& settings, const json& parameters, const json& config) {
-  const std::vector<const json*> own = {&parameters};
+void take_scaling(RotarySettings& settings, const ConfigObject& parameters,
+                  const ConfigObject& config) {
   const std::string& type = settings.type;
-  if (type == "linear" || type == "ntk" || type == "llama3") {
-    settings.factor = required(own, "factor", settings.path, type);
-  }
+  const auto required = [&](const char* key) {
+    if (const auto value = parameters.number(key)) return *value;
+    settings.place.refuse(fmt::format("rotary positions of type {} without {}", type, key));
+  };
+  if (type == "linear" || type == "ntk" || type == "llama3") settings.factor = required("factor");
   if (type == "yarn") take_yarn(settings, parameters, config);
   if (type != "llama3") return;
-  settings.low = required(own, "low_freq_factor", settings.path, type);
-  settings.high = required(own, "high_freq_factor", settings.path, type);
-  settings.original = required(own, "original_max_position_embeddings", settings.path, type);
+  settings.low = required("low_freq_factor");
+  settings.high = required("high_freq_factor");
+  settings.original = required("original_max_position_embeddings");
   if (settings.high <= settings.low) {
-    refuse_rotary(settings.path, "a high_freq_factor that is not above low_freq_factor");
+    settings.place.refuse("a high_freq_factor that is not above low_freq_factor");
   }
 }
 
@@ -171,39 +140,41 @@ double scaled_by_llama3(const RotarySettings& settings, double angle) {
 
 }  // namespace
 
-std::optional<RotarySettings> rotary_settings(const json& config, const std::string& path,
-                                              const ModelFamily& family, bool has_window) {
+std::optional<RotarySettings> rotary_settings(const ConfigObject& config, const ModelFamily& family,
+                                              bool has_window) {
   if (!family.rotates || (family.rotates_windows_only && !has_window)) return std::nullopt;
-  const json& parameters = parameters_of(config, path, has_window);
-  const std::vector<const json*> both = {&parameters, &config};
+  const ConfigObject parameters = parameters_of(config, has_window);
+  const auto number = [&](const char* key) {
+    const auto own = parameters.number(key);
+    return own ? own : config.number(key);
+  };
+  const io::ConfigPlace& place = config.place();
   RotarySettings settings;
-  settings.path = path;
-  settings.type = type_of(parameters, path);
-  if (member(parameters, "mrope_section") != nullptr) {
-    refuse_rotary(path, "mrope_section: positions of images along several axes");
+  settings.place = place;
+  settings.type = type_of(parameters);
+  if (parameters.find("mrope_section") != nullptr) {
+    place.refuse("mrope_section: positions of images along several axes");
   }
-  auto theta = number(both, "rope_theta", path);
-  if (!theta) theta = number({&config}, "rotary_emb_base", path);
+  auto theta = number("rope_theta");
+  if (!theta) theta = config.number("rotary_emb_base");
   settings.theta = theta.value_or(family.theta);
-  if (settings.theta == 0) refuse_rotary(path, "no rope_theta");
-  if (number({&config}, "rope_ratio", path).value_or(1) != 1) {
-    refuse_rotary(path, "a rope_ratio, which versions of chatglm apply in different ways");
+  if (settings.theta == 0) place.refuse("no rope_theta");
+  if (config.number("rope_ratio").value_or(1) != 1) {
+    place.refuse("a rope_ratio, which versions of chatglm apply in different ways");
   }
   settings.fraction = family.fraction;
   for (const char* key : {"rotary_pct", "rope_pct", "partial_rotary_factor"}) {
-    settings.fraction = number(both, key, path).value_or(settings.fraction);
+    settings.fraction = number(key).value_or(settings.fraction);
   }
-  if (const auto channels = number({&config}, "rotary_dim", path)) {
+  if (const auto channels = config.number("rotary_dim")) {
     settings.channels = static_cast<Index>(std::min(*channels, most_channels));
   }
-  if (settings.fraction == 0 && !settings.channels) refuse_rotary(path, "no rotary_dim");
-  const bool by_layer = member(config, "rope_parameters") != nullptr &&
-                        &parameters != member(config, "rope_parameters");
-  if (has_window && family.windows_unscaled && !by_layer) {
+  if (settings.fraction == 0 && !settings.channels) place.refuse("no rotary_dim");
+  const auto by_layer = config.object("rope_parameters");
+  if (has_window && family.windows_unscaled && !(by_layer && is_by_layer(*by_layer))) {
     settings.type = "default";
     if (family.window_theta > 0) {
-      settings.theta =
-          number({&config}, "rope_local_base_freq", path).value_or(family.window_theta);
+      settings.theta = config.number("rope_local_base_freq").value_or(family.window_theta);
     }
   }
   take_scaling(settings, parameters, config);
@@ -214,15 +185,15 @@ std::vector<double> rotary_numbers(const RotarySettings& settings, Index head_si
   const Index channels = settings.channels.value_or(static_cast<Index>(
       std::min(static_cast<double>(head_size) * settings.fraction, most_channels)));
   if (channels < 2 || channels > head_size || channels % 2 != 0) {
-    refuse_rotary(settings.path,
-                  fmt::format("rotary positions of {} channels, expected an even number of "
-                              "the {} channels of a head",
-                              channels, head_size));
+    settings.place.refuse(
+        fmt::format("rotary positions of {} channels, expected an even number of "
+                    "the {} channels of a head",
+                    channels, head_size));
   }
   const auto r = static_cast<double>(channels);
   double theta = settings.theta;
   if (settings.type == "ntk") {
-    if (channels == 2) refuse_rotary(settings.path, "rotary positions of type ntk for 2 channels");
+    if (channels == 2) settings.place.refuse("rotary positions of type ntk for 2 channels");
     theta *= std::pow(settings.factor, r / (r - 2));
   }
   const std::vector<double> kept =

@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "io/config_object.hpp"
 #include "tensor_convert/model_families.hpp"
 
 namespace attn::tools {
 
 /// The rotary positions of a layer, from config.json.
 struct RotarySettings {
-  std::string path;  ///< of config.json, for messages
+  io::ConfigPlace place;
   std::string type;  ///< default, linear, ntk, yarn or llama3
   double theta = 0;
   double fraction = 1;
@@ -27,7 +26,7 @@ struct RotarySettings {
 /// The rotary positions of a layer with or without a window; absent if the layer does not rotate.
 /// Throws Error(input) for a scaling of another type, such as one that depends on the length of the
 /// input, and for members that are missing or out of range.
-std::optional<RotarySettings> rotary_settings(const nlohmann::json& config, const std::string& path,
+std::optional<RotarySettings> rotary_settings(const io::ConfigObject& config,
                                               const ModelFamily& family, bool has_window);
 
 /// The angle per position of each pair of channels, and if they are not 1 the factors of cosine and
