@@ -133,7 +133,9 @@ class Models(ToolTest):
         full = {"num_attention_heads": heads, "num_key_value_heads": shared}
         for config, arguments in ((full, []), (None, ["--heads", heads]),
                                   (None, ["--kv-heads", shared]), ({"head_dim": SIZE}, []),
-                                  ("no JSON", ["--heads", heads, "--kv-heads", shared])):
+                                  ({"num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 6}, ["--heads", heads]),
+                                  ({"num_key_value_heads": shared}, ["--heads", heads]),
+                                  ("no JSON", ["--ignore-config", "--heads", heads, "--kv-heads", shared])):
             self.put(tensors, config)
             found = self.weights("--model", "llama", "--layer", 0, *arguments)
             for letter, count in (("q", heads), ("k", shared), ("v", shared)):
@@ -146,6 +148,9 @@ class Models(ToolTest):
         self.assertLess((self.folder / "w.safetensors").stat().st_size, 2 * 10 * SIZE * D + 600)
         self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0,
                      "--kv-heads", 1, status=3, says=["k_proj", "2 heads", "expected 1"])
+        self.put(tensors, {"head_dim": SIZE})
+        self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0, "--heads", 3, status=3,
+                     says=["q_proj", "30 channels", "3 heads of 5 channels", "config.json"])
 
     def test_a_checkpoint_in_parts(self):
         base = "bert.encoder.layer.0.attention.self."
@@ -178,8 +183,10 @@ class Models(ToolTest):
         for member, value in (("attn_logit_softcapping", 50.0), ("attention_multiplier", 0.5), ("sliding_window", 64),
                               ("query_pre_attn_scalar", 144), ("alibi", True), ("is_causal", False)):
             self.put(self.layer(), {"num_attention_heads": H, member: value})
-            self.refused_model([f"config.json has {member}"], "--heads")
-            found = self.weights("--model", "llama", "--layer", 1, "--heads", H)  # which reads no config.json
+            self.refused_model([f"config.json has {member}"], "--ignore-config")
+            self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 1, "--heads", H, status=3,
+                         says=[f"config.json has {member}"], hint="--ignore-config")
+            found = self.weights("--model", "llama", "--layer", 1, "--ignore-config", "--heads", H)
             self.assertEqual(found["wq"].shape, (H, D, SIZE))
         for config in ({"sliding_window": None}, {"sliding_window": 64, "use_sliding_window": False}):
             self.put(self.layer(), {"num_attention_heads": H} | config)
@@ -330,11 +337,12 @@ class Models(ToolTest):
                     weight = weight.T.copy()
                 tensors = {name + ".weight": weight, name + ".bias": fused(*biases), name.rpartition(".")[0] + ".dense.weight":
                            np.ones((2, 2))}
-                self.put(tensors, {"num_attention_heads": heads} | config)
-                found = self.weights("--model", model, "--layer", 3)
-                for letter, part, bias in zip("qkv", parts, biases):
-                    self.assertEqual(found["w" + letter].tolist(), part.swapaxes(1, 2).tolist())
-                    self.assertEqual(found["b" + letter].tolist(), bias.tolist())
+                for number, words in ((7, ["--heads", heads, "--kv-heads", shared]), (heads, [])):
+                    self.put(tensors, {"num_attention_heads": number} | config)
+                    found = self.weights("--model", model, "--layer", 3, *words)
+                    for letter, part, bias in zip("qkv", parts, biases):
+                        self.assertEqual(found["w" + letter].tolist(), part.swapaxes(1, 2).tolist())
+                        self.assertEqual(found["b" + letter].tolist(), bias.tolist())
                 self.refused("tensor-convert", "m.safetensors", "--model", model, "--layer", 4, status=3,
                              says=["layers.4" if model == "llama" else "h.4"], hint="its only layer is 3")
                 if type_ not in ("gpt2", "qwen", "gpt_bigcode"):
@@ -410,6 +418,8 @@ class Models(ToolTest):
              ["query.bias", "(6)"]),
             (good, None, ["--heads", 2, "--kv-heads", 2], 2, ["--kv-heads"]),
             (good, None, ["--heads", 2, "--part", "cross"], 2, ["--part"]),
+            (good, "{", ["--heads", 2], 3, ["config.json is not a JSON object"]),
+            (good, "{", ["--ignore-config"], 2, ["number of heads", "config.json is not read"]),
         ]
         for tensors, config, arguments, status, says in rows:
             with self.subTest(says=says, arguments=arguments):
@@ -419,6 +429,7 @@ class Models(ToolTest):
         self.refused("tensor-convert", "m.safetensors", "--model", "bert", status=2,
                      says=["--layer"])
         self.refused("tensor-convert", "m.safetensors", "--layer", 1, status=2, says=["--model"])
+        self.refused("tensor-convert", "m.safetensors", "--ignore-config", status=2, says=["--ignore-config requires --model"])
         self.refused("tensor-convert", "a=m.safetensors", "--model", "bert", "--layer", 0, status=2,
                      says=["FILE"])
 

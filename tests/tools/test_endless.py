@@ -218,7 +218,7 @@ class Special(ToolTest):
             for part in ("query", "key", "value")}))
         command = ["tensor-convert", "m.safetensors", "--model", "bert", "--layer", 0]
         self.refused(*command, status=3, says=["config.json is a pipe, expected a JSON object"])
-        self.run_tool(*command, "--heads", 2, "-o", "o.h5")
+        self.run_tool(*command, "--ignore-config", "--heads", 2, "-o", "o.h5")
 
     def test_descriptors(self):
         """What a shell has opened, <(…) too, is read as before."""

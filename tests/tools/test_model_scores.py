@@ -116,7 +116,7 @@ class ModelScores(ToolTest):
     def refused_config(self, config, says, model="llama"):
         self.put(self.tensors, config)
         self.refused("tensor-convert", "m.safetensors", "--model", model, "--layer", 1, status=3,
-                     says=["config.json", *says], hint="--heads")
+                     says=["config.json", *says], hint="--ignore-config")
 
     def test_plain_decoders(self):
         """Rotary positions of halves over all channels, by rope_theta and by its usual value."""
@@ -131,7 +131,8 @@ class ModelScores(ToolTest):
                     self.check(self.weights(turned(q, angles), turned(k, angles)))
 
     def test_what_config_leaves_out(self):
-        """Scale, soft cap and window of a family's layer 1 where config.json does not have them, and --heads."""
+        """Scale, soft cap and window of a family's layer 1 where config.json does not have them; --heads and
+        --ignore-config."""
         norms = {f"model.layers.1.self_attn.{x}_norm.weight": self.normal(SIZE) for x in "qk"}
         plain, norm = self.projections()[1], self.projections()[1] | norms
         late = {"use_sliding_window": True, "sliding_window": 4}
@@ -173,9 +174,19 @@ class ModelScores(ToolTest):
                 ({"model_type": "gemma2", "query_pre_attn_scalar": 0}, "scale")):
             with self.subTest(config=config):
                 self.refused_config(self.config(**config), [says])
-        self.put(plain, self.config(model_type="gemma2"))
-        done = self.run_tool("tensor-convert", "m.safetensors", "--model=llama", "--layer=1", f"--heads={H}", "-o", "h.h5")
-        self.assertIn("config.json is not read with --heads", done.err)
+        command = ["tensor-convert", "m.safetensors", "--model=llama", "--layer=1", f"--heads={H}", "--force", "-o", "h.h5"]
+        # --heads stands for a number that is missing or wrong; the rest is read.
+        for config in (self.config(), {}, self.config(num_attention_heads=H + 1, head_dim=3)):
+            self.put(plain, config | {"model_type": "gemma2"})
+            done = self.run_tool(*command)
+            self.assertNotIn("warning", done.err)
+            self.assertEqual(self.read("h.h5").attributes["attn_softcap"], 50)
+            self.assertIn("rotary", self.read("h.h5"))
+        self.put(plain, self.config(model_type="mystery"))
+        self.refused(*command[:-3], status=3, says=["config.json has model_type mystery"], hint="--ignore-config")
+        done = self.run_tool(*command, "--ignore-config")
+        self.assertIn("config.json is not read: the norms, rotary positions", done.err)
+        self.assertEqual(set(self.read("h.h5")), {"wq", "wk", "wv"})
 
     def test_scalings(self):
         parts, tensors = self.projections()

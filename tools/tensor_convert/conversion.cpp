@@ -88,7 +88,7 @@ Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
                 fmt::format("--compress applies only to bundles, not to {}", format_));
   }
   const bool model = arguments.given("model");
-  for (const char* option : {"layer", "part", "heads", "kv-heads"}) {
+  for (const char* option : {"layer", "part", "heads", "kv-heads", "ignore-config"}) {
     if (!model && arguments.given(option)) {
       throw Error(Failure::usage, fmt::format("--{} requires --model", option));
     }
@@ -156,6 +156,7 @@ void Conversion::take_model() {
   wanted.part = arguments_.text("part");
   wanted.heads = arguments_.integer("heads");
   wanted.kv_heads = arguments_.integer("kv-heads");
+  wanted.ignores_config = arguments_.flag("ignore-config");
   if (wanted.model != "t5" && arguments_.given("part")) {
     throw Error(Failure::usage, "--part requires --model t5");
   }
@@ -166,10 +167,10 @@ void Conversion::take_model() {
   wanted.config = (file.parent_path() / "config.json").string();
   ModelWeights made = model_weights(bundles_, wanted);
   std::error_code failed;
-  if (wanted.heads && wanted.model != "t5" && std::filesystem::exists(wanted.config, failed)) {
+  if (wanted.ignores_config && std::filesystem::exists(wanted.config, failed)) {
     report_.warn(wanted.config +
-                 " is not read with --heads: the norms, rotary positions, scale, soft cap and "
-                 "window that it may say are left out");
+                 " is not read: the norms, rotary positions, scale, soft cap and window that it "
+                 "may say are left out");
   } else if (!made.rotary.empty()) {
     report_.warn("rotary positions are left out (" + made.rotary +
                  "): the model rotates x wq and x wk before it compares them");

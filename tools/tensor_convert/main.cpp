@@ -62,6 +62,10 @@ cli::Declaration declare() {
       .default_words("from config.json beside the first FILE")
       .integer("kv-heads", "N", "Number of heads of keys and values (llama, gpt2)", 1, 1 << 20)
       .default_words("from config.json")
+      .flag("ignore-config",
+            "Does not read config.json, which may be broken or of a model_type that is not known: "
+            "norms, rotary positions, scale, soft cap and window are left out. Then --heads is "
+            "needed.")
       .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
       .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")
       .result("q_norm, k_norm, q_layer_norm, k_layer_norm, q_layer_norm_bias, k_layer_norm_bias",

@@ -189,7 +189,7 @@ ModelConfig read_model_config(const std::string& path, const std::string& model,
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return {};
   ConfigObject config(read_text(path, ConfigObject::most_bytes, "a JSON object"),
-                      {path, "with --heads it is not read"});
+                      {path, "with --ignore-config it is not read"});
   // Models of text and images describe the text part separately.
   if (auto text = config.object("text_config")) config = std::move(*text);
   ModelConfig result;
@@ -205,6 +205,7 @@ ModelConfig read_model_config(const std::string& path, const std::string& model,
     if (!result.heads) result.heads = config.whole("n_head");
     if (model == "bert") return result;
     result.kv_heads = kv_heads_in(config, result.model_type);
+    result.shares_keys = result.kv_heads == 1;
     result.head_size = config.whole("head_dim");
     if (!result.head_size) result.head_size = config.whole("kv_channels");
   }

@@ -17,6 +17,7 @@ struct ModelConfig {
   std::optional<Index> heads;
   std::optional<Index> kv_heads;
   std::optional<Index> head_size;
+  bool shares_keys = false;             ///< one head of keys for all of the queries
   std::string model_type;               ///< "phi3", or empty
   std::optional<Index> max_distance;    ///< for T5's relative positions
   const ModelFamily* family = nullptr;  ///< of gpt2 and llama; null: config.json does not say

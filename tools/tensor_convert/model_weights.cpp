@@ -120,36 +120,35 @@ Index divided(const Matrix& matrix, Index size) {
   return matrix.out / size;
 }
 
-[[noreturn]] void refuse_unknown_heads(const ArraySource& dataset, const std::string& config) {
+[[noreturn]] void refuse_unknown_heads(const ArraySource& dataset, const ModelLayer& wanted) {
   std::error_code failed;
+  const std::string& config = wanted.config;
+  const std::string why = !std::filesystem::exists(config, failed) ? "there is no " + config
+                          : wanted.ignores_config                  ? config + " is not read"
+                                                                   : config + " does not say it";
   throw Error(Failure::usage,
               fmt::format("the number of heads of {} is unknown: its shapes do not determine it, "
                           "and {}",
-                          dataset.address(),
-                          std::filesystem::exists(config, failed) ? config + " does not say it"
-                                                                  : "there is no " + config),
+                          dataset.address(), why),
               "give it with --heads");
 }
 
 Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
-               std::optional<Index> from_bias, const ModelConfig& config) {
-  std::optional<Index> heads = wanted.heads ? wanted.heads : from_bias;
-  std::optional<Index> kv_heads = wanted.kv_heads;
-  std::optional<Index> size;
-  if (!heads) {
-    heads = config.heads;
-    size = config.head_size;
-    if (!kv_heads) kv_heads = config.kv_heads;
-  }
-  if (!heads && size) heads = divided(q, *size);
+               const ModelConfig& config) {
+  std::optional<Index> heads = config.heads;
+  const std::optional<Index> kv_heads = config.kv_heads;
+  if (!heads && config.head_size) heads = divided(q, *config.head_size);
   if (!heads && kv_heads) heads = divided(q, k.out / *kv_heads);
-  if (!heads) {
-    refuse_unknown_heads(q.dataset, wanted.config);
-  }
+  if (!heads) refuse_unknown_heads(q.dataset, wanted);
   if (*heads < 1 || q.out % *heads != 0 || q.out == 0) {
     throw Error(Failure::input,
                 fmt::format("{} has {} channels, which is not a multiple of {} heads",
                             q.dataset.address(), q.out, *heads));
+  }
+  if (const Index size = q.out / *heads; config.head_size.value_or(size) != size) {
+    throw Error(Failure::input,
+                fmt::format("{} has {} channels, expected {} heads of {} channels, as {} says",
+                            q.dataset.address(), q.out, *heads, *config.head_size, wanted.config));
   }
   const Heads result{*heads, divided(k, q.out / *heads)};
   if (kv_heads && *kv_heads != result.keys) {
@@ -175,7 +174,7 @@ struct Fused {
 Fused fused_in(const ArraySource& dataset, Fusion fusion, const ModelConfig& config) {
   if (fusion != Fusion::c_attn) return {matrix_of(dataset, false), fusion};
   if (config.model_type == "gpt_bigcode") {
-    return {matrix_of(dataset, false), config.kv_heads ? Fusion::blocks : Fusion::groups};
+    return {matrix_of(dataset, false), config.shares_keys ? Fusion::blocks : Fusion::groups};
   }
   const Shape& shape = dataset.shape();
   const bool linear = config.model_type == "qwen" || shape[0] == 3 * shape[1];
@@ -186,10 +185,9 @@ Fused fused_in(const ArraySource& dataset, Fusion fusion, const ModelConfig& con
 Heads heads_in(const ModelLayer& wanted, const Fused& fused, bool usual,
                const ModelConfig& config) {
   const Matrix& matrix = fused.matrix;
-  const std::optional<Index> heads = wanted.heads ? wanted.heads : config.heads;
-  if (!heads) refuse_unknown_heads(matrix.dataset, wanted.config);
-  Heads found{*heads, usual ? *heads : 0};
-  if (const auto given = wanted.kv_heads ? wanted.kv_heads : config.kv_heads) found.keys = *given;
+  const std::optional<Index> heads = config.heads;
+  if (!heads) refuse_unknown_heads(matrix.dataset, wanted);
+  Heads found{*heads, config.kv_heads.value_or(usual ? *heads : 0)};
   if (found.keys == 0) {
     const Index size = config.head_size.value_or(matrix.in / *heads);
     found.keys = size == 0 || matrix.stored % size != 0 ? 0 : (matrix.stored / size - *heads) / 2;
@@ -231,12 +229,10 @@ Projections split(const ModelLayer& wanted, const Fused& whole, Fusion named,
 }
 
 Projections separate(const ModelLayer& wanted, const std::vector<ArraySource>& stored,
-                     const std::optional<ArraySource>& relative_bias, const ModelConfig& config) {
+                     const ModelConfig& config) {
   Projections found;
   for (const ArraySource& dataset : stored) found.matrices.push_back(matrix_of(dataset, false));
-  std::optional<Index> from_bias;
-  if (relative_bias) from_bias = relative_bias->shape()[1];
-  found.heads = heads_of(wanted, found.matrices[0], found.matrices[1], from_bias, config);
+  found.heads = heads_of(wanted, found.matrices[0], found.matrices[1], config);
   for (Matrix& matrix : found.matrices) {
     const Index count = &matrix == found.matrices.data() ? found.heads.queries : found.heads.keys;
     matrix.places = {0, matrix.out / count, count, 0};
@@ -245,13 +241,12 @@ Projections separate(const ModelLayer& wanted, const std::vector<ArraySource>& s
 }
 
 // The buckets of --relative-bias t5 end at the published distance.
-void require_usual_distance(const ModelLayer& wanted) {
+void require_usual_distance(const ModelConfig& config, const std::string& path) {
   constexpr Index usual = 128;
-  const auto distance = read_model_config(wanted.config, wanted.model, wanted.layer).max_distance;
-  if (distance.value_or(usual) == usual) return;
+  if (config.max_distance.value_or(usual) == usual) return;
   throw Error(Failure::input,
-              fmt::format("{} has a relative_attention_max_distance of {}, expected {}",
-                          wanted.config, *distance, usual));
+              fmt::format("{} has a relative_attention_max_distance of {}, expected {}", path,
+                          *config.max_distance, usual));
 }
 
 std::optional<ArraySource> relative_bias_in(const std::vector<io::InputBundle>& bundles,
@@ -263,8 +258,26 @@ std::optional<ArraySource> relative_bias_in(const std::vector<io::InputBundle>& 
     throw Error(Failure::input, fmt::format("{} has shape {}, expected (buckets, heads)",
                                             found->address(), to_string(found->shape())));
   }
-  require_usual_distance(wanted);
   return found;
+}
+
+// What config.json says, and the numbers of heads that are known better.
+ModelConfig config_of(const ModelLayer& wanted, const std::optional<ArraySource>& relative_bias) {
+  ModelConfig config;
+  if (!wanted.ignores_config) {
+    config = read_model_config(wanted.config, wanted.model, wanted.layer);
+  }
+  if (relative_bias) {
+    require_usual_distance(config, wanted.config);
+    config.heads = relative_bias->shape()[1];
+  }
+  if (wanted.heads) {
+    const bool others = config.heads && config.heads != wanted.heads;
+    if (others) config.kv_heads = config.head_size = std::nullopt;
+    config.heads = wanted.heads;
+  }
+  if (wanted.kv_heads) config.kv_heads = wanted.kv_heads;
+  return config;
 }
 
 void require_same_sizes(const std::vector<Matrix>& matrices) {
@@ -321,15 +334,13 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
     stored.push_back(*found);
   }
   const auto relative_bias = relative_bias_in(bundles, wanted, names.relative_bias);
-  ModelConfig config = wanted.heads || relative_bias
-                           ? ModelConfig()
-                           : read_model_config(wanted.config, wanted.model, wanted.layer);
+  ModelConfig config = config_of(wanted, relative_bias);
   if (config.has_norm && !config.heads && !config.head_size) {
     config.head_size = size_of_norm(bundles, names, stored[0]);
   }
   const auto [matrices, heads] =
       fused ? split(wanted, fused_in(stored[0], names.fusion, config), names.fusion, config)
-            : separate(wanted, stored, relative_bias, config);
+            : separate(wanted, stored, config);
   if (relative_bias && relative_bias->shape()[1] != heads.queries) {
     throw Error(Failure::input,
                 fmt::format("{} has {} heads, expected {}", relative_bias->address(),

@@ -19,6 +19,7 @@ struct ModelLayer {
   std::optional<Index> heads;     ///< number for the queries
   std::optional<Index> kv_heads;  ///< llama, gpt2: number for keys and values
   std::string config;             ///< path of a config.json, which need not exist
+  bool ignores_config = false;    ///< it is not read
 };
 
 /// The weights of a layer, and other properties of the model.
@@ -39,9 +40,10 @@ struct ModelWeights {
 /// Stored shapes: bert, t5, llama (out, in); gpt2 (in, out), with q, k and v side by side in
 /// c_attn. gpt2 and llama also stand for decoders with other fused projections (fused_heads.hpp),
 /// which `config` says how to split. The number of heads comes from `heads`, else from t5's
-/// relative bias, else from `config`. Throws Error(input) if a tensor is missing (listing the
-/// existing layers), shapes do not match, or the attention has other tensors or settings that
-/// change its scores; Error(usage) if the number of heads is unknown.
+/// relative bias, else from `config`. If `config` has another number than `heads`, its number of
+/// heads of keys and its head size do not count either. Throws Error(input) if a tensor is missing
+/// (listing the existing layers), shapes do not match, or the attention has other tensors or
+/// settings that change its scores; Error(usage) if the number of heads is unknown.
 ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const ModelLayer& wanted);
 
 }  // namespace attn::tools
