@@ -7,6 +7,7 @@
 #include "attnkit/error.hpp"
 #include "io/arrays/array_dataset.hpp"
 #include "io/arrays/float8_dataset.hpp"
+#include "io/arrays/scale_blocks.hpp"
 #include "io/direct_dataset.hpp"
 #include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
@@ -33,7 +34,17 @@ std::optional<Float8Scales> scales_of(const InputFile& file, const std::string& 
     const std::string name = stored + ending;
     if (!file.arrays->has(name)) continue;
     const std::string address = array_address(file.label, name);
-    return Float8Scales{stored_array(file, name, address), address};
+    // The file may be a symbolic link: config.json lies beside the link.
+    const std::string config = file.label.substr(0, file.label.rfind('/') + 1) + "config.json";
+    const auto stated = [&file, address, config] {
+      Shape blocks = stated_blocks(config);
+      if (!blocks.empty()) {
+        const std::string real = std::filesystem::weakly_canonical(config).string();
+        file.files->followed({FollowedSource::Kind::checkpoint_part, address, {real}});
+      }
+      return blocks;
+    };
+    return Float8Scales{stored_array(file, name, address), address, stated};
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 """tensor-convert, and .npy, .npz and .safetensors as inputs of any tool: bits against NumPy, h5py
 and files made by hand."""
 
+import json
 import os
 import struct
 import unittest
@@ -247,6 +248,86 @@ class Reading(Arrays):
             self.put("bad.safetensors", typed({"w": ("F8_E4M3", bits), "w_scale": (kind, scales)}))
             self.refused("tensor-convert", "x=bad.safetensors:w", status=3,
                          says=["bad.safetensors:w_scale", "expected", "(130, 257)"])
+
+    def test_float8_blocks(self):
+        """Blocks of other sizes than 128, in floating-point scales and powers of two (F8_E8M0, U8), against NumPy."""
+        random = np.random.default_rng(3)
+        e5m2 = (np.arange(256, dtype=np.uint16) << 8).view(np.float16).astype(np.float64)
+
+        def put(shape, scales, kind="F32", config=None, name="w_scale_inv"):
+            path = self.folder / "config.json"
+            path.unlink(missing_ok=True)
+            if config is not None:
+                path.write_text(config if isinstance(config, str) else json.dumps({"quantization_config": config}))
+            bits = random.integers(0, 124, shape, dtype=np.uint8) | random.integers(0, 2, shape, dtype=np.uint8) << 7
+            self.put("b.safetensors", typed({"w": ("F8_E5M2", bits), name: (kind, scales)}))
+            return e5m2[bits]
+
+        def check(shape, count, blocks, kind="F32", config=None, name="w_scale_inv"):
+            if kind in ("F8_E8M0", "U8"):
+                scales = random.integers(0, 255, count, dtype=np.uint8)
+                numbers = 2.0 ** (scales.astype(np.float64) - 127)
+            else:
+                scales = random.uniform(0.5, 2, count).astype({"F32": "f4", "F64": "f8", "F16": "f2"}[kind])
+                numbers = scales.astype(np.float64)
+            plain = put(shape, scales, kind, config, name)
+            for axis, block in enumerate(blocks):
+                numbers = np.repeat(numbers, block, axis).take(range(shape[axis]), axis)
+            with np.errstate(over="ignore"):
+                expected = (plain * numbers).astype(np.float32)
+            for at, part in (("", ()), ("[1::7]", np.s_[1::7]), ("[-1]", -1), ("[..., 40:41]", np.s_[..., 40:41])):
+                at = at.replace("..., ", ":, " * (len(shape) - 1))
+                self.convert(f"x=b.safetensors:w{at}", "-o", "x.npy", "--force")
+                self.assert_bits(np.load(self.folder / "x.npy"), np.ascontiguousarray(expected[part]), f"{shape} {count} {at}")
+
+        for kind in ("F32", "F64", "F16", "F8_E8M0", "U8"):
+            check((96, 160), (3, 5), (32, 32), kind)
+            check((260, 300), (3, 3), (128, 128), kind)
+            check((5, 160), (5, 1), (1, 160), kind)
+            check((96, 160), (2, 4), (64, 48), kind, {"weight_block_size": [64, 48]})
+            check((96, 160), (1, 4), (96, 48), kind, {"weight_block_size": [64, 48]})
+            check((3, 96, 160), (3, 2, 4), (1, 48, 50), kind, {"weight_block_size": [48, 50]})
+            check((3, 96, 160), (3, 2, 4), (1, 48, 50), kind, {"weight_block_size": [1, 48, 50]})
+            check((7, 160), (7, 3), (1, 60), kind, {"weight_block_size": [60]}, "w_scale")
+            check((260, 300), (3, 3), (128, 128), kind, {"weight_block_size": None})
+        # Blocks of MX end beyond the row; without the type, 25 numbers or 32 could share a scale.
+        for kind in ("F8_E8M0", "U8"):
+            check((7, 100), (7, 4), (1, 32), kind)
+        blocks = "quantization_config.weight_block_size"
+        for shape, count, config, says, hint in (
+                ((7, 100), (7, 4), None, ["shape (7, 4)", "(7, 100)"], blocks),
+                ((96, 160), (2, 5), {}, ["shape (2, 5)"], blocks),
+                ((96, 160), (3, 5), {"weight_block_size": [128, 32]}, ["blocks of 128 x 32".replace("blocks", "block"),
+                                                                      "as config.json says"], None),
+                ((96, 160), (3, 5), {"weight_block_size": [0, 32]}, ["config.json has a weight_block_size that is no list"],
+                 None),
+                ((96, 160), (3, 5), {"weight_block_size": 32}, ["config.json has a weight_block_size that is no list"], None),
+                ((96, 160), (3, 5), "[1]", ["config.json is not a JSON object"], None)):
+            put(shape, np.ones(count, np.float32), config=config)
+            self.refused("tensor-convert", "x=b.safetensors:w", status=3, says=says, hint=hint)
+        put((96, 160), np.ones((1, 1), np.float32), config="{")  # which is not needed
+        self.convert("x=b.safetensors:w", "-o", "x.npy", "--force")
+        scales = np.full((2, 96, 5), 120, np.uint8)
+        scales[1, 70, 3] = 255
+        put((2, 96, 160), scales, "F8_E8M0")
+        self.refused("tensor-convert", "x=b.safetensors:w", status=3, says=["w_scale_inv[1, 70, 3] is NaN (255)"])
+        self.convert("x=b.safetensors:w[1, 71:]", "-o", "x.npy", "--force")
+
+    def test_float8_blocks_of_a_checkpoint(self):
+        """config.json lies beside the name of the file, which may be a link, and is reported as a source."""
+        (self.folder / "store").mkdir()
+        (self.folder / "model").mkdir()
+        scales = np.float32([[1, 2], [4, 8]])
+        self.put("store/blob", typed({"w": ("F8_E5M2", np.full((6, 8), 60, np.uint8)), "w_scale_inv": ("F32", scales)}))
+        (self.folder / "model/m.safetensors").symlink_to("../store/blob")
+        (self.folder / "model/config.json").write_text(json.dumps({"quantization_config": {"weight_block_size": [4, 6]}}))
+        done = self.run_tool("tensor-convert", "x=model/m.safetensors:w", "-o", "x.npy", "--json").json()
+        expected = np.repeat(np.repeat(scales, 4, 0), 6, 1)[:6, :8]
+        np.testing.assert_array_equal(np.load(self.folder / "x.npy"), expected)
+        self.assertIn("config.json", json.dumps(done))
+        (self.folder / "model/config.json").unlink()
+        os.mkfifo(self.folder / "model/config.json")
+        self.refused("tensor-convert", "x=model/m.safetensors:w", status=3, says=["config.json is no regular file"])
 
     def test_strings(self):
         words = np.array(["the", "", "naïve", "日本", "𝄞x"])

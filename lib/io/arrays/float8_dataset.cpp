@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/scale_blocks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/half.hpp"
 #include "tensor/pieces.hpp"
@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* e4m3 = "F8_E4M3";
 constexpr const char* e5m2 = "F8_E5M2";
+constexpr const char* e8m0 = "F8_E8M0";
 
 using Values = std::array<float, 256>;
 
@@ -59,68 +60,95 @@ StoredArray as_bytes(StoredArray array) {
 
 }  // namespace
 
-/// The scales as numbers, which are read when they are first needed, and which one an element has.
+/// The scales, and which one an element has.
 class Float8Dataset::Scales {
  public:
-  Scales(Float8Scales scales, const Shape& shape, const std::string& address)
-      : scales_(std::make_unique<ArrayDataset>(scales.array, "", scales.address,
-                                               std::vector<SliceItem>{})) {
-    const auto refuse = [&](const std::string& expected) {
+  Scales(const Float8Scales& scales, const Shape& shape, const std::string& address)
+      : power_of_two_(scales.array.description == e8m0 || scales.array.dtype == DType::u8),
+        scales_(
+            std::make_shared<ArrayDataset>(power_of_two_ ? as_bytes(scales.array) : scales.array,
+                                           "", scales.address, std::vector<SliceItem>{})) {
+    const auto refuse = [&](const std::string& expected, const std::string& hint = {}) {
       throw Error(Failure::input,
                   fmt::format("{} has shape {} of {}, expected {} for {} of shape {}",
                               scales.address, to_string(scales.array.shape),
-                              scales.array.description, expected, address, to_string(shape)));
+                              scales.array.description, expected, address, to_string(shape)),
+                  hint);
     };
-    if (!is_floating(scales_->dtype)) refuse("floating-point scales");
+    if (!power_of_two_ && !is_floating(scales_.dtype())) refuse("floating-point scales or F8_E8M0");
     Shape counts = scales.array.shape;
-    const bool one = element_count(counts) == 1;
-    if (one || counts.size() < shape.size()) counts.resize(shape.size(), 1);
+    if (element_count(counts) == 1) counts = {};
+    if (counts.size() < shape.size()) counts.resize(shape.size(), 1);
     bool fits = counts.size() == shape.size();
+    std::optional<Shape> stated;
     for (std::size_t axis = 0; fits && axis < shape.size(); ++axis) {
-      constexpr Index usual = 128;
-      const Index n = std::max<Index>(shape[axis], 1);
-      const Index number = one ? 1 : counts[axis];
-      if (number == 1) {
-        blocks_.push_back(n);
-      } else if (number == n || number == shape[axis]) {
-        blocks_.push_back(1);
-      } else {
-        fits = number == (n + usual - 1) / usual;
-        blocks_.push_back(usual);
+      if (!stated && counts[axis] != 1 && counts[axis] != shape[axis]) {
+        stated = scales.stated_blocks();
       }
-      counts[axis] = number;
+      const std::size_t behind = shape.size() - axis;  // axes from this one on
+      const bool known = stated && behind <= stated->size();
+      blocks_.push_back(scale_block(shape[axis], counts[axis],
+                                    known ? (*stated)[stated->size() - behind] : 0,
+                                    power_of_two_ ? Shape{128, 32} : Shape{128}));
+      fits = blocks_.back() > 0;
     }
-    // As many scales as numbers would be held in memory.
+    if (!fits && stated && !stated->empty()) {
+      refuse(fmt::format("one scale for each block of {} numbers, as config.json says",
+                         fmt::join(*stated, " x ")));
+    }
+    // Scales of single numbers are no format.
     const bool each = !shape.empty() && shape.back() > 1 && counts.back() == shape.back();
     if (!fits || (each && element_count(counts) != shape.back())) {
-      refuse("one scale, one for each row, or one for each 128 numbers");
-    }
-    steps_.resize(shape.size(), 1);
-    for (std::size_t axis = shape.size(); axis-- > 1;) {
-      steps_[axis - 1] = steps_[axis] * counts[axis];
+      refuse("one scale, one for each row, or one for each block of numbers",
+             "quantization_config.weight_block_size of a config.json beside the file can say the "
+             "size of blocks");
     }
   }
 
-  const float* values() const {
-    std::call_once(read_, [&] {
-      const Index count = element_count(scales_->shape);
-      numbers_.resize(static_cast<std::size_t>(count));
-      read_floats(*scales_, Shape(scales_->shape.size(), 0), scales_->shape, numbers_.data());
-    });
-    return numbers_.data();
+  /// Those of the elements between two positions, both included.
+  struct Part {
+    std::vector<double> numbers;
+    Shape first;  // scale, per axis of the array
+    Shape steps;  // from scale to scale
+  };
+  void read(const Shape& from, const Shape& to, Part& part) const {
+    Shape count(from.size(), 1);
+    part.first.resize(from.size());
+    part.steps = Shape(from.size(), 1);
+    for (std::size_t axis = from.size(); axis-- > 0;) {
+      part.first[axis] = from[axis] / blocks_[axis];
+      count[axis] = to[axis] / blocks_[axis] - part.first[axis] + 1;
+      if (axis > 0) part.steps[axis - 1] = part.steps[axis] * count[axis];
+    }
+    part.numbers.resize(static_cast<std::size_t>(element_count(count)));
+    // The stored axes may be fewer, or all have length 1.
+    const std::size_t rank = scales_.shape().size();
+    Shape start = part.first;
+    start.resize(rank, 0);
+    count.resize(rank, 1);
+    scales_.read(start, count, part.numbers.data());
+    if (!power_of_two_) return;
+    for (double& number : part.numbers) {
+      if (number == 255) {
+        const Shape index = unravel(&number - part.numbers.data(), count);
+        Shape at = start;
+        for (std::size_t axis = 0; axis < rank; ++axis) at[axis] += index[axis];
+        throw Error(Failure::input, fmt::format("{}[{}] is NaN (255), expected a power of two",
+                                                scales_.address(), fmt::join(at, ", ")));
+      }
+      number = std::ldexp(1.0, static_cast<int>(number) - 127);
+    }
   }
 
   /// What an element at `position` of an axis adds to the index of its scale.
-  Index at(std::size_t axis, Index position) const {
-    return position / blocks_[axis] * steps_[axis];
+  Index at(const Part& part, std::size_t axis, Index position) const {
+    return (position / blocks_[axis] - part.first[axis]) * part.steps[axis];
   }
 
  private:
-  std::unique_ptr<const ArrayDataset> scales_;
+  bool power_of_two_;
+  ArraySource scales_;
   Shape blocks_;
-  Shape steps_;
-  mutable std::once_flag read_;
-  mutable std::vector<float> numbers_;
 };
 
 bool Float8Dataset::reads(const StoredArray& array) {
@@ -134,7 +162,7 @@ Float8Dataset::Float8Dataset(StoredArray array, std::optional<Float8Scales> scal
       values_(values_of(array).data()),
       slab_(resolve(selection, array.shape, address_text)) {
   if (scales) {
-    scales_ = std::make_unique<const Scales>(std::move(*scales), array.shape, address_text);
+    scales_ = std::make_unique<const Scales>(*scales, array.shape, address_text);
   }
   name = std::move(dataset_name);
   address = std::move(address_text);
@@ -149,21 +177,7 @@ void Float8Dataset::read_stored(const Shape& start, const Shape& count, void* ou
   const Index limit = piece_elements(1);
   const Buffer<std::uint8_t> bits(std::min(limit, element_count(count)));
   auto* const numbers = static_cast<float*>(out);
-  const float* const scales = scales_ ? scales_->values() : nullptr;
-  const auto place = [&](std::size_t axis, Index at) {
-    const std::size_t source = slab_.source_axis[axis];
-    return scales_->at(source, slab_.start[source] + at * slab_.step[source]);
-  };
-  // Axes that the selection dropped have one position.
-  Index dropped = 0;
-  if (scales_) {
-    for (std::size_t source = 0; source < slab_.start.size(); ++source) {
-      const auto& kept = slab_.source_axis;
-      if (std::find(kept.begin(), kept.end(), source) == kept.end()) {
-        dropped += scales_->at(source, slab_.start[source]);
-      }
-    }
-  }
+  Scales::Part scales;
   for_each_piece(count, limit, [&](const Piece& piece) {
     Shape first = start;
     for (std::size_t axis = 0; axis < first.size(); ++axis) first[axis] += piece.start[axis];
@@ -174,18 +188,33 @@ void Float8Dataset::read_stored(const Shape& start, const Shape& count, void* ou
       return;
     }
     const std::size_t rank = piece.count.size();
+    const auto position = [&](std::size_t axis, Index at) {
+      const std::size_t source = slab_.source_axis[axis];
+      return slab_.start[source] + (first[axis] + at) * slab_.step[source];
+    };
+    // Axes that the selection dropped have one position.
+    Shape begin = slab_.start;
+    Shape last = slab_.start;
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      begin[slab_.source_axis[axis]] = position(axis, 0);
+      last[slab_.source_axis[axis]] = position(axis, piece.count[axis] - 1);
+    }
+    scales_->read(begin, last, scales);
+    const auto place = [&](std::size_t axis, Index at) {
+      return scales_->at(scales, slab_.source_axis[axis], position(axis, at));
+    };
     const Index width = rank == 0 ? 1 : piece.count.back();
     for (Index i = 0; i < piece.size; i += width) {
-      Index scale = dropped;
+      Index scale = 0;
       const Shape index = unravel(i, piece.count);
       for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
-        scale += place(axis, first[axis] + index[axis]);
+        scale += place(axis, index[axis]);
       }
       for (Index j = 0; j < width; ++j) {
-        const Index at = rank == 0 ? scale : scale + place(rank - 1, first[rank - 1] + j);
+        const Index at = rank == 0 ? scale : scale + place(rank - 1, j);
         // Exact in float64, so that float32 rounds once.
         to[i + j] = static_cast<float>(static_cast<double>(values_[bits.data()[i + j]]) *
-                                       static_cast<double>(scales[at]));
+                                       scales.numbers[static_cast<std::size_t>(at)]);
       }
     }
   });
