@@ -160,7 +160,9 @@ struct AttentionOperands {
   Array<Index> query_offset;
 
   /// (S + 1): where S packed sequences begin among the queries and among the keys, and the ends: 0,
-  /// …, Lq and 0, …, Lk, never falling. Both or none, and without the operands above. A query may
+  /// …, never falling, at most Lq and Lk; what lies behind the ends is padding, as above. Both or
+  /// none, and without the operands above. The numbers of queries that see no key and of keys that
+  /// no query sees are not looked at: with a NaN or an infinity, they count as 0. A query may
   /// attend to keys of its own sequence only, and positions and offsets count from its start, as if
   /// each sequence were alone. Not under transport; under sinkhorn, and with relative positions,
   /// only if each sequence has as many keys as queries.

@@ -87,8 +87,8 @@ struct AttentionSources {
   Index joined_width = 0;                               ///< D, or H·dv without wo
   std::optional<Vectors> grad_out;                      ///< like out
   std::vector<OwnPart> parts;                           ///< of every problem
-  /// Of every problem, or empty. A problem with a packing has no padding, and the packing's offset
-  /// if there is only one.
+  /// Of every problem, or empty. A problem with a packing has padding only behind its sequences,
+  /// and the packing's offset if there is only one.
   std::vector<std::shared_ptr<const Packing>> packings;
 
   // The next functions take operands, whose shapes are in attnkit/attention.hpp. Call one of the

@@ -15,10 +15,31 @@
 namespace attn {
 namespace {
 
-RowRange queries_of(const OwnPart& own) {
-  return {own.range.row0, own.range.row0 + own.range.rows};
+bool same_range(const TileRange& a, const TileRange& b) {
+  return a.row0 == b.row0 && a.rows == b.rows && a.col0 == b.col0 && a.cols == b.cols;
 }
-RowRange keys_of(const OwnPart& own) { return {own.range.col0, own.range.col0 + own.range.cols}; }
+
+// Whether two problems have the same queries, keys and sequences.
+bool same_pairs(const AttentionSources& sources, Index a, Index b) {
+  const OwnPart& x = sources.part(a);
+  const OwnPart& y = sources.part(b);
+  return same_range(x.range, y.range) && x.offset == y.offset &&
+         sources.packing(a) == sources.packing(b);
+}
+
+// The rows of a head that are read, and those that are seen.
+struct OwnRows {
+  RowRange range;
+  SeenRows seen = {};
+};
+const auto queries_of = [](const auto& part) {
+  const TileRange& own = part.own.range;
+  return OwnRows{{own.row0, own.row0 + own.rows}, part.seen.queries};
+};
+const auto keys_of = [](const auto& part) {
+  const TileRange& own = part.own.range;
+  return OwnRows{{own.col0, own.col0 + own.cols}, part.seen.keys};
+};
 
 // The numbers of an array whose blocks are used where they lie; null for others.
 template <class T>
@@ -71,14 +92,15 @@ bool HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
       part.own.offset += head.queries->first;
       part.first_query = head.queries->first;
     }
-    parts_.push_back(part);
+    // The heads of a batch see the same.
+    const bool again = !parts_.empty() && same_pairs(sources_, parts_.back().problem, head.problem);
+    part.seen = again ? parts_.back().seen : seen_of(sources_, head.problem);
+    parts_.push_back(std::move(part));
   }
   const bool had_grad_out = std::exchange(has_grad_out_, sources_.grad_out.has_value());
   const auto same = [](const Part& a, const Part& b) {
-    const TileRange& x = a.own.range;
-    const TileRange& y = b.own.range;
-    return a.problem == b.problem && x.row0 == y.row0 && x.rows == y.rows && x.col0 == y.col0 &&
-           x.cols == y.cols;
+    return a.problem == b.problem && same_range(a.own.range, b.own.range) &&
+           a.seen.queries == b.seen.queries && a.seen.keys == b.seen.keys;
   };
   return has_grad_out_ == had_grad_out &&
          std::equal(parts_.begin(), parts_.end(), parts_before_.begin(), parts_before_.end(), same);
@@ -92,15 +114,18 @@ typename HeadReader<T>::Set& HeadReader<T>::set_of(const Operand& operand) {
   return sets_.emplace_back(Set{operand, {}});
 }
 
-// `rows(own)` are the rows of a head's block.
+// `rows(part)` are the rows of a head's block.
 template <class T>
 template <class Rows>
 typename HeadReader<T>::Use HeadReader<T>::want(const Operand& operand, const Rows& rows) {
   Blocks& blocks = set_of(operand).blocks;
   const Use use{&blocks, blocks.count()};
   for (const Part& part : parts_) {
-    const RowRange own = rows(part.own);
-    blocks.want({operand.block(part.problem), 0, 0, own.first, own.last - own.first});
+    const OwnRows own = rows(part);
+    BlockKey key{operand.block(part.problem), 0, 0, own.range.first,
+                 own.range.last - own.range.first};
+    key.seen = own.seen;
+    blocks.want(key);
   }
   return use;
 }
@@ -108,7 +133,7 @@ typename HeadReader<T>::Use HeadReader<T>::want(const Operand& operand, const Ro
 template <class T>
 typename HeadReader<T>::Use HeadReader<T>::want(const std::optional<Operand>& operand) {
   if (!operand) return {};
-  return want(*operand, [&](const OwnPart&) { return RowRange{0, operand->rows}; });
+  return want(*operand, [&](const Part&) { return OwnRows{{0, operand->rows}}; });
 }
 
 template <class T>
@@ -129,9 +154,11 @@ void HeadReader<T>::want(const std::optional<Vectors>& from, const Rows& rows, V
   }
   for (Index n = 0; n < std::ssize(parts_); ++n) {
     const Part& part = parts_[static_cast<std::size_t>(n)];
-    const RowRange own = rows(part.own);
+    const OwnRows own = rows(part);
     BlockKey key{from->input.block(part.problem), from->weights->block(part.problem),
-                 from->bias ? from->bias->block(part.problem) : 0, own.first, own.last - own.first};
+                 from->bias ? from->bias->block(part.problem) : 0, own.range.first,
+                 own.range.last - own.range.first};
+    key.seen = own.seen;
     if (from->over_heads()) {
       BlockKey of_heads = key;
       of_heads.weights -= key.weights % from->heads();
@@ -243,7 +270,8 @@ template <class T>
 void HeadReader<T>::load(Set& set) {
   const Operand& operand = set.operand;
   const T* const numbers = in_place<T>(operand);
-  for (auto& [key, wanted_by, block, is_new] : set.blocks.parts()) {
+  for (auto& part : set.blocks.parts()) {
+    auto& [key, wanted_by, block, is_new] = part;
     const TileRange range{key.first, key.rows, 0, operand.cols};
     if (numbers != nullptr) {
       block.values = block_in_place(operand, numbers, key.block).row_range(key.first, key.rows);
@@ -255,7 +283,44 @@ void HeadReader<T>::load(Set& set) {
     } else {
       continue;
     }
-    numbers_.add(operand, key.block, range, block.values, Allowed::finite);
+    const std::size_t check =
+        numbers_.add(operand, key.block, range, block.values, Allowed::finite, key.seen);
+    if (!key.seen.all()) unseen_.push_back({&part, check});
+  }
+}
+
+// Checks all numbers that have been loaded and placed.
+template <class T>
+void HeadReader<T>::look() {
+  try {
+    numbers_.look(threads_);
+  } catch (const Error& error) {
+    if (!sources_.mask || !error.hint().empty()) throw;
+    throw Error(error.failure(), error.what(),
+                "padding may hold any number if key_length, key_start or segment_ids say where it "
+                "is, in place of a mask");
+  }
+}
+
+// The caller's numbers stay as they are.
+template <class T>
+void HeadReader<T>::clear_unseen() {
+  for (const auto& [part, check] : unseen_) {
+    if (!numbers_.has_strange_rows(check)) continue;
+    const auto& [key, wanted_by, block, is_new] = *part;
+    const MatrixView<const T> stored = block.values;
+    const bool copies = stored.data != block.storage.data();
+    if (copies) part->thing.reserve(stored.rows, stored.cols);
+    for (Index row = 0; row < stored.rows; ++row) {
+      T* const to = part->thing.storage.data() + row * stored.cols;
+      const bool strange =
+          !key.seen.has(key.first + row) && !all_finite(stored.row(row), stored.cols);
+      if (strange) {
+        std::fill_n(to, stored.cols, T{0});
+      } else if (copies) {
+        std::copy_n(stored.row(row), stored.cols, to);
+      }
+    }
   }
 }
 
@@ -411,13 +476,15 @@ void HeadReader<T>::read(std::span<const HeadPart> batch) {
     settled_ = true;
   }
   numbers_.clear();
+  unseen_.clear();
   for (Set& set : sets_) load(set);
   place(sources_.scores, scores_);
   place(sources_.bias, bias_);
   place(sources_.mask, mask_);
   place(sources_.preference, preference_);
   place(sources_.gate, gate_);
-  numbers_.look(threads_);
+  look();
+  clear_unseen();
   // Blocks whose numbers have been checked.
   for (Set& set : sets_) {
     for (auto& part : set.blocks.parts()) part.is_new = false;

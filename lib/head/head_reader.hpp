@@ -11,6 +11,7 @@
 #include "head/head.hpp"
 #include "head/matrix_operand.hpp"
 #include "head/number_check.hpp"
+#include "head/seen_rows.hpp"
 #include "head/shared_parts.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
@@ -76,7 +77,8 @@ class Head {
 };
 
 /// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
-/// projects. Numbers that lie in the caller's memory are used where they are. What heads share
+/// projects. Numbers that lie in the caller's memory are used where they are. Queries and keys that
+/// are not seen (seen_rows.hpp) and hold a NaN or an infinity count as 0. What heads share
 /// (grouped keys, a common mask) is read, checked and projected once. If ranks have neighbouring
 /// rows (Ranks::rows), each reads its rows of masks, biases and ready-made scores.
 template <class T>
@@ -108,6 +110,7 @@ class HeadReader {
     Index problem = 0;
     OwnPart own;
     Index first_query = 0;
+    SeenOfProblem seen = {};
   };
 
   // Some rows of a block of an operand, or the product of two blocks.
@@ -119,6 +122,7 @@ class HeadReader {
     Index rows = 0;
     Index position = 0;  // of the first row, if rows are rotated
     Index packing = 0;   // which one says the positions
+    SeenRows seen = {};  // rows that are not may be 0 in place of what is stored
     auto operator<=>(const BlockKey&) const = default;
   };
   struct Block {
@@ -127,6 +131,11 @@ class HeadReader {
     void reserve(Index rows, Index cols);
   };
   using Blocks = SharedParts<BlockKey, Block>;
+  // A block with rows that are not seen, and its part of the check.
+  struct Unseen {
+    typename Blocks::Part* part;
+    std::size_t check;
+  };
   // The blocks of one array that a batch uses, for one or several operands.
   struct Set {
     Operand operand;
@@ -178,6 +187,8 @@ class HeadReader {
   void want(const std::optional<Vectors>& from, const Rows& rows, Vector& vector);
   void want_all();
   void load(Set& set);
+  void look();
+  void clear_unseen();
   void require_bf16(const std::optional<Vectors>& from, const Vector& vector) const;
   Use want_heads(const Operand& operand);
   RowPositions positions(const Vector& vector, Index n) const;
@@ -208,6 +219,7 @@ class HeadReader {
   Matrices<T> scores_, bias_, preference_, cost_, gate_;
   Matrices<std::uint8_t> mask_;
   NumberCheck<T> numbers_;
+  std::vector<Unseen> unseen_;
 };
 
 }  // namespace attn

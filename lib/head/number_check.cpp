@@ -57,9 +57,10 @@ void NumberCheck<T>::clear() {
 
 template <class T>
 std::size_t NumberCheck<T>::add(const Operand& operand, Index block, const TileRange& range,
-                                const MatrixView<const T>& values, Allowed allowed) {
+                                const MatrixView<const T>& values, Allowed allowed,
+                                const SeenRows& seen) {
   const std::size_t part = parts_.size();
-  parts_.push_back({&operand, block, range, values, allowed, pieces_.size()});
+  parts_.push_back({&operand, block, range, values, allowed, seen});
   const Index at_once = std::max<Index>(1, piece_size / std::max<Index>(1, range.cols));
   for (Index row0 = 0; range.cols > 0 && row0 < range.rows; row0 += at_once) {
     pieces_.push_back({part, row0, std::min(at_once, range.rows - row0)});
@@ -77,6 +78,7 @@ void NumberCheck<T>::look(int threads) {
   for (const Piece& piece : pieces_) {
     Part& part = parts_[piece.part];
     part.largest = std::max(part.largest, piece.largest);
+    part.strange = part.strange || piece.strange;
   }
 }
 
@@ -95,7 +97,9 @@ void NumberCheck<T>::look(Piece& piece) const {
     const bool negative = part.allowed == Allowed::finite_not_negative && any_negative;
     if (finite && !negative) continue;
     for (Index n = 0; n < step * cols; ++n) {
-      if (!is_allowed(values[n], part.allowed)) refuse(part, row + n / cols, n % cols);
+      if (is_allowed(values[n], part.allowed)) continue;
+      if (part.seen.has(part.range.row0 + row + n / cols)) refuse(part, row + n / cols, n % cols);
+      piece.strange = true;
     }
   }
 }

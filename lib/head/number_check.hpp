@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "head/operand.hpp"
+#include "head/seen_rows.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -28,9 +29,9 @@ class NumberCheck {
   void clear();
 
   /// A part of a block: some rows and columns, which lie at `values`. `operand` and the numbers
-  /// must outlive `look`. Returns the index of the part.
+  /// must outlive `look`. Rows that are not seen may hold anything. Returns the index of the part.
   std::size_t add(const Operand& operand, Index block, const TileRange& range,
-                  const MatrixView<const T>& values, Allowed allowed);
+                  const MatrixView<const T>& values, Allowed allowed, const SeenRows& seen = {});
 
   /// Checks all parts, on up to `threads` threads. Throws Error(input) that names the operand, the
   /// first number that is not allowed, and its index; Error(numerical) if the number is only beyond
@@ -39,6 +40,9 @@ class NumberCheck {
 
   /// The largest magnitude of a part's finite numbers; valid after `look`.
   double largest(std::size_t part) const { return static_cast<double>(parts_[part].largest); }
+
+  /// Whether rows that are not seen hold a number that is not allowed; valid after `look`.
+  bool has_strange_rows(std::size_t part) const { return parts_[part].strange; }
 
   /// Bytes that `count` parts of up to 65536 numbers take.
   static std::int64_t bytes(Index count) {
@@ -52,8 +56,9 @@ class NumberCheck {
     TileRange range;
     MatrixView<const T> values;
     Allowed allowed;
-    std::size_t first_piece;
+    SeenRows seen;
     T largest = 0;
+    bool strange = false;
   };
   // Some rows of a part.
   struct Piece {
@@ -61,6 +66,7 @@ class NumberCheck {
     Index row0;
     Index rows;
     T largest = 0;
+    bool strange = false;
   };
 
   void look(Piece& piece) const;

@@ -312,7 +312,9 @@ void AttentionLayout::find_packing() {
                                       starts(arrays.cu_seqlens_k, keys, "keys"), causal);
   require_packing(*packing, scheme.scheme, plain.relative);
   packings.assign(static_cast<std::size_t>(problems), packing);
-  for (OwnPart& part : parts) part.offset = packing->common_offset().value_or(0);
+  for (OwnPart& part : parts) {
+    part = {{0, packing->queries(), 0, packing->keys()}, packing->common_offset().value_or(0)};
+  }
 }
 
 void AttentionLayout::find_sinks() {

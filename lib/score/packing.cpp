@@ -96,8 +96,9 @@ void require_starts(std::span<const Index> starts, Index length, const std::stri
       refuse(n, "at least " + std::to_string(starts[n - 1]));
     }
   }
-  if (starts.back() == length) return;
-  refuse(starts.size() - 1, std::string("the number of ") + side + ", " + std::to_string(length));
+  if (starts.back() <= length) return;
+  refuse(starts.size() - 1,
+         std::string("at most the number of ") + side + ", " + std::to_string(length));
 }
 
 PackedStarts starts_of_ids(std::span<const Index> queries, std::span<const Index> keys,

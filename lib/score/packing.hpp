@@ -21,11 +21,12 @@ class Packing {
   };
 
   /// `query_starts` and `key_starts` (S + 1) begin with 0, never fall, and end with the numbers of
-  /// queries and keys. They have equal lengths, at least 1.
+  /// queries and keys that are not padding. They have equal lengths, at least 1.
   Packing(std::span<const Index> query_starts, std::span<const Index> key_starts, Causal causal);
 
   Index sequences() const { return static_cast<Index>(starts_.size()) - 1; }
   Index queries() const { return starts_.back().query; }
+  Index keys() const { return starts_.back().key; }
 
   /// Sequence s, or for s = sequences() the ends of the last one.
   const Sequence& operator[](Index s) const { return starts_[static_cast<std::size_t>(s)]; }
@@ -54,7 +55,7 @@ class Packing {
 };
 
 /// Throws Error(input) that calls them `name` unless the starts begin with 0, never fall, and end
-/// with `length`, the number of `side`.
+/// with at most `length`, the number of `side`.
 void require_starts(std::span<const Index> starts, Index length, const std::string& name,
                     const char* side);
 

@@ -196,11 +196,132 @@ class Packing(ToolTest):
         names = lines[0].split("\t")
         return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
 
+    def unseen(self, packing, places, kind):
+        """The problem, and which queries see a key and which keys a query sees."""
+        queries, keys = [5, 2, 70, 0, 4], [7, 0, 70, 3, 2]
+        q, k = starts(queries), starts(keys)
+        data = self.problem(queries, keys, kind)
+        may = np.zeros((sum(queries), sum(keys)), bool)
+        if packing is None:
+            # Fewer keys, so that the first queries stand before all of them, or fewer queries.
+            names = ("k", "v", "preference") if "--causal=bottom-right" in places else ("q", "grad_out")
+            data |= {name: data[name][:, :60] for name in names}
+            may = np.ones((data["q"].shape[1], data["k"].shape[1]), bool)
+            parts, bounds = [(slice(None), slice(None))], {}
+        elif packing == "ids":
+            parts = [(slice(*q[s:s + 2]), slice(*k[s:s + 2])) for s in range(5)]
+            bounds = {"q_segment_ids": np.repeat(np.arange(5), queries), "kv_segment_ids": np.repeat(np.arange(5), keys)}
+        else:  # what lies behind the third sequence is padding
+            parts = [(slice(*q[s:s + 2]), slice(*k[s:s + 2])) for s in range(3)]
+            bounds = {"cu_seqlens_q": q[:4], "cu_seqlens_k": k[:4]}
+        for rows, cols in parts:
+            part = may[rows, cols]
+            part[:] = True
+            apart = np.arange(part.shape[0])[:, None] - np.arange(part.shape[1])
+            if "--causal=top-left" in places:
+                part &= apart >= 0
+            if "--causal=bottom-right" in places:
+                part &= apart + part.shape[1] - part.shape[0] >= 0
+            if "--window=1:2" in places:
+                part &= (apart <= 1) & (apart >= -2)
+        return data, bounds, may.any(1), may.any(0)
+
+    def test_numbers_that_nothing_sees(self):
+        """NaN and infinities in queries that see no key, and keys that no query sees: the bits of zeros there."""
+        cases = [(packing, places, kind, scheme) for packing in (None, "ids", "starts")
+                 for places in (["--causal=top-left"], ["--causal=bottom-right"], ["--window=1:2"])
+                 for kind in (np.float32, np.float64) for scheme in SCHEMES]
+        for packing, places, kind, scheme in sample(cases, 13):
+            if scheme == "sinkhorn":
+                continue  # which needs as many keys as queries in each sequence
+            with self.subTest(packing=packing, places=places, kind=kind, scheme=scheme):
+                data, bounds, sees, seen = self.unseen(packing, places, kind)
+                self.assertFalse(sees.all() and seen.all())
+                runs = []
+                for number in (0, np.nan, np.inf):
+                    for name, hidden in (("q", ~sees), ("grad_out", ~sees), ("k", ~seen), ("v", ~seen)):
+                        data[name][:, hidden] = number
+                    self.write("in.h5", **data, **bounds)
+                    runs.append(self.compute("in.h5", *self.emit(scheme, places),
+                                             *(["--threads=1", "--memory=5M"] if number == np.inf else [])))
+                for run in runs[1:]:
+                    self.assert_same_bits(run, runs[0])
+                for name in ("out", "grad_q"):
+                    self.assertTrue((runs[0][name][:, ~sees] == 0).all())
+                for name in ("col_sum", "grad_k", "grad_v"):
+                    self.assertTrue((runs[0][name][:, ~seen] == 0).all())
+                self.assertTrue((runs[0]["col_potential"][:, ~seen] == -np.inf).all())
+                tables = []
+                for number in (0, np.nan):
+                    data["q"][:, ~sees] = data["k"][:, ~seen] = data["v"][:, ~seen] = number
+                    self.write("in.h5", **{name: data[name] for name in "qkv"}, **bounds)
+                    tables.append(self.table("in.h5", "--scheme=unas,dnas", *places, "--tsv"))
+                self.assertEqual(tables[1], tables[0])
+                for name, rows in (("q", sees), ("k", seen)):
+                    one = data | {name: data[name].copy()}
+                    row = np.flatnonzero(rows)[-1]
+                    one[name][1, row, 0] = np.nan
+                    self.write("in.h5", **one, **bounds)
+                    done = self.run_tool("attn-compute", *places, "in.h5", "-o", "o.h5", status=3)
+                    self.assertIn(f"/{name} has nan at [1, {row}, 0]", done.err)
+
+    def test_projected_numbers_that_nothing_sees(self):
+        """Rows of x and y, also if queries, keys and values share them."""
+        random = np.random.default_rng(5)
+        weights = {name: random.normal(size=(3, 6, 4)) for name in ("wq", "wk", "wv")}
+        ids = {"q_segment_ids": np.repeat([1, 2, 3], [4, 3, 5]), "kv_segment_ids": np.repeat([1, 4, 3], [4, 3, 5])}
+        x, y = random.normal(size=(2, 12, 6))
+        grad_out = random.normal(size=(3, 12, 4))
+        for rows in ({"x": x, "y": y}, {"x": x}):
+            runs = []
+            for number in (0, np.nan):
+                for array in (*rows.values(), grad_out.swapaxes(0, 1)):
+                    array[4:7] = number
+                self.write("in.h5", **rows, **weights, **ids, grad_out=grad_out)
+                names = ["out", "col_sum", *(f"grad_{name}" for name in (*rows, *weights))]
+                runs.append(self.compute("--from=projection", "in.h5", "--only", "--emit=" + ",".join(names)))
+            self.assert_same_bits(runs[1], runs[0])
+
+    def test_masks_that_hide_numbers(self):
+        """A mask is not read beforehand: the hint names what is."""
+        data = {name: np.ones((1, 4, 2)) for name in "qkv"}
+        data["v"][0, 3, 1] = np.nan
+        mask = np.ones((4, 4), bool)
+        mask[:, 3] = False
+        self.write("in.h5", **data, mask=mask)
+        self.refused("attn-compute", "in.h5", status=3, says=["in.h5:/v has nan at [0, 3, 1]"], hint="key_length")
+        self.write("in.h5", **data, mask=mask, key_length=np.array([3]))
+        self.compute("in.h5")
+
+    def test_sequences_that_end_early(self):
+        """What lies behind is padding, under every scheme, and a warning says so."""
+        lengths = [4, 0, 30]
+        data = self.problem(lengths + [5], lengths + [7])
+        packing = {"cu_seqlens_q": starts(lengths), "cu_seqlens_k": starts(lengths)}
+        for scheme in SCHEMES:
+            self.check(data, lengths, lengths, packing, self.emit(scheme, ["--causal=bottom-right"]), 1e-12)
+        found = self.compute("packed.h5", *self.emit("dnas", []))
+        for name, empty in (("out", 0), ("grad_q", 0), ("row_potential", -np.inf), ("grad_k", 0), ("col_potential", -np.inf)):
+            self.assertTrue((found[name][:, 34:] == empty).all(), name)
+        done = self.run_tool("attn-compute", "packed.h5", "-o", "o.h5")
+        self.assertIn("packed.h5:/cu_seqlens_q ends at 34 of 39 queries: the rest counts as padding", done.err)
+        self.assertIn("packed.h5:/cu_seqlens_k ends at 34 of 41 keys: the rest counts as padding", done.err)
+        del data["preference"], data["grad_out"]
+        self.write("packed.h5", **data, **packing)
+        self.write("cut.h5", **{name: values[:, :34] for name, values in data.items()}, **packing)
+        arguments = ["--scheme=unas,dnas", "--only", "--force", "--tsv"]
+        rows = [[row | {"file": ""} for row in self.table(name, *arguments, "-o", "s-" + name)] for name in ("packed.h5", "cut.h5")]
+        self.assertEqual(rows[0], rows[1])
+        whole, cut = self.read("s-packed.h5"), self.read("s-cut.h5")
+        for name, values in cut.items():
+            self.assertEqual(whole[name][:, :34].tobytes(), values.tobytes(), name)
+            self.assertTrue(np.isin(whole[name][:, 34:], [0, -np.inf]).all(), name)
+
     def test_refusals(self):
         data = self.problem([4, 5], [4, 5])
         ids = np.repeat([9, 2], [4, 5])
         for packing, options, status, says in [
-            ({"cu_seqlens": np.array([0, 4, 8])}, [], 3, "in.h5:/cu_seqlens is 8 at [2], expected the number of queries, 9"),
+            ({"cu_seqlens": np.array([0, 4, 10])}, [], 3, "in.h5:/cu_seqlens is 10 at [2], expected at most the number of queries, 9"),
             ({"cu_seqlens": np.array([1, 9])}, [], 3, "is 1 at [0], expected 0"),
             ({"cu_seqlens": np.array([0, 5, 4, 9])}, [], 3, "is 4 at [2], expected at least 5"),
             ({"cu_seqlens": np.array([0.0, 9.0])}, [], 3, "expected an integer type"),

@@ -186,8 +186,9 @@ TEST_CASE("packed sequences that do not fit") {
   alibi.relative = RelativePositions::alibi;
   alibi.causal = Causal::bottom_right;
   refuses_run(alibi, Failure::usage, "a bias of positions takes packed sequences only");
-  starts_k.back() = 6;
-  refuses_run({}, Failure::input, "cu_seqlens_k is 6 at [2], expected the number of keys, 7");
+  starts_k.back() = 8;
+  refuses_run({}, Failure::input,
+              "cu_seqlens_k is 8 at [2], expected at most the number of keys, 7");
   starts_k = {0, 8, 7};
   refuses_run({}, Failure::input, "cu_seqlens_k is 7 at [2], expected at least 8");
 }

@@ -199,6 +199,67 @@ TEST_CASE("numbers outside of every sequence are not looked at, all others are")
   CHECK(contains(thrown_error([&] { plan.run(in, outputs); }).what(), "q has nan at [1, 0, 3, 1]"));
 }
 
+TEST_CASE_TEMPLATE("numbers that nothing sees are not looked at", T, float, double) {
+  Random random(402);
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const Index length = 9, depth = 3;
+  std::vector<Index> starts_q{0, 4, 6, 9}, starts_k{0, 3, 3, 8};
+  std::vector<T> q = random_numbers<T>(2 * length * depth, random);
+  std::vector<T> k = random_numbers<T>(length * depth, random);
+  AttentionInputs<T> in;
+  in.q = {q.data(), {2, length, depth}};
+  in.k = in.v = {k.data(), {1, length, depth}};
+  in.cu_seqlens_q = {starts_q.data(), {4}};
+  in.cu_seqlens_k = {starts_k.data(), {4}};
+  AttentionOptions options;
+  options.causal = Causal::bottom_right;
+  // Every result, with `number` in the rows [first, last) of q or k, which stay as they are.
+  const auto results = [&](std::vector<T>& array, Index first, Index last, T number,
+                           AttentionPlan<T>& plan) {
+    const std::vector<T> before = array;
+    const auto heads = static_cast<Index>(array.size()) / (length * depth);
+    for (Index h = 0; h < heads; ++h) {
+      std::fill_n(array.begin() + (h * length + first) * depth, (last - first) * depth, number);
+    }
+    const std::vector<T> given = array;
+    std::vector<T> all(4 * 2 * length * depth);
+    const Index part = 2 * length * depth;
+    AttentionOutputs<T> outputs;
+    outputs.out = {all.data(), plan.out_shape()};
+    AttentionGradients<T> gradients;
+    gradients.q = {all.data() + part, {2, length, depth}};
+    gradients.k = {all.data() + 2 * part, {1, length, depth}};
+    gradients.v = {all.data() + 3 * part, {1, length, depth}};
+    const std::vector<T> grad_out(static_cast<std::size_t>(part), T{1});
+    try {
+      plan.gradients(in, {grad_out.data(), plan.out_shape()}, gradients, outputs);
+    } catch (...) {
+      array = before;
+      throw;
+    }
+    CHECK(same_bits(array, given));
+    array = before;
+    return all;
+  };
+  AttentionPlan<T> plan(shapes_of(in), options, 2);
+  for (const T number : {nan, infinity}) {
+    // Bottom-right, the first of 4 queries is before all of 3 keys; queries 4 and 5 have no keys.
+    CHECK(same_bits(results(q, 0, 1, number, plan), results(q, 0, 1, 0, plan)));
+    CHECK(same_bits(results(q, 4, 6, number, plan), results(q, 4, 6, 0, plan)));
+    CHECK(same_bits(results(k, 8, 9, number, plan), results(k, 8, 9, 0, plan)));
+    CHECK(thrown_error([&] { results(q, 3, 4, number, plan); }).failure() == Failure::input);
+  }
+  // The same plan with other sequences: what one does not see, the other does.
+  const std::vector<Index> other_q{0, 4, 4, 9}, other_k{0, 3, 5, 9};
+  starts_q = other_q;
+  starts_k = other_k;
+  CHECK(thrown_error([&] { results(q, 4, 6, nan, plan); }).failure() == Failure::input);
+  CHECK(same_bits(results(k, 3, 5, nan, plan), results(k, 3, 5, 0, plan)));
+  AttentionPlan<T> fresh(shapes_of(in), options, 1);
+  CHECK(same_bits(results(q, 0, 0, 0, plan), results(q, 0, 0, 0, fresh)));
+}
+
 TEST_CASE("bounds and offsets out of range are refused") {
   std::vector<float> q(8, 1);
   std::vector<Index> start{3}, length{2}, offset{1};

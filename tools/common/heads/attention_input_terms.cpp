@@ -111,7 +111,7 @@ void AttentionInput::take_packings(const PackedSequences& packed, const std::str
            [&] {
              for (const Scheme scheme : schemes) require_packing(packing, scheme, options.relative);
            });
-    parts[n].offset = packing.common_offset().value_or(0);
+    parts[n] = {{0, packing.queries(), 0, packing.keys()}, packing.common_offset().value_or(0)};
   }
   if (!options.by_sequence) packings = packed_problems;
 }

@@ -253,6 +253,21 @@ void warn_of_lengths(const io::InputBundle& bundle, const AttentionInput& input,
         "the last ones of the sequence, use --causal=bottom-right",
         hidden, input.keys));
   }
+  // Starts without the end of the last sequence look like this.
+  for (const char* name : {"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k"}) {
+    if (!bundle.has(name) || input.parts.empty()) continue;
+    const bool of_keys = std::string(name) == "cu_seqlens_k";
+    const Index length = of_keys ? input.stored_keys : input.stored_queries;
+    Index end = 0;
+    for (const OwnPart& part : input.parts) {
+      end =
+          std::max(end, of_keys ? part.range.col0 + part.keys() : part.range.row0 + part.queries());
+    }
+    if (end == length) continue;
+    report.warn(fmt::format("{} ends at {} of {} {}: the rest counts as padding",
+                            bundle.dataset(name).address(), end, length,
+                            of_keys ? "keys" : "queries"));
+  }
   const bool pads_keys = std::any_of(input.parts.begin(), input.parts.end(), [&](const auto& part) {
     return part.keys() < input.keys && part.queries() == input.queries;
   });

@@ -37,7 +37,8 @@ void warn_of_mask(const AttentionInput& input, cli::Report& report);
 /// Warns of a bias without any number but 0 and 1: probably a mask.
 void warn_of_bias(const AttentionInput& input, cli::Report& report);
 
-/// Warns of causality that counts from the first query and hides most keys from all queries. A note
+/// Warns of causality that counts from the first query and hides most keys from all queries, and of
+/// packed sequences that end before the arrays do. A note
 /// follows if the keys of self-attention have lengths that its queries lack.
 void warn_of_lengths(const io::InputBundle& bundle, const AttentionInput& input,
                      cli::Report& report);

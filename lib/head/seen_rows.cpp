@@ -1,0 +1,62 @@
+#include "head/seen_rows.hpp"
+
+#include <ranges>
+
+#include "head/attention_sources.hpp"
+#include "score/band.hpp"
+
+namespace attn {
+namespace {
+
+// Runs of rows, of which neighbouring ones become one.
+struct Runs {
+  std::vector<Index> bounds;
+
+  void add(Index begin, Index end) {
+    if (begin >= end) return;
+    if (!bounds.empty() && bounds.back() == begin) {
+      bounds.back() = end;
+    } else {
+      bounds.insert(bounds.end(), {begin, end});
+    }
+  }
+
+  SeenRows seen(Index first, Index count) const {
+    if (count == 0 || bounds == std::vector{first, first + count}) return {};
+    return SeenRows(bounds);
+  }
+};
+
+}  // namespace
+
+SeenOfProblem seen_of(const AttentionSources& sources, Index problem) {
+  if (sources.cost) return {};
+  const ScoreRecipe& any = sources.with_preference ? sources.preferring : sources.plain;
+  const OwnPart& own = sources.part(problem);
+  Runs queries, keys;
+  // `row0` and `col0` are the places of the first query and key in the arrays.
+  const auto add = [&](Index row0, Index rows, Index col0, Index cols, Index offset) {
+    const Band band(rows, cols, {any.causal, any.window, offset});
+    // Queries before these see no key yet, those behind them no longer one.
+    const auto all = std::views::iota(Index{0}, rows);
+    const Index first =
+        *std::ranges::partition_point(all, [&](Index row) { return band.end(row) == 0; });
+    const Index last =
+        *std::ranges::partition_point(all, [&](Index row) { return band.begin(row) < cols; });
+    if (first >= last) return;
+    queries.add(row0 + first, row0 + last);
+    keys.add(col0 + band.begin(first), col0 + band.end(last - 1));
+  };
+  if (const Packing* const packing = sources.packing(problem)) {
+    for (Index s = 0; s < packing->sequences(); ++s) {
+      const Packing::Sequence& at = (*packing)[s];
+      add(own.range.row0 + at.query, packing->queries_of(s), own.range.col0 + at.key,
+          packing->keys_of(s), at.query + at.offset - at.key);
+    }
+  } else {
+    add(own.range.row0, own.range.rows, own.range.col0, own.range.cols, own.offset);
+  }
+  return {queries.seen(own.range.row0, own.range.rows), keys.seen(own.range.col0, own.range.cols)};
+}
+
+}  // namespace attn
