@@ -329,6 +329,43 @@ class Reading(Arrays):
         os.mkfifo(self.folder / "model/config.json")
         self.refused("tensor-convert", "x=model/m.safetensors:w", status=3, says=["config.json is no regular file"])
 
+    def test_heads_of_activations(self):
+        """--heads: outputs of the projections of q, k and v, as nnsight caches them, by head."""
+        random = np.random.default_rng(4)
+        base = "model.model.layers.{}.self_attn."
+        heads = {"q_proj": 4, "k_proj": 2, "v_proj": 2, "o_proj": 0}
+        cache = {base.format(layer) + name: random.normal(size=(2, 70, (count or 4) * 5)).astype(np.float32)
+                 for layer in range(2) for name, count in heads.items()}
+        np.savez(self.folder / "cache.npz", **cache)
+
+        def split(array, count):
+            return np.ascontiguousarray(array.reshape(*array.shape[:-1], count, -1).swapaxes(-2, -3)) if count else array
+
+        words = ["cache.npz", "--heads=4", "--kv-heads=2", "--force"]
+        for name, more in (("c.h5", []), ("c.h5", ["--memory=4K"]), ("c.npz", []), ("c.safetensors", []), ("c.h5", ["--dtype=f16"])):
+            self.convert(*words, *more, "-o", name)
+            if name == "c.h5":
+                with h5py.File(self.folder / name) as file:
+                    found = {path: file[path.replace(".", "/")][()] for path in cache}
+            else:
+                found = np.load(self.folder / name) if name == "c.npz" else read_safetensors((self.folder / name).read_bytes())
+            for path, array in cache.items():
+                expected = split(array, heads[path.rpartition(".")[2]])
+                self.assert_bits(found[path], expected.astype(np.float16) if "--dtype=f16" in more else expected, f"{path} {name}")
+        self.convert("q=cache.npz:" + base.format(1) + "q_proj[0, :3]", "--heads=4", "-o", "q.npy")
+        self.assert_bits(np.load(self.folder / "q.npy"), split(cache[base.format(1) + "q_proj"][0, :3], 4), "q")
+        np.savez(self.folder / "bare.npz", q=np.ones((3, 8)), k=np.ones(8))
+        with h5py.File(self.folder / "layout.h5", "w") as file:
+            file["q"] = np.ones((2, 3, 8))
+            file.attrs["attn_layout"] = "blhd"
+        for arguments, status, says in (
+                (["layout.h5", "--heads=2"], 2, ["layout.h5 has attn_layout"]),
+                (["cache.npz", "--heads=3"], 3, ["k_proj is (2, 70, 10) of float32", "multiple of 3"]),
+                (["bare.npz", "--heads=2"], 3, ["k is (8) of float64"]),
+                (["x=bare.npz:q", "--heads=2"], 2, ["--heads splits", "there is none"]),
+                (["bare.npz", "--kv-heads=2"], 2, ["--kv-heads requires --model or --heads"])):
+            self.refused("tensor-convert", *arguments, status=status, says=says)
+
     def test_strings(self):
         words = np.array(["the", "", "naïve", "日本", "𝄞x"])
         self.put("w.npy", npy(words))

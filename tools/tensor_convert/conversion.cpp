@@ -88,10 +88,13 @@ Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
                 fmt::format("--compress applies only to bundles, not to {}", format_));
   }
   const bool model = arguments.given("model");
-  for (const char* option : {"layer", "part", "heads", "kv-heads", "ignore-config"}) {
+  for (const char* option : {"layer", "part", "ignore-config"}) {
     if (!model && arguments.given(option)) {
       throw Error(Failure::usage, fmt::format("--{} requires --model", option));
     }
+  }
+  if (!model && arguments.given("kv-heads") && !arguments.given("heads")) {
+    throw Error(Failure::usage, "--kv-heads requires --model or --heads");
   }
   open_words();
   if (model) {
@@ -144,6 +147,15 @@ std::optional<DType> Conversion::target_type(DType stored) const {
   if (is_floating(stored) && asked_ && *asked_ != stored) return asked_;
   if (stored == DType::bf16 && !has_type(format_, stored)) return DType::f32;
   return std::nullopt;
+}
+
+std::optional<Index> Conversion::heads_of(const std::string& name) const {
+  if (arguments_.given("model")) return std::nullopt;
+  const std::string last = name.substr(name.find_last_of("./") + 1);
+  if (last == "q" || last == "q_proj") return arguments_.integer("heads");
+  if (last != "k" && last != "k_proj" && last != "v" && last != "v_proj") return std::nullopt;
+  const std::optional<Index> of_keys = arguments_.integer("kv-heads");
+  return of_keys ? of_keys : arguments_.integer("heads");
 }
 
 void Conversion::take_model() {
@@ -230,6 +242,20 @@ void Conversion::take_datasets() {
   }
   if (!keeps_names && format_ != "npy") take_items(without);
   require_something();
+  const bool splits = std::any_of(datasets_.begin(), datasets_.end(), [&](const Produced& made) {
+    return heads_of(made.name).has_value();
+  });
+  if (splits && bundles_[0].text_attribute("attn_layout")) {
+    throw Error(Failure::usage, bundles_[0].description() +
+                                    " has attn_layout: its arrays have an axis of heads already, "
+                                    "which --heads would add");
+  }
+  if (arguments_.given("heads") && !splits) {
+    throw Error(
+        Failure::usage,
+        "--heads splits datasets called q, k, v, q_proj, k_proj or v_proj, and there is none",
+        "for the weights of a checkpoint, give --model");
+  }
   warn_of_losses();
 }
 
@@ -237,7 +263,7 @@ void Conversion::take_datasets() {
 // datasets that are rounded.
 void Conversion::take_items(const std::set<std::string>& without) {
   const bool copies = format_ == "h5";
-  if (copies && !asked_) return;
+  if (copies && !asked_ && !arguments_.given("heads")) return;
   const io::InputBundle bundle = bundles_[0].without_named();
   std::set<std::string> taken;
   for (const Produced& dataset : datasets_) taken.insert(dataset.name);
@@ -245,7 +271,7 @@ void Conversion::take_items(const std::set<std::string>& without) {
     const std::string& path = item.path;
     if (without.count(path) != 0 || is_named(path)) continue;
     const bool inside = path.find('/') != std::string::npos;
-    if (copies && (!inside || !target_type(item.dtype))) continue;
+    if (copies && (!inside || (!target_type(item.dtype) && !heads_of(path)))) continue;
     if (!item.is_group && inside && taken.count(path) == 0) {
       io::require_readable({item});
       take(path, false);
@@ -323,9 +349,11 @@ void Conversion::take(const std::string& name, bool named) {
     return;
   }
   const std::optional<DType> type = target_type(stored);
-  if (type) rewritten_.push_back(name);
-  if (type || format_ != "h5") require_readable(dataset, arguments_.memory);
+  const std::optional<Index> heads = heads_of(name);
+  if (type || heads) rewritten_.push_back(name);
+  if (type || heads || format_ != "h5") require_readable(dataset, arguments_.memory);
   datasets_.push_back(produced(dataset, type));
+  if (heads) datasets_.back() = split_heads(datasets_.back(), *heads);
 }
 
 // Otherwise only its readers would notice that the file is empty.

@@ -50,6 +50,8 @@ class Conversion {
   void require_something() const;
   void warn_of_losses();
   std::optional<DType> target_type(DType stored) const;
+  /// By how many heads --heads splits a dataset of this name; absent: not at all.
+  std::optional<Index> heads_of(const std::string& name) const;
   std::function<void()> write_bundle();
   std::function<void()> write_arrays();
 

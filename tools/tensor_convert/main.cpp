@@ -58,10 +58,15 @@ cli::Declaration declare() {
           "The arguments are the FILEs of the checkpoint")
       .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
       .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
-      .integer("heads", "N", "Number of heads", 1, 1 << 20)
+      .integer("heads", "N",
+               "Number of heads. Without --model, splits datasets whose names end in q, k, v, "
+               "q_proj, k_proj or v_proj, (..., length, heads * depth), to (..., heads, length, "
+               "depth)",
+               1, 1 << 20)
       .default_words("from config.json beside the first FILE")
-      .integer("kv-heads", "N", "Number of heads of keys and values (llama, gpt2)", 1, 1 << 20)
-      .default_words("from config.json")
+      .integer("kv-heads", "N", "Number of heads of keys and values (llama, gpt2, no --model)", 1,
+               1 << 20)
+      .default_words("from config.json; without --model those of --heads")
       .flag("ignore-config",
             "Does not read config.json, which may be broken or of a model_type that is not known: "
             "norms, rotary positions, scale, soft cap and window are left out. Then --heads is "

@@ -117,6 +117,38 @@ Produced rounded(const Produced& dataset, DType type) {
   return result;
 }
 
+Produced split_heads(const Produced& dataset, Index heads) {
+  Produced result = dataset;
+  Shape& shape = result.shape;
+  const std::size_t rank = shape.size();  // of the stored array: the axis of heads is rank - 2
+  if (rank < 2 || shape.back() % heads != 0 || !is_floating(dataset.type)) {
+    throw Error(Failure::input,
+                fmt::format("{} is {} of {}, expected numbers (..., length, channels) with a "
+                            "multiple of {} channels",
+                            dataset.address, to_string(shape), attn::name(dataset.type), heads));
+  }
+  const Index depth = shape.back() / heads;
+  shape.back() = depth;
+  shape.insert(shape.end() - 2, heads);
+  result.labels.clear();
+  result.read = [=](const Shape& start, const Shape& count, void* out) {
+    const Shape blocks(count.begin(), count.end() - 2);  // of leading axes, then heads
+    const Index size = count[rank - 1] * count[rank] * static_cast<Index>(size_of(dataset.type));
+    for (Index n = 0; n < element_count(blocks); ++n) {
+      Shape at = unravel(n, blocks);
+      for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
+      const Index head = at.back();
+      at.back() = start[rank - 1];
+      at.push_back(head * depth + start[rank]);
+      Shape one(rank, 1);
+      one[rank - 2] = count[rank - 1];
+      one[rank - 1] = count[rank];
+      dataset.read(at, one, static_cast<char*>(out) + n * size);
+    }
+  };
+  return result;
+}
+
 void write(const cli::Arguments& arguments, const Produced& dataset, io::OutputBundle& output) {
   io::OutputDataset target =
       output.create(dataset.name, dataset.type, dataset.shape, dataset.labels);

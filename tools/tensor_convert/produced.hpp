@@ -31,6 +31,9 @@ Produced produced(const ArraySource& dataset, std::optional<DType> type);
 /// floating-point type. Reading throws Error(numerical) if a finite element exceeds that type.
 Produced rounded(const Produced& dataset, DType type);
 
+/// Activations (…, L, heads·d) by head, (…, heads, L, d). Throws Error(input) for other shapes.
+Produced split_heads(const Produced& dataset, Index heads);
+
 /// Writes all elements, piece by piece, into a new dataset of a bundle, or into a file of arrays,
 /// which must have been created for these datasets (in any order). --memory bounds the pieces.
 void write(const cli::Arguments& arguments, const Produced& dataset, io::OutputBundle& output);
