@@ -3,27 +3,35 @@
 #include <ranges>
 
 #include "head/attention_sources.hpp"
+#include "pass/row_selection.hpp"
 #include "score/band.hpp"
 
 namespace attn {
 namespace {
 
-// Runs of rows, of which neighbouring ones become one.
+// Ascending runs of rows of an array; those that touch become one.
 struct Runs {
-  std::vector<Index> bounds;
+  RowRange first;             // most heads have one, which needs no memory
+  std::vector<Index> bounds;  // of all, from the second on
 
   void add(Index begin, Index end) {
     if (begin >= end) return;
-    if (!bounds.empty() && bounds.back() == begin) {
-      bounds.back() = end;
+    Index& last = bounds.empty() ? first.last : bounds.back();
+    if (first.first == first.last) {
+      first = {begin, end};
+    } else if (last == begin) {
+      last = end;
     } else {
+      if (bounds.empty()) bounds = {first.first, first.last};
       bounds.insert(bounds.end(), {begin, end});
     }
   }
 
-  SeenRows seen(Index first, Index count) const {
-    if (count == 0 || bounds == std::vector{first, first + count}) return {};
-    return SeenRows(bounds);
+  SeenRows seen(Index begin, Index count) const {
+    if (!bounds.empty()) return SeenRows(bounds);
+    if (first.first == first.last) return count == 0 ? SeenRows() : SeenRows(std::vector<Index>());
+    const bool all = first.first == begin && first.last == begin + count;
+    return all ? SeenRows() : SeenRows({first.first, first.last});
   }
 };
 
