@@ -1,13 +1,26 @@
 #include "head/seen_rows.hpp"
 
-#include <ranges>
-
 #include "head/attention_sources.hpp"
 #include "pass/row_selection.hpp"
 #include "score/band.hpp"
 
 namespace attn {
 namespace {
+
+// The first of `count` rows for which `is_past` holds, as it does for all later ones.
+template <class Past>
+Index first_of(Index count, const Past& is_past) {
+  Index low = 0;
+  for (Index high = count; low < high;) {
+    const Index middle = low + (high - low) / 2;
+    if (is_past(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
 
 // Ascending runs of rows of an array; those that touch become one.
 struct Runs {
@@ -46,11 +59,8 @@ SeenOfProblem seen_of(const AttentionSources& sources, Index problem) {
   const auto add = [&](Index row0, Index rows, Index col0, Index cols, Index offset) {
     const Band band(rows, cols, {any.causal, any.window, offset});
     // Queries before these see no key yet, those behind them no longer one.
-    const auto all = std::views::iota(Index{0}, rows);
-    const Index first =
-        *std::ranges::partition_point(all, [&](Index row) { return band.end(row) == 0; });
-    const Index last =
-        *std::ranges::partition_point(all, [&](Index row) { return band.begin(row) < cols; });
+    const Index first = first_of(rows, [&](Index row) { return band.end(row) > 0; });
+    const Index last = first_of(rows, [&](Index row) { return band.begin(row) == cols; });
     if (first >= last) return;
     queries.add(row0 + first, row0 + last);
     keys.add(col0 + band.begin(first), col0 + band.end(last - 1));

@@ -301,6 +301,7 @@ class Reading(Arrays):
                                                                       "as config.json says"], None),
                 ((96, 160), (3, 5), {"weight_block_size": [0, 32]}, ["config.json has a weight_block_size that is no list"],
                  None),
+                ((96, 160), (3, 5), {"weight_block_size": [2 ** 29] * 40}, ["config.json has a weight_block_size"], None),
                 ((96, 160), (3, 5), {"weight_block_size": 32}, ["config.json has a weight_block_size that is no list"], None),
                 ((96, 160), (3, 5), "[1]", ["config.json is not a JSON object"], None)):
             put(shape, np.ones(count, np.float32), config=config)

@@ -40,14 +40,15 @@ Shape stated_blocks(const std::string& config) {
   if (!quantization) return {};
   const ConfigObject::Json* const member = quantization->find("weight_block_size");
   if (member == nullptr) return {};
-  Shape blocks;
-  for (const ConfigObject::Json& size : *member) {
-    const bool fits = member->is_array() && size.is_number_integer() && size > 0 && size < 1 << 30;
-    blocks.push_back(fits ? size.get<Index>() : 0);
-  }
-  if (blocks.empty() || element_count(blocks) == 0) {
+  const auto is_size = [](const ConfigObject::Json& size) {
+    return size.is_number_integer() && size > 0 && size < 1 << 30;
+  };
+  if (!member->is_array() || member->empty() || member->size() > Shape::most_axes ||
+      !std::all_of(member->begin(), member->end(), is_size)) {
     whole.place().refuse("a weight_block_size that is no list of integers > 0");
   }
+  Shape blocks;
+  for (const ConfigObject::Json& size : *member) blocks.push_back(size.get<Index>());
   return blocks;
 }
 
