@@ -150,7 +150,7 @@ class Models(ToolTest):
                      "--kv-heads", 1, status=3, says=["k_proj", "2 heads", "expected 1"])
         self.put(tensors, {"head_dim": SIZE})
         self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0, "--heads", 3, status=3,
-                     says=["q_proj", "30 channels", "3 heads of 5 channels", "config.json"])
+                     says=["q_proj", "30 channels", "3 heads of 5 channels", "config.json"], hint="--ignore-config")
 
     def test_a_checkpoint_in_parts(self):
         base = "bert.encoder.layer.0.attention.self."

@@ -105,6 +105,10 @@ Produced bias_by_head(const std::string& name, const ArraySource& bias, const Ma
   return {name, bias.dtype(), {heads, d}, {"head", "channel"}, bias.address(), read};
 }
 
+constexpr const char* numbers_hint =
+    "give their numbers with --heads and --kv-heads; if config.json is of another model, "
+    "--ignore-config";
+
 struct Heads {
   Index queries = 0;
   Index keys = 0;
@@ -148,7 +152,8 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   if (const Index size = q.out / *heads; config.head_size.value_or(size) != size) {
     throw Error(Failure::input,
                 fmt::format("{} has {} channels, expected {} heads of {} channels, as {} says",
-                            q.dataset.address(), q.out, *heads, *config.head_size, wanted.config));
+                            q.dataset.address(), q.out, *heads, *config.head_size, wanted.config),
+                numbers_hint);
   }
   const Heads result{*heads, divided(k, q.out / *heads)};
   if (kv_heads && *kv_heads != result.keys) {
@@ -202,7 +207,7 @@ Heads heads_in(const ModelLayer& wanted, const Fused& fused, bool usual,
                     matrix.dataset.address(), matrix.stored, found.queries,
                     found.keys < 1 ? "" : fmt::format(" and {} of keys and of values", found.keys),
                     config.head_size ? fmt::format(" of {} channels each", *config.head_size) : ""),
-        "give their numbers with --heads and --kv-heads");
+        numbers_hint);
   }
   return found;
 }
