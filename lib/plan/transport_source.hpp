@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "energy/table.hpp"
-#include "plan/dense_gradient.hpp"
+#include "gradient/dense_gradient.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/score_matrix.hpp"
 #include "score/matrix_source.hpp"

@@ -267,7 +267,8 @@ class Runs(BarycentreGradientTest):
         both[0], both[1, :, :12] = data["a"], short
         weights = data["histogram_weights"]
         self.write("in.h5", q=np.stack([data["q"], data["q"][::-1]]), k=np.stack([data["k"], data["k"]]), a=both,
-                   histogram_weights=weights, grad_barycentre=h, query_length=np.array([40, 9]), key_length=np.array([50, 12]))
+                   histogram_weights=np.stack([weights, weights]), grad_barycentre=h, query_length=np.array([40, 9]),
+                   key_length=np.array([50, 12]))
         options = ("--epsilon", 1, "--emit", ",".join(self.NAMES + ["dual_grad_histogram_weights"]))
         whole, result, _ = self.solve("in.h5", *options)
         self.write("short.h5", q=data["q"][::-1][:9], k=data["k"][:12], a=short, histogram_weights=weights, grad_barycentre=h[:9])
@@ -282,6 +283,11 @@ class Runs(BarycentreGradientTest):
             self.run_tool("sinkhorn-iter", "barycentre", "in.h5", *options, "--shard", f"{part}/2", "-o", "p.h5")
         self.run_tool("tensor-join", *sorted(path.name for path in self.folder.glob("p.0*")), "-o", "joined.h5")
         self.assert_same_bits(self.read("joined.h5"), whole, self.NAMES)
+        # Both problems share the weights: L is one number.
+        self.write("in.h5", **{**self.read("in.h5"), "histogram_weights": weights})
+        shared, _, _ = self.solve("in.h5", *options)
+        self.assertEqual(shared["grad_histogram_weights"].tobytes(), whole["grad_histogram_weights"][...].sum(0).tobytes())
+        self.assert_same_bits(shared, whole, ["grad_a", "dual_grad_histogram_weights"])
 
     def test_the_cost_with_padding_and_several_threads(self):
         cost = distances(*np.random.default_rng(15).normal(size=(2, 2, 70, 2)))

@@ -175,6 +175,76 @@ class Runs(SolutionGradientTest):
         self.run_tool("tensor-join", *sorted(path.name for path in self.folder.glob("p.0*")), "-o", "joined.h5")
         self.assert_same_bits(self.read("joined.h5"), whole, self.NAMES)
 
+    def test_what_problems_share_is_summed(self):
+        """Four problems in two groups: of the groups, of all, and of each one; with padding."""
+        random = np.random.default_rng(15)
+        shapes = {"cost": (2, 1, 9, 7), "a": (2, 9), "b": (7,), "grad_plan": (2, 2, 9, 7), "grad_row_potential": (9,)}
+        lengths = {"query_length": np.array([9, 6]), "key_length": np.array([5, 7])}
+        points = {"q": (1, 2, 9, 3), "k": (2, 7, 3)}
+        for dtype, limit in ((np.float64, 1e-15), (np.float32, 1e-6)):
+            data = {name: random.uniform(1, 2, shape).astype(dtype) for name, shape in (shapes | points).items()}
+            costs = {name: data[name] for name in shapes} | lengths
+            clouds = {name: data[name] for name in points} | {name: data[name] for name in ("b", "grad_plan")} | lengths
+            for inputs, names, extra in ((costs, "cost,a,b", ("--unbalanced", 2)), (clouds, "q,k,b", ("--iterations", 8)),
+                                         (clouds, "q,k,a", ("--unbalanced", "inf:1"))):
+                with self.subTest(dtype=dtype, names=names):
+                    options = ("--epsilon", 0.7, *extra, "--emit", ",".join("grad_" + name for name in names.split(",")))
+                    status = None if "--iterations" in extra else 0
+                    self.write("in.h5", **inputs)
+                    got, _, _ = self.solve("in.h5", *options, "--threads", 1, status=status)
+                    for more in (("--threads", 3), ("--memory", "5M")):
+                        self.assert_same_bits(self.solve("in.h5", *options, *more, status=status)[0], got)
+                    own = {name: 1 if name in ("a", "b") else 2 for name in names.split(",")}
+                    apart = {name: np.broadcast_to(inputs[name], (2, 2, *inputs[name].shape[-count:]))
+                             for name, count in own.items() if name in inputs}
+                    self.write("in.h5", **{**inputs, **apart})
+                    want, _, _ = self.solve("in.h5", *options, status=status)
+                    for name, count in own.items():
+                        # A default marginal is each problem's own.
+                        shape = inputs[name].shape if name in inputs else (2, 2, 9)
+                        by_problem = want["grad_" + name].astype(np.longdouble)
+                        stretched = (1,) * (count + 2 - len(shape)) + shape
+                        axes = tuple(axis for axis in (0, 1) if stretched[axis] == 1)
+                        self.assertEqual(got["grad_" + name].shape, shape)
+                        self.assertEqual(got["grad_" + name].dtype, np.float64 if count == 1 else dtype)
+                        total = by_problem.sum(axes).reshape(shape)
+                        self.assert_near(name, got["grad_" + name], total, limit * max(1, np.abs(by_problem).max()) * 8)
+
+    def test_shards_keep_together_what_is_summed(self):
+        random = np.random.default_rng(16)
+        self.write("in.h5", cost=random.uniform(size=(3, 1, 8, 6)), b=random.uniform(1, 2, (4, 6)),
+                   grad_plan=random.normal(size=(8, 6)))
+        options = ("in.h5", "--epsilon", 0.4, "--emit", "grad_cost,row_potential,grad_a")
+        whole, _, _ = self.solve(*options)
+        self.assertEqual((whole["grad_cost"].shape, whole["grad_a"].shape), ((3, 1, 8, 6), (3, 4, 8)))
+        for part in (1, 2):
+            self.run_tool("sinkhorn-iter", *options, "--shard", f"{part}/2", "-o", "p.h5")
+        self.run_tool("tensor-join", *sorted(path.name for path in self.folder.glob("p.0*")), "-o", "joined.h5")
+        self.assert_same_bits(self.read("joined.h5"), whole, ["grad_cost", "grad_a", "row_potential"])
+        # b is shared by the first axis, so that all problems belong together.
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.4, "--emit", "grad_cost,grad_b", "--shard", "1/2", status=2,
+                     says="grad_b", output="p.h5")
+
+    def test_groups_of_heads_and_the_order_of_axes(self):
+        random = np.random.default_rng(17)
+        data = {"q": random.normal(size=(2, 5, 4, 3)), "k": random.normal(size=(2, 6, 2, 3)), "grad_plan": random.normal(size=(5, 6))}
+        self.write("in.h5", **data)
+        options = ("in.h5", "--epsilon", 0.6, "--emit", "grad_q,grad_k", "--only")
+        got, _, _ = self.solve(*options, "--layout", "blhd")
+        self.write("in.h5", q=data["q"].swapaxes(1, 2), k=data["k"].swapaxes(1, 2).repeat(2, 1), grad_plan=data["grad_plan"])
+        want, _, _ = self.solve(*options)
+        self.assertEqual(got["grad_q"].tobytes(), want["grad_q"].swapaxes(1, 2).tobytes())
+        by_pair = want["grad_k"].reshape(2, 2, 2, 6, 3).sum(2)
+        self.assertEqual(got["grad_k"].tobytes(), by_pair.swapaxes(1, 2).tobytes())
+
+    def test_a_checkpoint_of_a_shared_cost(self):
+        random = np.random.default_rng(18)
+        self.write("in.h5", cost=random.uniform(size=(8, 6)), b=random.uniform(1, 2, (4, 6)), grad_plan=random.normal(size=(8, 6)))
+        options = ("in.h5", "--epsilon", 0.4, "--emit", "grad_cost")
+        want, _, _ = self.solve(*options)
+        got, _, _ = self.solve(*options, "--checkpoint", "ck")
+        self.assert_same_bits(got, want)
+
     def test_masses_that_rounding_exceeds(self):
         """Where a mass is 1e-30 as elsewhere: u_i is minus the mean of G_ij + v_j over the plan's share in the row."""
         x = np.linspace(0, 1, 100)

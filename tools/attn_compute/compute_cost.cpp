@@ -16,7 +16,6 @@
 #include "common/frame/bundles.hpp"
 #include "common/outputs/pair_writer.hpp"
 #include "common/runs/restart.hpp"
-#include "gradient/shared_sums.hpp"
 #include "head/repeated_scores.hpp"
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
@@ -144,9 +143,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
     bytes += static_cast<double>(element_count(input.joined_shape(shown_queries(options, input)))) *
              static_cast<double>(element);
   }
-  for (const GradientKind& kind : options.gradients) {
-    bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
-  }
+  bytes += gradient_elements(options.gradients) * static_cast<double>(element);
   const std::string& scheme = options.name;
   const Shape shape = join(input.leading, {input.queries, input.keys});
 

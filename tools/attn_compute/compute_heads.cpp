@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
 #include "attn_compute/norms_over_heads.hpp"
@@ -14,6 +13,7 @@
 #include "cli/words.hpp"
 #include "common/frame/bundles.hpp"
 #include "common/heads/input_warnings.hpp"
+#include "common/outputs/gradient_writer.hpp"
 #include "common/outputs/weights_writer.hpp"
 #include "head/attend_head.hpp"
 #include "scheme/scheme_description.hpp"
@@ -232,7 +232,10 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
     }
     if (!result.gradients.empty()) {
       over_heads.add(problem, result.normed, result.gradients);
-      gradient_writer.add(problem, result.gradients);
+      for (std::size_t n = 0; n < result.gradients.size(); ++n) {
+        const Buffer<T>& part = result.gradients[n];
+        gradient_writer.add(n, problem, {part.data(), static_cast<std::size_t>(part.size())});
+      }
     }
     totals.scheme.add(Totals{result.summary, result.empty_queries, result.empty_keys});
     has_likelihood = has_likelihood && !result.log_likelihood.empty();

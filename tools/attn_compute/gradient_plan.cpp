@@ -9,7 +9,6 @@
 #include "attnkit/error.hpp"
 #include "common/results/result_kinds.hpp"
 #include "energy/energy_description.hpp"
-#include "gradient/shared_sums.hpp"
 #include "head/gradient_operands.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -150,21 +149,6 @@ std::vector<GradientKind> gradient_kinds(const ComputeOptions& options, const At
     if (options.emits(name)) kinds.push_back(planner.plan(name, options.scheme.scheme));
   }
   return kinds;
-}
-
-std::vector<Index> blocks_by_problem(const GradientKind& kind, Index problems) {
-  std::vector<Index> blocks;
-  for (Index problem = 0; problem < problems; ++problem) blocks.push_back(kind.block(problem));
-  return blocks;
-}
-
-std::int64_t gradient_sum_bytes(const std::vector<GradientKind>& kinds, Index problems) {
-  std::int64_t bytes = 0;
-  for (const GradientKind& kind : kinds) {
-    const SharedSums<double> sums(blocks_by_problem(kind, problems), kind.blocks());
-    bytes += sums.most_open() * kind.size() * static_cast<std::int64_t>(sizeof(double));
-  }
-  return bytes;
 }
 
 }  // namespace attn::tools

@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/heads/own_rows.hpp"
 #include "common/outputs/pair_writer.hpp"
+#include "gradient/dense_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "head/matrix_operand.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
@@ -63,6 +64,21 @@ class PairGradientWriter final : public GradientSink<T> {
   T factor_;
 };
 
+// Of derivatives by a cost or by scores.
+GradientKind pair_kind(const TransportTask& task) {
+  GradientKind kind{pair_gradient(task), task.input.scores, {"query", "key"}, false};
+  kind.chunk = gradient_chunk(task.input);
+  return kind;
+}
+
+// Whether a derivative is of the dual, or by a default marginal or weight, which each problem has.
+bool is_by_problem(const TransportTask& task, const std::string& prefix, const std::string& name) {
+  if (prefix == of_dual) return true;
+  if (name == "a") return !task.a && !task.histograms;
+  if (name == "b") return !task.b;
+  return name == "histogram_weights" && !task.histograms->weights;
+}
+
 void require_points(const TransportTask& task, const std::string& prefix, const std::string& hint) {
   if (!emits_points(task, prefix) || task.has_points()) return;
   throw Error(
@@ -104,8 +120,8 @@ void require_solution_gradients(const TransportTask& task) {
   if (task.emits(through_scores) && task.scores.source != Source::scores) {
     refuse(through_scores, "the scores are not ready-made", "");
   }
-  const char* const written = written_gradient(task);
-  if (written != nullptr && task.scores.softcap) refuse(written, "--softcap changes it", "");
+  const char* const by_pair = pair_gradient(task);
+  if (by_pair != nullptr && task.scores.softcap) refuse(by_pair, "--softcap changes it", "");
 }
 
 // Bytes of the gradients whose names begin with `prefix`, without the written one.
@@ -152,13 +168,43 @@ InputGradients<T>::InputGradients(const TransportTask& task, const char* prefix,
   room(weights, "histogram_weights", task.lines());
   room(q, "q", head.q().rows * head.q().cols);
   room(k, "k", head.k().rows * head.k().cols);
+  if (prefix == std::string(of_solution) && sums_pairs(task)) {
+    pairs.resize(static_cast<std::size_t>(task.input.queries * task.input.keys));
+  }
 }
 
-const char* written_gradient(const TransportTask& task) {
+const char* pair_gradient(const TransportTask& task) {
   for (const char* name : {through_cost, through_scores}) {
     if (task.emits(name)) return name;
   }
   return nullptr;
+}
+
+bool sums_pairs(const TransportTask& task) {
+  return pair_gradient(task) != nullptr && is_shared(pair_kind(task), task.input.problems);
+}
+
+SolutionKinds solution_kinds(const TransportTask& task) {
+  SolutionKinds kinds;
+  const auto add = [&](std::vector<GradientKind>& to, const char* name, const Operand& of,
+                       const std::vector<std::string>& labels) {
+    // Derivatives by masses of 0 may be infinite.
+    if (task.emits(name)) to.push_back({name, of, labels, &to != &kinds.masses});
+  };
+  if (task.a) add(kinds.masses, "grad_a", *task.a, {"query"});
+  if (task.b) add(kinds.masses, "grad_b", *task.b, {"key"});
+  if (task.histograms) {
+    add(kinds.masses, "grad_a", task.histograms->masses, {"histogram", "key"});
+    if (const std::optional<Operand>& weights = task.histograms->weights) {
+      add(kinds.masses, "grad_histogram_weights", *weights, {"histogram"});
+    }
+  }
+  if (task.has_points()) {
+    add(kinds.others, "grad_q", task.input.q->input, {"query", "feature"});
+    add(kinds.others, "grad_k", task.input.k->input, {"key", "feature"});
+  }
+  if (pair_gradient(task) != nullptr) kinds.others.push_back(pair_kind(task));
+  return kinds;
 }
 
 void require_gradients(const TransportTask& task) {
@@ -186,81 +232,144 @@ TransportPoints<T> points_of(const TransportTask& task, const Head<T>& head, boo
 }
 
 template <class T>
-std::unique_ptr<GradientSink<T>> gradient_writer(const TransportTask& task, const Head<T>& head,
-                                                 const HeadOutputs& outputs) {
-  const char* const name = written_gradient(task);
-  if (name == nullptr) return nullptr;
-  PairWriter<T> pairs(outputs.dataset(name), outputs.position(head.problem), task.input.all_pairs(),
-                      head.part.range, T{0});
-  return std::make_unique<PairGradientWriter<T>>(std::move(pairs), head.scores(Scheme::sinkhorn),
-                                                 task.of_cost ? -1 / task.unit() : 1);
-}
-
-template <class T>
-void write_no_gradient(const TransportTask& task, Index problem, const HeadOutputs& outputs) {
-  const char* const name = written_gradient(task);
-  if (name == nullptr) return;
-  PairWriter<T>(outputs.dataset(name), outputs.position(problem), task.input.all_pairs(), {}, T{0});
-}
-
-void create_gradients(HeadOutputs& outputs, const TransportTask& task) {
+GradientOutputs<T>::GradientOutputs(HeadOutputs& outputs, io::OutputBundle& bundle,
+                                    const TransportTask& task, cli::Report& report)
+    : outputs_(outputs),
+      task_(task),
+      kinds_(solution_kinds(task)),
+      masses_(bundle, kinds_.masses, task.input, report),
+      others_(bundle, kinds_.others, task.input, report) {
   const AttentionInput& input = task.input;
   const DType type = task.f64 ? DType::f64 : DType::f32;
-  const auto create = [&](const std::string& name, DType dtype, const Shape& own,
-                          const std::vector<std::string>& labels, const Shape& chunk = {}) {
-    if (task.emits(name)) outputs.create(name, dtype, own, labels, chunk);
-  };
   for (const std::string prefix : {of_dual, of_solution}) {
+    const auto create = [&](const char* name, DType dtype, const Shape& own,
+                            const std::vector<std::string>& labels) {
+      const std::string whole = prefix + name;
+      if (!task.emits(whole) || !is_by_problem(task, prefix, name)) return;
+      outputs.create(whole, dtype, own, labels);
+    };
     if (task.histograms) {
-      create(prefix + "a", DType::f64, {task.lines(), input.keys}, {"histogram", "key"});
+      create("a", DType::f64, {task.lines(), input.keys}, {"histogram", "key"});
     } else {
-      create(prefix + "a", DType::f64, {input.queries}, {"query"});
+      create("a", DType::f64, {input.queries}, {"query"});
     }
-    create(prefix + "b", DType::f64, {input.keys}, {"key"});
-    create(prefix + "histogram_weights", DType::f64, {task.lines()}, {"histogram"});
+    create("b", DType::f64, {input.keys}, {"key"});
+    create("histogram_weights", DType::f64, {task.lines()}, {"histogram"});
     if (!task.has_points()) continue;
-    create(prefix + "q", type, {input.queries, input.q->cols}, {"query", "feature"});
-    create(prefix + "k", type, {input.keys, input.k->cols}, {"key", "feature"});
-  }
-  if (const char* const name = written_gradient(task)) {
-    create(name, type, {input.queries, input.keys}, {"query", "key"}, gradient_chunk(input));
+    create("q", type, {input.queries, input.q->cols}, {"query", "feature"});
+    create("k", type, {input.keys, input.k->cols}, {"key", "feature"});
   }
 }
 
 template <class T>
-void write_gradients(HeadOutputs& outputs, const TransportTask& task, const char* prefix,
-                     Index problem, InputGradients<T>& gradients) {
-  const AttentionInput& input = task.input;
-  const TileRange& own = input.part(problem).range;
-  const auto write = [&](const char* name, auto& values, Index first, Index total, Index width) {
-    const std::string whole = std::string(prefix) + name;
-    if (!task.emits(whole)) return;
-    using Value = typename std::remove_reference_t<decltype(values)>::value_type;
-    spread_rows(values, first, total, width, Value{0});
-    outputs.write(whole, problem, values.data());
-  };
-  if (task.histograms) {
-    spread_lines(gradients.a, task.lines(), own.col0, input.keys, 0.0);
-    write("a", gradients.a, 0, task.lines(), input.keys);
-  } else {
-    write("a", gradients.a, own.row0, input.queries, 1);
+std::unique_ptr<GradientSink<T>> GradientOutputs<T>::pair_sink(const Head<T>& head,
+                                                               InputGradients<T>& through) const {
+  if (pair_gradient(task_) == nullptr) return nullptr;
+  const TileRange all = task_.input.all_pairs();
+  const double factor = task_.of_cost ? -1 / task_.unit() : 1;
+  if (!through.pairs.empty()) {
+    const MatrixView<T> to(through.pairs.data(), all.rows, all.cols);
+    return std::make_unique<DenseGradient<T>>(by_pair(to, head.part.range), factor);
   }
-  write("b", gradients.b, own.col0, input.keys, 1);
-  write("histogram_weights", gradients.weights, 0, task.lines(), 1);
-  if (!task.has_points()) return;
-  write("q", gradients.q, own.row0, input.queries, input.q->cols);
-  write("k", gradients.k, own.col0, input.keys, input.k->cols);
+  const std::size_t kind = kinds_.others.size() - 1;
+  PairWriter<T> pairs(others_.dataset(kind), others_.position(kind, head.problem), all,
+                      head.part.range, T{0});
+  return std::make_unique<PairGradientWriter<T>>(std::move(pairs), head.scores(Scheme::sinkhorn),
+                                                 factor);
+}
+
+template <class T>
+void GradientOutputs<T>::write_no_pairs(Index problem) const {
+  if (pair_gradient(task_) == nullptr || sums_pairs(task_)) return;
+  const std::size_t kind = kinds_.others.size() - 1;
+  PairWriter<T>(others_.dataset(kind), others_.position(kind, problem), task_.input.all_pairs(), {},
+                T{0});
+}
+
+template <class T>
+void GradientOutputs<T>::write(Index problem, InputGradients<T>& dual, InputGradients<T>& through) {
+  const AttentionInput& input = task_.input;
+  const TileRange& own = input.part(problem).range;
+  for (InputGradients<T>* const each : {&dual, &through}) {
+    const std::string prefix = each == &dual ? of_dual : of_solution;
+    const auto write = [&](const char* name, auto& values, Index first, Index total, Index width) {
+      const std::string whole = prefix + name;
+      if (!task_.emits(whole)) return;
+      using Value = typename std::remove_reference_t<decltype(values)>::value_type;
+      spread_rows(values, first, total, width, Value{0});
+      if (is_by_problem(task_, prefix, name)) outputs_.write(whole, problem, values.data());
+    };
+    if (task_.histograms) {
+      spread_lines(each->a, task_.lines(), own.col0, input.keys, 0.0);
+      write("a", each->a, 0, task_.lines(), input.keys);
+    } else {
+      write("a", each->a, own.row0, input.queries, 1);
+    }
+    write("b", each->b, own.col0, input.keys, 1);
+    write("histogram_weights", each->weights, 0, task_.lines(), 1);
+    if (!task_.has_points()) continue;
+    write("q", each->q, own.row0, input.queries, input.q->cols);
+    write("k", each->k, own.col0, input.keys, input.k->cols);
+  }
+  add(problem, through);
+}
+
+template <class T>
+void GradientOutputs<T>::add(Index problem, InputGradients<T>& through) {
+  const auto values_of = [&](const std::string& name) -> const std::vector<double>& {
+    if (name == "grad_histogram_weights") return through.weights;
+    return name == "grad_a" ? through.a : through.b;
+  };
+  for (std::size_t n = 0; n < kinds_.masses.size(); ++n) {
+    masses_.add(n, problem, values_of(kinds_.masses[n].name));
+  }
+  for (std::size_t n = 0; n < kinds_.others.size(); ++n) {
+    const std::string& name = kinds_.others[n].name;
+    if (name == "grad_q" || name == "grad_k") {
+      others_.add(n, problem, name == "grad_q" ? through.q : through.k);
+    } else if (sums_pairs(task_)) {
+      through.pairs.resize(static_cast<std::size_t>(kinds_.others[n].size()));
+      others_.add(n, problem, through.pairs);
+    }
+  }
 }
 
 std::int64_t gradient_result_bytes(const TransportTask& task, std::size_t element_size) {
-  return result_bytes(task, of_dual, element_size) + result_bytes(task, of_solution, element_size);
+  const AttentionInput& input = task.input;
+  const Index pairs = sums_pairs(task) ? input.queries * input.keys : 0;
+  return result_bytes(task, of_dual, element_size) + result_bytes(task, of_solution, element_size) +
+         pairs * static_cast<std::int64_t>(element_size);
 }
 
-double written_gradient_bytes(const TransportTask& task, std::size_t element_size) {
-  if (written_gradient(task) == nullptr) return 0;
+std::int64_t gradient_sum_bytes(const TransportTask& task) {
+  const SolutionKinds kinds = solution_kinds(task);
+  return gradient_sum_bytes(kinds.masses, task.input.problems) +
+         gradient_sum_bytes(kinds.others, task.input.problems);
+}
+
+double gradient_file_bytes(const TransportTask& task, std::size_t element_size) {
+  SolutionKinds kinds = solution_kinds(task);
   const AttentionInput& input = task.input;
-  return pairs_elements(input.queries, input.keys, gradient_chunk(input)) *
-         static_cast<double>(element_size);
+  double elements = 0;
+  if (pair_gradient(task) != nullptr) {
+    // The file holds whole chunks.
+    elements = pairs_elements(input.queries, input.keys, gradient_chunk(input)) *
+               static_cast<double>(kinds.others.back().blocks());
+    kinds.others.pop_back();
+  }
+  elements += gradient_elements(kinds.others);
+  Index own = 0;
+  const auto count = [&](const std::string& name, Index length) {
+    if (task.emits(of_solution + name) && is_by_problem(task, of_solution, name)) own += length;
+  };
+  count("a", input.queries);
+  count("b", input.keys);
+  if (task.histograms) count("histogram_weights", task.lines());
+  const std::int64_t by_problem =
+      result_bytes(task, of_dual, element_size) + own * static_cast<std::int64_t>(sizeof(double));
+  return static_cast<double>(by_problem) * static_cast<double>(input.problems) +
+         elements * static_cast<double>(element_size) +
+         gradient_elements(kinds.masses) * static_cast<double>(sizeof(double));
 }
 
 std::int64_t dual_gradient_work_bytes(const TransportTask& task, std::size_t element_size,
@@ -291,22 +400,18 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   const Index plans = task.diverges ? 3 : lines;
   // The writer has a tile on each lane, too.
   const std::int64_t written =
-      written_gradient(task) == nullptr
+      pair_gradient(task) == nullptr
           ? 0
           : 2 * differentiate_plans_bytes(queries, keys, plans, element_size, threads);
   return bytes + std::max({equations, written,
                            point_work_bytes(task, of_solution, plans, element_size, threads)});
 }
 
-#define ATTN_FOR_TYPE(T)                                                                          \
-  template struct InputGradients<T>;                                                              \
-  template TransportPoints<T> points_of(const TransportTask&, const Head<T>&, bool,               \
-                                        InputGradients<T>&, int);                                 \
-  template std::unique_ptr<GradientSink<T>> gradient_writer(const TransportTask&, const Head<T>&, \
-                                                            const HeadOutputs&);                  \
-  template void write_no_gradient<T>(const TransportTask&, Index, const HeadOutputs&);            \
-  template void write_gradients(HeadOutputs&, const TransportTask&, const char*, Index,           \
-                                InputGradients<T>&);
+#define ATTN_FOR_TYPE(T)                                                            \
+  template struct InputGradients<T>;                                                \
+  template TransportPoints<T> points_of(const TransportTask&, const Head<T>&, bool, \
+                                        InputGradients<T>&, int);                   \
+  template class GradientOutputs<T>;
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -205,7 +205,9 @@ class Transport : public SectionTool<TransportTask> {
 
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
-    if (const char* const name = written_gradient(task)) require_no_checkpoint(arguments(), name);
+    if (pair_gradient(task) != nullptr && !sums_pairs(task)) {
+      require_no_checkpoint(arguments(), pair_gradient(task));
+    }
     require_gradients(task);
     if (task.diverges) require_divergence(task);
   }

@@ -71,12 +71,14 @@ void declare_transport_datasets(cli::Declaration& d) {
           "only with --emit: derivatives of L through the solution with respect to a and b, "
           "float64, for changes that keep their sums equal, unless --unbalanced is given. At a "
           "mass of 0, derivatives for an increase: infinite if L depends on the potential there, "
-          "or with --unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk)")
+          "or with --unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk). "
+          "This and all further grad_NAME have the shape of the dataset NAME: the derivative by "
+          "what problems share is summed over these")
       .result("grad_histogram_weights", "(..., K)",
               "barycentre, only with --emit: the same with respect to the weights as given, also "
               "at a weight of 0")
       .result("grad_q, grad_k", "(..., Lq, d), (..., Lk, d)",
-              "only with --emit: the same with respect to q and k, separate for each problem")
+              "only with --emit: the same with respect to q and k")
       .result("grad_cost, grad_scores", "(..., Lq, Lk)",
               "only with --emit: the same with respect to the cost or the scores; divergence: for "
               "changes that keep the cost symmetric; bulk: grad_scores through the iterations")

@@ -57,11 +57,12 @@ template <class T>
 class HeadSolver {
  public:
   HeadSolver(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-             const MemoryPlan& memory, int threads)
+             const GradientOutputs<T>& gradients, const MemoryPlan& memory, int threads)
       : task_(task),
         head_(head),
         scores_(head.scores(Scheme::sinkhorn)),
         outputs_(outputs),
+        gradients_(gradients),
         memory_(memory),
         threads_(threads) {
     found_.result.problem = head.problem;
@@ -89,7 +90,7 @@ class HeadSolver {
       WeightsWriter<T>(outputs_.dataset("plan"), outputs_.position(head_.problem),
                        task_.input.all_pairs(), {});
     }
-    write_no_gradient<T>(task_, head_.problem, outputs_);
+    gradients_.write_no_pairs(head_.problem);
     found_.result.figures.gap = std::numeric_limits<double>::quiet_NaN();
     return std::move(found_);
   }
@@ -118,9 +119,9 @@ class HeadSolver {
       start = read_potentials(*task_.start, head_.problem, head_.part.range.col0, cols);
     }
     const OwnUpstream<T> upstream(task_.upstream, head_, memory_.dense_limit);
-    const auto pairs = gradient_writer(task_, head_, outputs_);
     InputGradients<T>& dual = found_.dual_gradients;
     InputGradients<T>& through = found_.solution_gradients;
+    const auto pairs = gradients_.pair_sink(head_, through);
     found_.result.figures = solve_transport<T>(
         {.scores = scores_,
          .marginals = marginals,
@@ -173,9 +174,9 @@ class HeadSolver {
     const BarycentreOptions options{
         task_.solver.stopping, task_.solver.keeps_errors, {memory_.useful_bytes}};
     const OwnUpstream<T> upstream(task_.upstream, head_, memory_.dense_limit);
-    const auto pairs = gradient_writer(task_, head_, outputs_);
     InputGradients<T>& dual = found_.dual_gradients;
     InputGradients<T>& through = found_.solution_gradients;
+    const auto pairs = gradients_.pair_sink(head_, through);
     result.figures = as_transport(solve_barycentre<T>(
         {.scores = scores_,
          .histograms = view,
@@ -201,6 +202,7 @@ class HeadSolver {
   const Head<T>& head_;
   const Scores<T>& scores_;
   const HeadOutputs& outputs_;
+  const GradientOutputs<T>& gradients_;
   const MemoryPlan& memory_;
   int threads_;
   HeadResult<T> found_;
@@ -227,7 +229,6 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   create_potential("col_potential", keys, "key");
   create_potential("row_self_potential", queries, "query");
   create_potential("col_self_potential", keys, "key");
-  create_gradients(outputs, task);
 }
 
 template <class T>
@@ -251,8 +252,6 @@ void write_lines(HeadOutputs& outputs, const TransportTask& task, Index problem,
   by_query("row_self_potential", found.row_self_potential, 1, minus_infinity);
   by_key("col_self_potential", found.col_self_potential, 1, minus_infinity);
   by_query("barycentre", found.barycentre, 1, 0.0);
-  write_gradients(outputs, task, of_dual, problem, found.dual_gradients);
-  write_gradients(outputs, task, of_solution, problem, found.solution_gradients);
 }
 
 // As long as the longest list, with NaN after a problem's last iteration.
@@ -315,24 +314,28 @@ void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
 
 template <class T>
 TransportResults solve(const cli::Arguments& arguments, const TransportTask& task,
-                       HeadOutputs& outputs, Checkpoint* checkpoint, cli::Progress& progress,
-                       cli::Report& report) {
+                       HeadOutputs& outputs, io::OutputBundle& bundle, Checkpoint* checkpoint,
+                       cli::Progress& progress, cli::Report& report) {
   const AttentionInput& input = task.input;
   const HeadNeeds needs = transport_needs(task, sizeof(T), arguments.ranks);
   const MemoryPlan plan = plan_memory(input, sizeof(T), needs, arguments.threads, arguments.memory);
   const Ranks::Use rows(Ranks::current(), needs.ranks.cut);
   if (!task.settings_left.empty()) warn_of_settings_left(task.settings_left, report);
   create_results(outputs, task);
+  GradientOutputs<T> gradients(outputs, bundle, task, report);
   TransportResults results;
   std::vector<std::vector<double>> errors;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {Scheme::sinkhorn}, report); },
       [&](const Head<T>& head, int threads) {
-        return HeadSolver<T>(task, head, outputs, plan, threads).solve(checkpoint);
+        return HeadSolver<T>(task, head, outputs, gradients, plan, threads).solve(checkpoint);
       },
       [&](Index problem, HeadResult<T>& found) {
-        if (!found.result.infeasible()) write_lines(outputs, task, problem, found);
+        if (!found.result.infeasible()) {
+          write_lines(outputs, task, problem, found);
+          gradients.write(problem, found.dual_gradients, found.solution_gradients);
+        }
         errors.push_back(std::move(found.result.figures.errors));
         results.problems.push_back(std::move(found.result));
       },
@@ -351,7 +354,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
                                cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   const auto run = task.f64 ? solve<double> : solve<float>;
-  TransportResults results = run(arguments, task, outputs, checkpoint, progress, report);
+  TransportResults results = run(arguments, task, outputs, output, checkpoint, progress, report);
   record(task, results, output);
   if (!results.worst().infeasible()) {
     warn_of_input({Scheme::sinkhorn}, task.bundle, task.input, report);

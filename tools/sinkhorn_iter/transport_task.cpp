@@ -358,6 +358,17 @@ std::vector<ArraySource> TransportTask::datasets() const {
   return all;
 }
 
+ProblemUnits TransportTask::units() const {
+  ProblemUnits units(input.problems);
+  const SolutionKinds summed = solution_kinds(*this);
+  for (const auto* const kinds : {&summed.masses, &summed.others}) {
+    for (const GradientKind& kind : *kinds) {
+      units.sum(kind.name, blocks_by_problem(kind, input.problems));
+    }
+  }
+  return units;
+}
+
 void TransportTask::report_params(cli::Report& report) const {
   report_score_options(input.options, input.causal, report);
   auto& params = report.params();
@@ -442,6 +453,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size, I
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
+  needs.kept_bytes += gradient_sum_bytes(task);
   if (!task.uses_simplex()) {
     needs.useful_bytes =
         useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size, needs.ranks);
@@ -492,9 +504,8 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("row_potential")) bytes += lines * static_cast<double>(input.queries) * number;
   if (task.emits("col_potential")) bytes += lines * static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
-  bytes += static_cast<double>(gradient_result_bytes(task, element)) +
-           written_gradient_bytes(task, element);
   bytes *= problems;
+  bytes += gradient_file_bytes(task, element);
   // If the kernel is kept, scores are computed once; two products per iteration and histogram. The
   // number of pivots is not known.
   const bool kept = plan.useful_bytes > 0 || task.uses_simplex();

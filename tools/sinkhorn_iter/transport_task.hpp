@@ -42,7 +42,8 @@ struct TransportTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
-  ProblemUnits units() const { return ProblemUnits(input.problems); }
+  /// Problems that share a dataset whose gradient is requested belong together.
+  ProblemUnits units() const;
 
   /// Every dataset that is read.
   std::vector<ArraySource> datasets() const;

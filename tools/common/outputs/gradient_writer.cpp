@@ -1,4 +1,4 @@
-#include "attn_compute/gradient_writer.hpp"
+#include "common/outputs/gradient_writer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +30,7 @@ BlockLayout layout_of(const GradientKind& kind) {
   if (!kind.of) return layout;
   const std::size_t leading = kind.of->leading.size();
   layout.axes = first_axes(kind.of_all_heads() && leading > 0 ? leading - 1 : leading);
+  if (!kind.chunk.empty()) layout.chunk = join(Shape(leading, 1), kind.chunk);
   if (kind.of->heads == HeadAxis::inside) ++layout.axes.back();
   return layout;
 }
@@ -50,27 +51,32 @@ GradientWriter<T>::GradientWriter(io::OutputBundle& output, const std::vector<Gr
 }
 
 template <class T>
-void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) {
-  for (std::size_t n = 0; n < gradients_.size(); ++n) {
-    Gradient& gradient = gradients_[n];
-    const Buffer<T>& part = parts[n];
-    require_finite(gradient, problem, {part.data(), static_cast<std::size_t>(part.size())});
-    const Index block = gradient.kind.block(problem);
-    if (gradient.sums.is_alone(problem)) {
-      write(gradient, block, part.data());
-      continue;
-    }
-    const auto sum =
-        gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
-    if (sum.empty()) continue;
-    require_finite(gradient, problem, sum);
-    write(gradient, block, sum.data());
+void GradientWriter<T>::add(std::size_t kind, Index problem, std::span<const T> part) {
+  Gradient& gradient = gradients_[kind];
+  require_finite(gradient, problem, part);
+  const Index block = gradient.kind.block(problem);
+  if (gradient.sums.is_alone(problem)) {
+    write(gradient, block, part.data());
+    return;
   }
+  const auto sum = gradient.sums.add(problem, part);
+  if (sum.empty()) return;
+  require_finite(gradient, problem, sum);
+  write(gradient, block, sum.data());
+}
+
+template <class T>
+Shape GradientWriter<T>::position(std::size_t kind, Index problem) const {
+  const Gradient& gradient = gradients_[kind];
+  Shape start = gradient.dataset.box(gradient.kind.block(problem)).start;
+  start.resize(start.size() - 2);
+  return start;
 }
 
 template <class T>
 void GradientWriter<T>::require_finite(const Gradient& gradient, Index problem,
                                        std::span<const T> part) const {
+  if (!gradient.kind.finite) return;
   if (std::all_of(part.begin(), part.end(), [](T x) { return std::isfinite(x); })) return;
   constexpr bool is_float = sizeof(T) == sizeof(float);
   throw Error(Failure::numerical,
