@@ -7,6 +7,16 @@
 
 /// Derivatives of Sinkhorn's divergence, and of a number L that depends on the potentials of its
 /// three problems, by scores and marginals.
+///
+/// With a penalty ρ (Séjourné et al. 2019), f = F − log a of the potentials F of the problem with
+/// the scores σ = s + log a + log b (RelativeEnergy). u and v are those of implicit_gradient for
+/// the plan and ρ. A mass enters the penalty, σ and f:
+///
+///   ∂L/∂a_i = −u_i exp(F_i/ρ) + (Σ_j ∂L/∂σ_ij − x_i)/a_i = −u_i (1 + 1/ρ) r_i/a_i,
+///
+/// since Σ_j ∂L/∂σ_ij = r_i u_i + Σ_j π_ij v_j = x_i − r_i u_i/ρ, and r_i = a_i exp(F_i/ρ). At a
+/// line without mass, with D_i of implicit_marginal_gradient: D_i exp(LSE_j(s_ij − g_j)/(ρ + 1)) −
+/// x_i/a_i; if a_i = 0 and x_i ≠ 0, −sign(x_i) ∞; 0 if the mass may go nowhere.
 namespace attn {
 
 /// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0. With x_i = LSE_j(s_ij − g_j) of both problems
@@ -29,8 +39,9 @@ struct DivergenceUpstream {
 /// is split equally between f and g, and u = v.
 struct ImplicitDivergence : ImplicitOutcome {
   ImplicitGradient between, row, col;
-  Potentials
-      marginals;  ///< ∂L/∂a and ∂L/∂b (implicit_marginal_gradient), summed over the three problems
+  /// ∂L/∂a and ∂L/∂b, summed over the three problems: implicit_marginal_gradient, or with penalties
+  /// as above.
+  Potentials marginals;
 };
 
 template <class T>

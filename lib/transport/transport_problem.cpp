@@ -158,9 +158,11 @@ class TransportSolver {
     });
   }
 
-  // The largest gradient_error of the three problems of a divergence, NaN if one is unknown.
+  // The largest gradient_error of the three problems of a divergence, NaN if one is unknown. With
+  // penalties, a solution has other scores than the given ones.
   double divergence_error(const DivergenceScores<T>& scores, const SinkhornDivergence& solution,
                           const ImplicitDivergence& solved) const {
+    if (of_.marginals.penalties) return std::numeric_limits<double>::quiet_NaN();
     const TransportDerivatives<T>& to = to_.through_solution;
     const bool by_marginals = !to.row_marginal.empty() || !to.col_marginal.empty();
     double most = 0;

@@ -268,12 +268,10 @@ class Unbalanced(DivergenceTest):
             self.assert_near(name, np.array(found), np.array(want), 2e-7)
 
     def test_refused(self):
-        self.write("in.h5", **self.unequal(1, 3, 4), grad_row_potential=np.ones(3))
+        self.write("in.h5", **self.unequal(1, 3, 4))
         command = ("sinkhorn-iter", "divergence", "in.h5", "--epsilon", 1)
         self.refused(*command, "--unbalanced", "1:2", status=2, says="takes one RHO for a and b")
         self.refused(*command, "--unbalanced", "inf", status=2, says="that is the balanced problem")
-        self.refused(*command, "--unbalanced", 1, "--emit", "grad_a", status=2,
-                     says="--emit grad_a has no effect with divergence --unbalanced", hint="dual_grad_NAME")
 
 
 class Refused(DivergenceTest):

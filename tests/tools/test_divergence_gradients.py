@@ -27,26 +27,28 @@ class DivergenceGradientTest(ToolTest):
         data["cost"] = data["cost"] + data["cost"].T
         return data
 
-    def potentials(self, got):
-        """With sum f = sum g between both sides; those of a side with itself are unique."""
+    def potentials(self, got, balanced=True):
+        """With sum f = sum g between both sides; those of a side with itself are unique, as with penalties."""
         f, g, *own = (np.where(np.isinf(got[name][...]), 0, got[name][...]) for name in RESULTS)
+        if not balanced:
+            return f, g, *own
         apart = (f.sum(-1) - g.sum(-1)) / (f.shape[-1] + g.shape[-1])
         return f - apart[..., None], g + apart[..., None], *own
 
-    def check(self, data, options, names, limit=1e-7):
+    def check(self, data, options, names, limit=1e-7, balanced=True):
         """L = sum x z^2 / 2 over all potentials z, by differences of the fourth order, all moves in one run."""
         m, n = len(data["a"]), len(data["b"])
         random = np.random.default_rng(m + n)
         factors = [random.normal(size=length) / 10 for length in (m, n, m, n)]
         self.write("in.h5", **data)
-        at = self.potentials(self.solve("in.h5", *options, "--emit", ",".join(RESULTS))[0])
+        at = self.potentials(self.solve("in.h5", *options, "--emit", ",".join(RESULTS))[0], balanced)
         self.write("in.h5", **data, **{"grad_" + name: x * z for name, x, z in zip(RESULTS, factors, at)})
         got, result, _ = self.solve("in.h5", *options, "--emit", ",".join("grad_" + name for name in names))
         self.assertLessEqual(result["gradient_residual"], 1e-10)
         for name in names:
             values = data[name]
             changes = np.eye(values.size).reshape(-1, *values.shape)
-            if name in ("a", "b"):
+            if name in ("a", "b") and balanced:
                 changes = changes[1:] - changes[:-1]
             if name == "cost":
                 changes = np.array([change + change.T for change in changes])
@@ -56,7 +58,7 @@ class DivergenceGradientTest(ToolTest):
             stacked = {other: np.broadcast_to(old, (4, len(changes), *np.shape(old))) for other, old in data.items()}
             stacked[name] = values + moves
             self.write("moved.h5", **stacked)
-            moved = self.potentials(self.solve("moved.h5", *options, "--emit", ",".join(RESULTS))[0])
+            moved = self.potentials(self.solve("moved.h5", *options, "--emit", ",".join(RESULTS))[0], balanced)
             along = sum((x * z ** 2).sum(-1) / 2 for x, z in zip(factors, moved))
             want = (along[0] - 8 * along[1] + 8 * along[2] - along[3]) / (12 * STEP)
             have = np.array([(got["grad_" + name] * change).sum() for change in changes])
@@ -71,6 +73,61 @@ class Differences(DivergenceGradientTest):
 
     def test_a_common_support(self):
         self.check(self.on_a_support(2, 5), ("--epsilon", 0.9, *EXACTLY), ["cost", "a", "b"])
+
+    def test_unbalanced(self):
+        for m, n, rho in ((1, 1, 2), (1, 4, 0.5), (5, 4, 0.8), (5, 4, 20)):
+            with self.subTest(m=m, n=n, rho=rho):
+                data = self.problem(m + 5, m, n)
+                data["b"] *= 1.7
+                options = ("--epsilon", 0.7, "--unbalanced", rho, *EXACTLY)
+                self.check(data, options, ["q", "k", "a", "b"], balanced=False, limit=1e-6 if rho == 20 else 1e-7)
+        data = self.on_a_support(6, 5)
+        data["a"] *= 0.6
+        self.check(data, ("--epsilon", 0.9, "--unbalanced", 1.3, *EXACTLY), ["cost", "a", "b"], balanced=False)
+
+    def test_unbalanced_masses_of_0(self):
+        """L of the other lines' potentials has a derivative; that of the line's own potential, -log a, has none."""
+        data = self.problem(7, 5, 4)
+        data["a"] = np.array([0, 0.3, 0.2, 0.4, 0.3])
+        x, own = np.array([0, 1, -1, 2, -2.]), np.array([0, 0.5, 1, -1, 0.3])
+        self.write("in.h5", **data, grad_row_potential=x, grad_row_self_potential=own)
+        options = ("--epsilon", 0.7, "--unbalanced", 0.6, *EXACTLY, "--emit")
+        got = self.solve("in.h5", *options, "grad_a")[0]["grad_a"][...]
+        along, small = [], STEP / 10
+        for step in range(3):
+            self.write("moved.h5", **{**data, "a": data["a"] + step * small * np.eye(5)[0]})
+            moved = self.solve("moved.h5", *options, ",".join(RESULTS))[0]
+            along.append(sum(z[1:] @ moved[name][1:] for z, name in ((x, RESULTS[0]), (own, RESULTS[2]))))
+        self.assertAlmostEqual(got[0], (4 * along[1] - along[2] - 3 * along[0]) / (2 * small), 4)
+        self.write("in.h5", **data, grad_row_self_potential=own - np.eye(5)[0])
+        self.assertEqual(self.solve("in.h5", *options, "grad_a")[0]["grad_a"][0], np.inf)
+        # Far from its solution, nothing is known of the error.
+        got, result, done = self.solve("in.h5", *options[:4], "--iterations", 2, "--emit", "grad_a", status=1)
+        self.assertGreater(result["gradient_plan_error"], 1e-5)
+        self.assertIsNone(result["gradient_error"])
+
+    def test_the_slope_of_the_unbalanced_divergence(self):
+        """L = sum c dS/da, a column of the second derivatives."""
+        data = self.problem(8, 6, 5)
+        options = ("--epsilon", 0.7, "--unbalanced", 0.9, *EXACTLY, "--emit")
+        c = np.random.default_rng(8).normal(size=6)
+        # dual_grad_a = (rho + epsilon) (exp(x_aa) - exp(x_ab)) with x = epsilon (f + log a)/rho.
+        self.write("in.h5", **data)
+        at = self.solve("in.h5", *options, ",".join(RESULTS) + ",dual_grad_a")[0]
+        slopes, total = {}, 0
+        for name, sign in (("row_self_potential", 1), ("row_potential", -1)):
+            grown = sign * 1.6 * np.exp(0.7 * (at[name] + np.log(data["a"])) / 0.9)
+            slopes["grad_" + name] = c * grown * 0.7 / 0.9
+            total = total + grown
+        self.assert_near("S", total, at["dual_grad_a"], 1e-9)
+        self.write("in.h5", **data, **slopes)
+        got = self.solve("in.h5", *options, "grad_b")[0]["grad_b"][...]
+        for n in range(5):
+            along = []
+            for side in (-1, 1):
+                self.write("moved.h5", **{**data, "b": data["b"] + side * STEP * np.eye(5)[n]})
+                along.append((c * self.solve("moved.h5", *options, "dual_grad_a")[0]["dual_grad_a"]).sum())
+            self.assertAlmostEqual(got[n], (along[1] - along[0]) / (2 * STEP), 5)
 
     def test_the_slope_of_the_divergence(self):
         """L = sum c (f_ab - f_aa), of the derivatives of S by a: what a Newton step needs, a column of the second derivatives."""

@@ -278,7 +278,9 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
   }
   if (!diverges) leave_out({"row_self_potential", "col_self_potential"}, arguments);
-  if (diverges && penalties) require_unbalanced_divergence();
+  if (diverges && penalties && penalties->row != penalties->col) {
+    throw Error(Failure::usage, "--unbalanced with divergence takes one RHO for a and b");
+  }
   if (std::any_of(emitted.begin(), emitted.end(), is_of_solution)) {
     std::optional<Index> lines;
     if (histograms) lines = histograms->count;
@@ -311,17 +313,6 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b) ||
                                (histograms && is_float64(histograms->masses)));
   if (exact && exact->method == ExactMethod::automatic) choose_method(arguments);
-}
-
-void TransportTask::require_unbalanced_divergence() const {
-  if (penalties->row != penalties->col) {
-    throw Error(Failure::usage, "--unbalanced with divergence takes one RHO for a and b");
-  }
-  const auto found = std::find_if(emitted.begin(), emitted.end(), is_of_solution);
-  if (found == emitted.end()) return;
-  throw Error(Failure::usage,
-              fmt::format("--emit {} has no effect with divergence --unbalanced", *found),
-              "--emit dual_grad_NAME is the derivative of the divergence");
 }
 
 // The simplex if --memory has room for one problem on one thread: the choice changes bits, so that

@@ -99,7 +99,6 @@ struct TransportTask {
 
  private:
   void choose_method(const cli::Arguments& arguments);
-  void require_unbalanced_divergence() const;
 };
 
 /// The memory that the computation needs on each of `ranks` ranks.
