@@ -166,15 +166,30 @@ class SinkhornSolver {
 
   // Columns that are closed stay so.
   void take_given_start() {
+    const double shift = start_.empty() ? 0 : shift_of_start();
     for (std::size_t j = 0; j < start_.size(); ++j) {
       double& g = col()[j];
       if (g == minus_infinity) continue;
-      g = start_[j];
+      g = start_[j] - shift;
       if (std::abs(g) <= 0x1p30) continue;
-      throw Error(Failure::input, "the potential of column " + std::to_string(j) +
-                                      " to start from is " + number_text(g) +
-                                      ", expected a number within 2^30, as the column has mass");
+      throw Error(Failure::input,
+                  "the potential of column " + std::to_string(j) + " to start from is " +
+                      number_text(start_[j]) + ", expected a number within 2^30" +
+                      (shift == 0 ? "" : " of the mean") + ", as the column has mass");
     }
+  }
+
+  // With exact sums, g is unique up to a constant. One that exceeds every g of a usual start would
+  // only add rounding to the plan; else 0.
+  double shift_of_start() {
+    if (marginals_.penalties) return 0;
+    double shift = 0, largest = 1, count = 0;
+    for (std::size_t j = 0; j < start_.size(); ++j) {
+      if (col()[j] == minus_infinity || !std::isfinite(start_[j])) continue;
+      largest = std::max(largest, std::abs(col()[j]));
+      shift += (start_[j] - col()[j] - shift) / ++count;
+    }
+    return std::abs(shift) > largest ? shift : 0;
   }
 
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.

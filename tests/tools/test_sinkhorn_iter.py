@@ -251,6 +251,30 @@ class Starts(SinkhornTest):
                 for name in ("plan", "row_potential", "col_potential"):
                     self.assert_near(name, again[name], want[name], 1e-9 if kind == "f8" else 2e-4)
 
+    def test_a_constant(self):
+        """Potentials are unique up to a constant, unless there are penalties."""
+        random = np.random.default_rng(37)
+        cost, _, _ = points(random, 15, 21)
+        for kind, limit in (("f8", 1e-10), ("f4", 1e-6)):
+            b = random.uniform(1, 2, 21)
+            data = {"cost": cost.astype(kind), "b": b / b.sum()}
+            self.write("in.h5", **data)
+            want, report = self.solve("in.h5", *self.OPTIONS)
+            self.assertGreater(report["result"]["iterations"], 20)
+            for shift in (1e3, -1e6, 1e7):
+                self.write("shifted.h5", **data, col_potential=want["col_potential"] + shift)
+                got, report = self.solve("shifted.h5", *self.OPTIONS, "--start", "stored")
+                self.assertLessEqual(report["result"]["iterations"], 1 if abs(shift) <= 1e6 else 20)
+                self.assert_near("plan", got["plan"], want["plan"], 10 * limit)
+                self.assertLess(np.abs(got["col_potential"]).max(), 1e3 + np.abs(want["col_potential"]).max())
+            g = np.full(21, 1e300)
+            g[3] = 0
+            self.write("shifted.h5", **data, col_potential=g)
+            self.refused("sinkhorn-iter", "shifted.h5", "--epsilon", 1, "--start", "stored", status=3, output="other.h5",
+                         says="column 0 to start from is 1e+300, expected a number within 2^30 of the mean")
+            self.refused("sinkhorn-iter", "shifted.h5", "--epsilon", 1, "--start", "stored", "--unbalanced", 1, status=3, output="other.h5",
+                         says="column 0 to start from is 1e+300, expected a number within 2^30, as")
+
     def test_iterations_go_on(self):
         """Three and four iterations are seven, from any g."""
         random = np.random.default_rng(36)
