@@ -107,7 +107,9 @@ struct BarycentreOutputs {
   /// - by the weights: OT(p, a_k) less the mean of all, divided by the weights' sum.
   BarycentreGradients<T> optimum = {};
 
-  /// Gradients of L, through the barycentre, by the implicit function theorem (MATHEMATICS.md §2).
+  /// Gradients of L, a number of all problems, through the barycentres, by the implicit function
+  /// theorem (MATHEMATICS.md §2). Each has the shape of its input: problems that share an input are
+  /// summed. For absent weights, and for scores of points, each problem has a derivative.
   /// Where a mass or a weight is 0, the derivative is one-sided, for an increase. It is infinite at
   /// a mass of 0 with ∂L/∂g ≠ 0, as g is −log a, and NaN if no histogram has mass.
   BarycentreGradients<T> through_barycentre = {};

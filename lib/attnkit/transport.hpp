@@ -180,11 +180,11 @@ struct TransportOptions {
   ///   OT = min ⟨P, C⟩ + ε KL(P ‖ a bᵀ) + ρ KL(P1 ‖ a) + ρ KL(Pᵀ1 ‖ b),
   ///   S = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) + ½ ε (Σ a − Σ b)²,
   ///
-  /// without gradients through the solution; primal and dual are then OT − ε Σ a Σ b. Scores and a
-  /// mask are refused. There are no plan and no sums. Potentials and figures belong to the
-  /// transport between a and b. `row_self_potential` and `col_self_potential` have the potentials
-  /// of a and of b with itself. The status is the worst, and `iterations` the largest, of the three
-  /// problems. The gradients are those of S.
+  /// and primal and dual are then OT − ε Σ a Σ b. Scores and a mask are refused. There are no plan
+  /// and no sums. Potentials and figures belong to the transport between a and b.
+  /// `row_self_potential` and `col_self_potential` have the potentials of a and of b with itself.
+  /// The status is the worst, and `iterations` the largest, of the three problems. The gradients
+  /// are those of S.
   bool divergence = false;
 
   /// Unbalanced transport, with penalties > 0 in units of the cost, at most one of them infinite.
@@ -220,6 +220,7 @@ struct TransportShapes {
   std::optional<Shape> grad_col_potential = {};       ///< (…, n)
   std::optional<Shape> grad_row_self_potential = {};  ///< (…, m)
   std::optional<Shape> grad_col_self_potential = {};  ///< (…, n)
+  std::optional<Shape> start = {};                    ///< (…, n)
 };
 
 /// The arrays of one run. A view without data and without axes is absent.
@@ -250,25 +251,33 @@ struct TransportInputs {
   /// Only for a divergence: ∂L/∂f of a with itself (…, m), and ∂L/∂g of b with itself (…, n).
   TensorView<const double> grad_row_self_potential = {};
   TensorView<const double> grad_col_self_potential = {};
+
+  /// g (…, n) of the first iteration, such as col_potential of an earlier run; f follows from it.
+  /// Finite where the column has mass. Without penalties, g is unique up to a constant: one that is
+  /// larger than potentials of this problem is taken off. Not for exact transport, a divergence,
+  /// annealing and unrolled gradients.
+  TensorView<const double> start = {};
 };
 
-/// The derivatives of a number L with respect to the inputs. L depends on them through the
-/// solution, or with SolutionGradient::unrolled through the iterations (MATHEMATICS.md §2).
+/// The derivatives of a number L of all problems with respect to the inputs. L depends on them
+/// through the solutions, or with SolutionGradient::unrolled through the iterations (MATHEMATICS.md
+/// §2). Each has the shape of its input: problems that share an input are summed, in float64 in
+/// their order. For an absent marginal, and for scores of points, each problem has a derivative.
 template <class T>
 struct SolutionGradients {
-  /// By the cost (in units of 1/cost), or by the scores (leading, m, n); 0 where a pair is
-  /// forbidden. O(m n) memory. For a divergence only with a cost, and for changes that keep the
-  /// cost symmetric.
+  /// By the cost (in units of 1/cost), or by the scores (…, m, n); 0 where a pair is forbidden.
+  /// O(m n) memory, for each thread if problems share a matrix. For a divergence only with a cost,
+  /// and for changes that keep the cost symmetric.
   TensorView<T> matrix = {};
-  /// By a (leading, m) and b (leading, n). Exact marginals must keep Σ a = Σ b: only changes that
-  /// keep it have a meaning. At a marginal of 0 the derivative is one-sided, for an increase. For
-  /// exact marginals it is finite unless ∂L/∂f ≠ 0, as f is −log a. With penalties it is infinite,
-  /// as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
+  /// By a (…, m) and b (…, n). Exact marginals must keep Σ a = Σ b: only changes that keep it have a
+  /// meaning. At a marginal of 0 the derivative is one-sided, for an increase. For exact marginals
+  /// and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a. With other penalties it is
+  /// infinite, as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
   /// allowed and open; through iterations, NaN at any marginal of 0.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
-  TensorView<T> x = {};  ///< (leading, m, d); only of points
-  TensorView<T> y = {};  ///< (leading, n, d); only of points
+  TensorView<T> x = {};  ///< (…, m, d); only of points
+  TensorView<T> y = {};  ///< (…, n, d); only of points
 };
 
 /// How accurate the gradients through a solution are: they hold at a solution only, and solve
@@ -284,7 +293,7 @@ struct SolutionGradientFigures {
   /// solution, as a distance of the derivatives by the scores over their length. With the gradients
   /// by marginals, the larger of it and the same of u and v; of a divergence, the largest of its
   /// three problems. Found by Newton's steps toward the solution; NaN if they do not get there,
-  /// and for a barycentre.
+  /// for a barycentre, and for an unbalanced divergence.
   double error = 0;
   Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
   /// Relative residual of the equations; if they converged, at most 1e-10 (float32: 1e-6).

@@ -10,6 +10,7 @@
 
 #include "attnkit/barycentre.hpp"
 #include "gradient/plan_gradient.hpp"
+#include "plan/input_gradients.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/transport_options.hpp"
@@ -77,27 +78,42 @@ class BarycentrePlan<T>::Impl {
     element_count(join(leading, {rows_, cols_}));
     problems_.emplace(leading, context,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
+    through_.emplace(
+        source_,
+        std::array<plan::InputMasses, 2>{{{histograms_, {count_, cols_}}, {weights_, {count_}}}},
+        leading, problems_->at_once());
   }
 
   const Shape& leading() const { return problems_->leading(); }
   Shape barycentre_shape() const { return join(leading(), {rows_}); }
   Shape histogram_shape() const { return join(leading(), {count_, cols_}); }
-  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes(), shared_bytes()); }
 
   BarycentreSummary run(const BarycentreInputs<T>& inputs, const BarycentreOutputs<T>& outputs) {
-    return problems_->run(bytes(), 0, [&] {
+    return problems_->run(bytes(), shared_bytes(), [&] {
       require(inputs, outputs);
       BarycentreSummary summary;
       summary.problems.resize(static_cast<std::size_t>(problems_->count()));
-      problems_->for_each([&](Index problem, int threads) {
-        summary.problems[static_cast<std::size_t>(problem)] =
-            solve(inputs, outputs, problem, threads);
-      });
+      const BarycentreGradients<T>& to = outputs.through_barycentre;
+      through_->run(*problems_, "through_barycentre",
+                    {to.matrix, {to.histograms, to.weights}, to.x, to.y},
+                    [&](Index problem, const plan::InputGradientParts<T>& by, int threads) {
+                      summary.problems[static_cast<std::size_t>(problem)] =
+                          solve(inputs, outputs, by, problem, threads);
+                    });
       return summary;
     });
   }
 
  private:
+  bool has_upstream() const {
+    return grad_masses_.present() || grad_plan_.present() || grad_row_.present() ||
+           grad_col_.present();
+  }
+
+  // Bytes beside those of the problems.
+  std::int64_t shared_bytes() const { return has_upstream() ? through_->bytes() : 0; }
+
   static const BarycentrePlanOptions& checked(const BarycentrePlanOptions& options) {
     plan::require_entropic(options.epsilon, options.solver.stopping,
                            options.solver.tuning.kept_bytes);
@@ -134,11 +150,8 @@ class BarycentrePlan<T>::Impl {
     plan::require_output("barycentre", outputs.barycentre, barycentre_shape());
     plan::require_output("row_potential", outputs.row_potential, join(leading(), {count_, rows_}));
     plan::require_output("col_potential", outputs.col_potential, histogram_shape());
-    require_gradients("optimum", outputs.optimum);
-    require_gradients("through_barycentre", outputs.through_barycentre);
-    const bool has_upstream = grad_masses_.present() || grad_plan_.present() ||
-                              grad_row_.present() || grad_col_.present();
-    if (!has_upstream && wanted(outputs.through_barycentre)) {
+    require_optimum(outputs.optimum);
+    if (!has_upstream() && wanted(outputs.through_barycentre)) {
       throw Error(Failure::usage,
                   "through_barycentre requires grad_barycentre, grad_plan, grad_row_potential or "
                   "grad_col_potential");
@@ -155,11 +168,11 @@ class BarycentrePlan<T>::Impl {
     return to.matrix || to.histograms || to.weights || to.x || to.y;
   }
 
-  void require_gradients(const std::string& of, const BarycentreGradients<T>& to) const {
-    plan::require_output(of + ".matrix", to.matrix, join(leading(), {rows_, cols_}));
-    plan::require_output(of + ".histograms", to.histograms, histogram_shape());
-    plan::require_output(of + ".weights", to.weights, join(leading(), {count_}));
-    source_.require_point_outputs(of + ".x", to.x, of + ".y", to.y, leading());
+  void require_optimum(const BarycentreGradients<T>& to) const {
+    plan::require_output("optimum.matrix", to.matrix, join(leading(), {rows_, cols_}));
+    plan::require_output("optimum.histograms", to.histograms, histogram_shape());
+    plan::require_output("optimum.weights", to.weights, join(leading(), {count_}));
+    source_.require_point_outputs("optimum.x", to.x, "optimum.y", to.y, leading());
   }
 
   PooledVector<double> masses(const PlanArray& operand, const TensorView<const double>& given,
@@ -172,7 +185,8 @@ class BarycentrePlan<T>::Impl {
   }
 
   BarycentreResult solve(const BarycentreInputs<T>& inputs, const BarycentreOutputs<T>& outputs,
-                         Index problem, int threads) const {
+                         const plan::InputGradientParts<T>& through, Index problem,
+                         int threads) const {
     PooledVector<double> a = masses(histograms_, inputs.histograms, problem);
     PooledVector<double> w(static_cast<std::size_t>(count_), 1.0);
     if (weights_.present()) w = masses(weights_, inputs.weights, problem);
@@ -184,21 +198,20 @@ class BarycentrePlan<T>::Impl {
     for (double& weight : w) weight /= sum;
     const plan::SourceScores<T> made(source_, inputs, problem, nullptr);
     const HistogramTotals totals = equalise(a, count_, options_.histogram_rounding);
-    if (!totals.equal) return infeasible(outputs, problem);
+    if (!totals.equal) return infeasible(outputs, through, problem);
     const Histograms histograms{count_, a, w};
     const auto grad_plan = plan::broadcast_block<T>(grad_plan_, inputs.grad_plan, problem);
-    const BarycentreGradients<T>& optimum = outputs.optimum;
-    const BarycentreGradients<T>& through = outputs.through_barycentre;
     // A derivative of the optimum is of minus the cost, whose unit is 1.
-    std::optional<DenseGradient<T>> by_cost = source_.pairs(optimum.matrix, problem, 1);
+    const plan::InputGradientParts<T> optimum = optimum_parts(outputs.optimum, problem);
+    std::optional<DenseGradient<T>> by_cost = source_.pairs(optimum.matrix.data(), 1);
     std::optional<DenseGradient<T>> by_scores =
-        source_.pairs(through.matrix, problem, source_.unit());
-    const auto derivatives = [&](const BarycentreGradients<T>& to, DenseGradient<T>* pairs,
+        source_.pairs(through.matrix.data(), source_.unit());
+    const auto derivatives = [&](const plan::InputGradientParts<T>& to, DenseGradient<T>* pairs,
                                  bool of_scores) {
       return BarycentreDerivatives<T>{
-          plan::output_span(to.histograms, problem, count_ * cols_),
-          plan::output_span(to.weights, problem, count_),
-          {source_.points(inputs, to.x, to.y, of_scores, problem), pairs}};
+          to.masses[0],
+          to.masses[1],
+          {source_.points(inputs, to.x.data(), to.y.data(), of_scores, problem), pairs}};
     };
     return solve_barycentre<T>(
         {.scores = made.scores(),
@@ -220,18 +233,22 @@ class BarycentrePlan<T>::Impl {
         threads);
   }
 
-  BarycentreResult infeasible(const BarycentreOutputs<T>& outputs, Index problem) const {
+  plan::InputGradientParts<T> optimum_parts(const BarycentreGradients<T>& to, Index problem) const {
+    const Index depth = source_.has_points() ? source_.depth() : 0;
+    return {plan::output_span(to.matrix, problem, rows_ * cols_),
+            {plan::output_span(to.histograms, problem, count_ * cols_),
+             plan::output_span(to.weights, problem, count_)},
+            plan::output_span(to.x, problem, rows_ * depth),
+            plan::output_span(to.y, problem, cols_ * depth)};
+  }
+
+  BarycentreResult infeasible(const BarycentreOutputs<T>& outputs,
+                              const plan::InputGradientParts<T>& through, Index problem) const {
     plan::void_block(outputs.barycentre, problem, rows_);
     plan::void_block(outputs.row_potential, problem, count_ * rows_);
     plan::void_block(outputs.col_potential, problem, count_ * cols_);
-    for (const auto* to : {&outputs.optimum, &outputs.through_barycentre}) {
-      plan::void_block(to->matrix, problem, rows_ * cols_);
-      plan::void_block(to->histograms, problem, count_ * cols_);
-      plan::void_block(to->weights, problem, count_);
-      if (!source_.has_points()) continue;
-      plan::void_block(to->x, problem, rows_ * source_.depth());
-      plan::void_block(to->y, problem, cols_ * source_.depth());
-    }
+    through.set_to_nan();
+    optimum_parts(outputs.optimum, problem).set_to_nan();
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     BarycentreResult result;
     result.status = SolveStatus::infeasible;
@@ -248,6 +265,7 @@ class BarycentrePlan<T>::Impl {
   PlanArray histograms_, weights_;
   PlanArray grad_masses_, grad_plan_, grad_row_, grad_col_;
   std::optional<plan::Problems> problems_;
+  std::optional<plan::InputGradients<T>> through_;
 };
 
 template <class T>

@@ -58,8 +58,11 @@ class PlanArray {
   /// The block of a problem; null if the operand is absent.
   template <class T>
   T* block(const TensorView<T>& given, Index problem) const {
-    return present() ? given.data + (*map_)(problem)*size_ : nullptr;
+    return present() ? given.data + block_of(problem) * size_ : nullptr;
   }
+
+  /// The number of that block; requires present().
+  Index block_of(Index problem) const { return (*map_)(problem); }
 
  private:
   void require_same(const std::optional<Shape>& given, bool has_data) const;
@@ -101,8 +104,9 @@ T* output_block(const TensorView<T>& output, Index problem, Index size) {
 }
 
 /// The same as a span; empty if the output is not requested.
-inline std::span<double> output_span(const TensorView<double>& output, Index problem, Index size) {
-  double* const first = output_block(output, problem, size);
+template <class T>
+std::span<T> output_span(const TensorView<T>& output, Index problem, Index size) {
+  T* const first = output_block(output, problem, size);
   return {first, first == nullptr ? 0 : static_cast<std::size_t>(size)};
 }
 

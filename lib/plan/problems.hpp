@@ -87,6 +87,9 @@ class Problems {
   /// The number of threads that share a problem.
   int inside() const { return inside_; }
 
+  /// The number of problems that are solved at the same time.
+  Index at_once() const { return static_cast<Index>(pools_.size()); }
+
   /// Bytes that a run keeps if its problems allocate at most `of_problem` bytes each, and its other
   /// parts `shared` bytes. Includes room for gaps between blocks of different sizes, and for the
   /// margins of small blocks.

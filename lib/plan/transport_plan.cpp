@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "attnkit/transport.hpp"
@@ -8,6 +9,7 @@
 #include "gradient/plan_gradient.hpp"
 #include "pass/column_sums.hpp"
 #include "plan/dense_weights.hpp"
+#include "plan/input_gradients.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/transport_options.hpp"
@@ -114,7 +116,8 @@ TransportShapes shapes_of(const TransportInputs<T>& inputs) {
           shape_of(inputs.grad_row_potential),
           shape_of(inputs.grad_col_potential),
           shape_of(inputs.grad_row_self_potential),
-          shape_of(inputs.grad_col_self_potential)};
+          shape_of(inputs.grad_col_self_potential),
+          shape_of(inputs.start)};
 }
 
 SolveStatus TransportSummary::status() const {
@@ -138,7 +141,8 @@ class TransportPlan<T>::Impl {
         grad_row_("grad_row_potential", shapes.grad_row_potential, 1),
         grad_col_("grad_col_potential", shapes.grad_col_potential, 1),
         grad_row_self_("grad_row_self_potential", shapes.grad_row_self_potential, 1),
-        grad_col_self_("grad_col_self_potential", shapes.grad_col_self_potential, 1) {
+        grad_col_self_("grad_col_self_potential", shapes.grad_col_self_potential, 1),
+        start_("start", shapes.start, 1) {
     require_joint_penalty(options.penalties, source_.unit());
     if (options.divergence) require_divergence();
     mask_.require_block({rows_, cols_}, true);
@@ -149,13 +153,19 @@ class TransportPlan<T>::Impl {
     grad_col_.require_block({cols_});
     grad_row_self_.require_block({rows_});
     grad_col_self_.require_block({cols_});
+    start_.require_block({cols_});
     require_upstream_effect();
+    require_start_effect();
     const auto all = operands();
     const Shape leading = plan::common_leading({all.begin(), all.end()});
     for (PlanArray* operand : all) operand->broadcast_to(leading);
     element_count(join(leading, {rows_, cols_}));
     problems_.emplace(leading, context,
                       parts_of_problem(Order::row_panels, false, rows_, cols_, sizeof(T)));
+    through_.emplace(
+        source_,
+        std::array<plan::InputMasses, 2>{{{row_marginal_, {rows_}}, {col_marginal_, {cols_}}}},
+        leading, problems_->at_once());
   }
 
   const Shape& leading() const { return problems_->leading(); }
@@ -163,17 +173,21 @@ class TransportPlan<T>::Impl {
   Shape col_shape() const { return join(leading(), {cols_}); }
   Shape plan_shape() const { return join(leading(), {rows_, cols_}); }
 
-  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes(), shared_bytes()); }
 
   TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) {
-    return problems_->run(bytes(), 0, [&] {
+    return problems_->run(bytes(), shared_bytes(), [&] {
       require(inputs, outputs);
       TransportSummary summary;
       summary.problems.resize(static_cast<std::size_t>(problems_->count()));
-      problems_->for_each([&](Index problem, int threads) {
-        summary.problems[static_cast<std::size_t>(problem)] =
-            solve(inputs, outputs, problem, threads);
-      });
+      const SolutionGradients<T>& through = outputs.through_solution;
+      through_->run(
+          *problems_, "through_solution",
+          {through.matrix, {through.row_marginal, through.col_marginal}, through.x, through.y},
+          [&](Index problem, const plan::InputGradientParts<T>& by, int threads) {
+            summary.problems[static_cast<std::size_t>(problem)] =
+                solve(inputs, outputs, by, problem, threads);
+          });
       return summary;
     });
   }
@@ -211,6 +225,9 @@ class TransportPlan<T>::Impl {
     return bytes;
   }
 
+  // Bytes beside those of the problems.
+  std::int64_t shared_bytes() const { return has_upstream() ? through_->bytes() : 0; }
+
   std::int64_t solver_bytes() const {
     const int threads = problems_->inside();
     if (!options_.exact) return sinkhorn_solver_bytes(rows_, cols_, sizeof(T), threads);
@@ -235,7 +252,7 @@ class TransportPlan<T>::Impl {
     const auto of_scores = source_.operands();
     std::vector<PlanArray*> all(of_scores.begin(), of_scores.end());
     all.insert(all.end(), {&mask_, &row_marginal_, &col_marginal_, &grad_plan_, &grad_row_,
-                           &grad_col_, &grad_row_self_, &grad_col_self_});
+                           &grad_col_, &grad_row_self_, &grad_col_self_, &start_});
     return all;
   }
 
@@ -256,11 +273,15 @@ class TransportPlan<T>::Impl {
     for (const PlanArray* const operand : {&grad_plan_, &grad_row_, &grad_col_}) {
       if (options_.exact) refuse(*operand, "with exact transport");
     }
-    for (const PlanArray* const operand :
-         {&grad_row_, &grad_col_, &grad_row_self_, &grad_col_self_}) {
-      if (options_.divergence && options_.penalties)
-        refuse(*operand, "with an unbalanced divergence");
-    }
+  }
+
+  void require_start_effect() const {
+    const bool plain = !options_.exact && !options_.divergence && !options_.solver.anneals &&
+                       options_.gradient != SolutionGradient::unrolled;
+    if (plain || !start_.present()) return;
+    throw Error(Failure::usage,
+                "start has no effect with exact transport, a divergence, annealing or unrolled "
+                "gradients");
   }
 
   void require_divergence() const {
@@ -284,6 +305,12 @@ class TransportPlan<T>::Impl {
     grad_col_.require(inputs.grad_col_potential);
     grad_row_self_.require(inputs.grad_row_self_potential);
     grad_col_self_.require(inputs.grad_col_self_potential);
+    start_.require(inputs.start);
+    if (start_.present()) {
+      plan::require_numbers(start_.name(), inputs.start.data, inputs.start.shape,
+                            "finite numbers or -inf",
+                            [](double g) { return g <= std::numeric_limits<double>::max(); });
+    }
     plan::require_output("row_potential", outputs.row_potential, row_shape());
     plan::require_output("col_potential", outputs.col_potential, col_shape());
     plan::require_output("row_self_potential", outputs.row_self_potential, row_shape());
@@ -322,11 +349,6 @@ class TransportPlan<T>::Impl {
     if (options_.divergence && source_.has_points() && through.matrix) {
       throw Error(Failure::usage, "through_solution.matrix requires a cost: points have three");
     }
-    plan::require_output("through_solution.matrix", through.matrix, plan_shape());
-    plan::require_output("through_solution.row_marginal", through.row_marginal, row_shape());
-    plan::require_output("through_solution.col_marginal", through.col_marginal, col_shape());
-    source_.require_point_outputs("through_solution.x", through.x, "through_solution.y", through.y,
-                                  leading());
   }
 
   std::optional<PooledVector<double>> marginal(const PlanArray& operand,
@@ -341,7 +363,8 @@ class TransportPlan<T>::Impl {
   }
 
   TransportProblem solve(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
-                         Index problem, int threads) const {
+                         const plan::InputGradientParts<T>& through, Index problem,
+                         int threads) const {
     const auto mask = plan::broadcast_block<std::uint8_t>(mask_, inputs.mask, problem, 1);
     const plan::SourceScores<T> made(source_, inputs, problem, mask ? &*mask : nullptr);
     const Scores<T>& scores = made.scores();
@@ -360,8 +383,7 @@ class TransportPlan<T>::Impl {
       return plan::output_span(output, problem, cols_);
     };
     Shown shown(outputs, problem, rows_, cols_);
-    const SolutionGradients<T>& through = outputs.through_solution;
-    std::optional<DenseGradient<T>> matrix = source_.pairs(through.matrix, problem, source_.unit());
+    std::optional<DenseGradient<T>> matrix = source_.pairs(through.matrix.data(), source_.unit());
     const TransportTargets<T> to{
         .row_potential = rows(outputs.row_potential),
         .col_potential = cols(outputs.col_potential),
@@ -370,12 +392,15 @@ class TransportPlan<T>::Impl {
         .plan = shown.observers(),
         .optimum = {rows(outputs.row_marginal_gradient),
                     cols(outputs.col_marginal_gradient),
-                    {source_.points(inputs, outputs.x_gradient, outputs.y_gradient, false,
-                                    problem)}},
-        .through_solution = {rows(through.row_marginal),
-                             cols(through.col_marginal),
-                             {source_.points(inputs, through.x, through.y, true, problem),
-                              matrix ? &*matrix : nullptr}}};
+                    {source_.points(
+                        inputs, plan::output_block(outputs.x_gradient, problem, point_size(rows_)),
+                        plan::output_block(outputs.y_gradient, problem, point_size(cols_)), false,
+                        problem)}},
+        .through_solution = {
+            through.masses[0],
+            through.masses[1],
+            {source_.points(inputs, through.x.data(), through.y.data(), true, problem),
+             matrix ? &*matrix : nullptr}}};
     TransportProblem found = solve_transport<T>(
         {.scores = scores,
          .marginals = marginals,
@@ -388,10 +413,12 @@ class TransportPlan<T>::Impl {
          .row_self_upstream =
              plan::vector_block(grad_row_self_, inputs.grad_row_self_potential, problem),
          .col_self_upstream =
-             plan::vector_block(grad_col_self_, inputs.grad_col_self_potential, problem)},
+             plan::vector_block(grad_col_self_, inputs.grad_col_self_potential, problem),
+         .start = plan::vector_block(start_, inputs.start, problem)},
         to, threads);
     if (found.status == SolveStatus::infeasible) {
       void_outputs(outputs, problem);
+      through.set_to_nan();
     } else {
       shown.write_sums();
     }
@@ -428,35 +455,29 @@ class TransportPlan<T>::Impl {
   };
 
   void void_outputs(const TransportOutputs<T>& outputs, Index problem) const {
-    const SolutionGradients<T>& through = outputs.through_solution;
-    for (const auto* const by_row :
-         {&outputs.row_potential, &outputs.row_self_potential, &outputs.row_sum,
-          &outputs.row_marginal_gradient, &through.row_marginal}) {
+    for (const auto* const by_row : {&outputs.row_potential, &outputs.row_self_potential,
+                                     &outputs.row_sum, &outputs.row_marginal_gradient}) {
       plan::void_block(*by_row, problem, rows_);
     }
-    for (const auto* const by_col :
-         {&outputs.col_potential, &outputs.col_self_potential, &outputs.col_sum,
-          &outputs.col_marginal_gradient, &through.col_marginal}) {
+    for (const auto* const by_col : {&outputs.col_potential, &outputs.col_self_potential,
+                                     &outputs.col_sum, &outputs.col_marginal_gradient}) {
       plan::void_block(*by_col, problem, cols_);
     }
-    for (const auto* const by_pair : {&outputs.plan, &through.matrix}) {
-      plan::void_block(*by_pair, problem, rows_ * cols_);
-    }
-    if (!source_.has_points()) return;
-    for (const auto* const by_x : {&outputs.x_gradient, &through.x}) {
-      plan::void_block(*by_x, problem, rows_ * source_.depth());
-    }
-    for (const auto* const by_y : {&outputs.y_gradient, &through.y}) {
-      plan::void_block(*by_y, problem, cols_ * source_.depth());
-    }
+    plan::void_block(outputs.plan, problem, rows_ * cols_);
+    plan::void_block(outputs.x_gradient, problem, point_size(rows_));
+    plan::void_block(outputs.y_gradient, problem, point_size(cols_));
   }
+
+  // Numbers of `count` points; 0 without points.
+  Index point_size(Index count) const { return source_.has_points() ? count * source_.depth() : 0; }
 
   TransportOptions options_;
   plan::TransportSource source_;
   Index rows_, cols_;
   PlanArray mask_, row_marginal_, col_marginal_;
-  PlanArray grad_plan_, grad_row_, grad_col_, grad_row_self_, grad_col_self_;
+  PlanArray grad_plan_, grad_row_, grad_col_, grad_row_self_, grad_col_self_, start_;
   std::optional<plan::Problems> problems_;
+  std::optional<plan::InputGradients<T>> through_;
 };
 
 template <class T>

@@ -64,6 +64,11 @@ class TransportSource {
   /// The unit of the cost, in units of the scores.
   double unit() const { return of_cost() ? epsilon_ : 1; }
 
+  /// The cost or the scores, and the points; absent ones of what the problem is not made of.
+  const PlanArray& matrix() const { return scores_.present() ? scores_ : cost_; }
+  const PlanArray& x() const { return x_; }
+  const PlanArray& y() const { return y_; }
+
   std::array<PlanArray*, 4> operands() { return {&cost_, &scores_, &x_, &y_}; }
 
   /// Throws Error(input) for arrays of other shapes, and for points that are not finite.
@@ -95,27 +100,24 @@ class TransportSource {
   /// The points of a problem, and where derivatives by them go, `of_scores` or else of minus the
   /// cost; nothing if there are no points.
   template <class T, class Inputs>
-  TransportPoints<T> points(const Inputs& inputs, const TensorView<T>& by_x,
-                            const TensorView<T>& by_y, bool of_scores, Index problem) const {
+  TransportPoints<T> points(const Inputs& inputs, T* by_x, T* by_y, bool of_scores,
+                            Index problem) const {
     if (!has_points()) return {};
     return {&gaussian_energy(),
             {{x_.block(inputs.x, problem), rows_, depth()},
              {y_.block(inputs.y, problem), cols_, depth()},
              {},
              of_scores ? 2 / unit() : 2},
-            {{output_block(by_x, problem, rows_ * depth()), rows_, depth()},
-             {output_block(by_y, problem, cols_ * depth()), cols_, depth()},
-             {}}};
+            {{by_x, rows_, depth()}, {by_y, cols_, depth()}, {}}};
   }
 
-  /// The sink of derivatives by the cost, or by the scores (leading, m, n), from derivatives by the
-  /// scores; nothing without an output.
+  /// The sink of derivatives by the cost, or by the scores, from derivatives by the scores; nothing
+  /// if `to` (m, n) is null.
   template <class T>
-  std::optional<DenseGradient<T>> pairs(const TensorView<T>& output, Index problem,
-                                        double unit) const {
-    if (!output) return std::nullopt;
-    const MatrixView<T> to(output_block(output, problem, rows_ * cols_), rows_, cols_);
-    return std::optional<DenseGradient<T>>(std::in_place, to, of_cost() ? -1 / unit : 1);
+  std::optional<DenseGradient<T>> pairs(T* to, double unit) const {
+    if (to == nullptr) return std::nullopt;
+    return std::optional<DenseGradient<T>>(std::in_place, MatrixView<T>(to, rows_, cols_),
+                                           of_cost() ? -1 / unit : 1);
   }
 
   /// Bytes that the energies of points and gradients by them take.
@@ -144,7 +146,7 @@ class SourceScores {
                const MatrixSource<std::uint8_t>* mask)
       : SourceScores(source, source.cost_.block(inputs.cost, problem),
                      source.scores_.block(inputs.scores, problem),
-                     source.points<T>(inputs, {}, {}, true, problem), mask) {}
+                     source.points<T>(inputs, nullptr, nullptr, true, problem), mask) {}
 
   const Scores<T>& scores() const { return *scores_; }
 

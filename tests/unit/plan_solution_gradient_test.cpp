@@ -178,6 +178,102 @@ TEST_CASE_TEMPLATE("transport plans: gradients of batches are those of each prob
                    std::get<2>(all).begin() + 2 * 35));
 }
 
+TEST_CASE_TEMPLATE("transport plans: gradients by what problems share are summed", T, float,
+                   double) {
+  Random random(978);
+  for (const CostSource source : {CostSource::cost, CostSource::points}) {
+    CAPTURE(static_cast<int>(source));
+    const bool points = source == CostSource::points;
+    TransportSetting setting;
+    setting.source = source;
+    setting.options.penalties = {1.3, 0.6};
+    setting.first = points ? Shape{2, 1, 7, 2} : Shape{2, 1, 7, 5};
+    setting.second = {5, 2};
+    setting.row_marginal = {3, 7};
+    setting.col_marginal = {5};
+    TransportArrays<T> arrays(setting, random);
+    const Array<T> slope = normal_array<T>({2, 3, 7, 5}, random);
+    struct Found {
+      Array<T> matrix, x, y;
+      Array<double> a, b;
+    };
+    const auto gradients = [&](const TransportInputs<T>& inputs, const Found& shapes, int threads) {
+      Found found = shapes;
+      TransportOutputs<T> outputs;
+      outputs.through_solution = {.matrix = found.matrix.view(),
+                                  .row_marginal = found.a.view(),
+                                  .col_marginal = found.b.view()};
+      if (points) {
+        outputs.through_solution.x = found.x.view();
+        outputs.through_solution.y = found.y.view();
+      }
+      TransportPlan<T> plan(shapes_of(inputs), setting.options, threads);
+      plan.run(inputs, outputs);
+      const std::vector<double> first = found.a.values;
+      plan.run(inputs, outputs);  // sums begin anew
+      CHECK(first == found.a.values);
+      return found;
+    };
+    TransportInputs<T> in = arrays.inputs();
+    in.grad_plan = slope.view();
+    const Shape pairs = points ? Shape{2, 3, 7, 5} : Shape{2, 1, 7, 5};
+    const Found shapes{Array<T>(pairs), Array<T>({2, 1, 7, 2}), Array<T>({5, 2}),
+                       Array<double>({3, 7}), Array<double>({5})};
+    const Found together = gradients(in, shapes, 1);
+    for (const int threads : {2, 5}) {
+      const Found again = gradients(in, shapes, threads);
+      CHECK(same_nonempty_bits(again.matrix.values, together.matrix.values));
+      CHECK(same_nonempty_bits(again.b.values, together.b.values));
+      CHECK((!points || same_nonempty_bits(again.y.values, together.y.values)));
+    }
+    Found sums = shapes;
+    const auto add = [](auto& to, const auto& values, std::size_t block) {
+      for (std::size_t n = 0; n < values.values.size(); ++n) {
+        to.values[block * values.values.size() + n] += values.values[n];
+      }
+    };
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (std::size_t j = 0; j < 3; ++j) {
+        TransportInputs<T> one = in;
+        (points ? one.x : one.cost) = {(points ? in.x : in.cost).data + i * (points ? 14 : 35),
+                                       {7, points ? 2 : 5}};
+        one.row_marginal = {in.row_marginal.data + j * 7, {7}};
+        one.grad_plan = {in.grad_plan.data + (3 * i + j) * 35, {7, 5}};
+        const Found alone = gradients(one,
+                                      {Array<T>({7, 5}), Array<T>({7, 2}), Array<T>({5, 2}),
+                                       Array<double>({7}), Array<double>({5})},
+                                      1);
+        add(sums.matrix, alone.matrix, points ? 3 * i + j : i);
+        add(sums.x, alone.x, i);
+        add(sums.y, alone.y, 0);
+        add(sums.a, alone.a, j);
+        add(sums.b, alone.b, 0);
+      }
+    }
+    const double limit = sizeof(T) == sizeof(float) ? 1e-5 : 1e-13;
+    const auto check = [&](const auto& have, const auto& want) {
+      for (std::size_t n = 0; n < want.values.size(); ++n) {
+        CHECK(std::abs(have.values[n] - want.values[n]) <= limit);
+      }
+    };
+    check(together.matrix, sums.matrix);
+    check(together.a, sums.a);
+    check(together.b, sums.b);
+    if (points) {
+      check(together.x, sums.x);
+      check(together.y, sums.y);
+    }
+    // A gradient of each problem has another shape.
+    Found wrong = shapes;
+    TransportOutputs<T> outputs;
+    Array<double> by_problem({2, 3, 5});
+    outputs.through_solution.col_marginal = by_problem.view();
+    TransportPlan<T> plan(shapes_of(in), setting.options, 1);
+    CHECK(contains(std::string(thrown_error([&] { plan.run(in, outputs); }).what()),
+                   "through_solution.col_marginal is (2, 3, 5), expected (5)"));
+  }
+}
+
 TEST_CASE("transport plans say that gradients are not at a solution") {
   Random random(975);
   for (const CostSource source : {CostSource::cost, CostSource::scores, CostSource::points}) {

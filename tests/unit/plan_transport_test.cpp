@@ -8,6 +8,7 @@
 #include "feasibility/feasibility.hpp"
 #include "infinity.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
+#include "thrown_error.hpp"
 #include "transport_setting.hpp"
 #include "weights_observer.hpp"
 
@@ -220,4 +221,73 @@ TEST_CASE("two transport plans run at the same time, each many times") {
       });
   CHECK(same_points);
   CHECK(same_costs);
+}
+
+TEST_CASE_TEMPLATE("transport plans start from potentials of an earlier run", T, float, double) {
+  Random random(905);
+  for (const bool unbalanced : {false, true}) {
+    CAPTURE(unbalanced);
+    TransportSetting setting;
+    setting.first = {2, 1, 9, 12};
+    setting.row_marginal = {9};
+    setting.col_marginal = {3, 12};
+    setting.options.epsilon = 0.3;
+    if (unbalanced) setting.options.penalties = {2, infinity};
+    const TransportArrays<T> arrays(setting, random);
+    TransportInputs<T> in = arrays.inputs();
+    const FoundTransport<T> found = run_plan(arrays, 2);
+    for (const TransportProblem& one : found.summary.problems) CHECK(one.iterations > 3);
+    Array<double> start({2, 3, 12});
+    const auto run = [&](double shift) {
+      for (std::size_t n = 0; n < start.values.size(); ++n) {
+        start.values[n] = found.col.values[n] + shift;
+      }
+      in.start = std::as_const(start).view();
+      TransportPlan<T> plan(shapes_of(in), setting.options, 2);
+      FoundTransport<T> again(plan);
+      again.summary = plan.run(in, again.outputs());
+      return again;
+    };
+    const double rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-10;
+    // The constant matters with penalties, and rounds potentials: 1e6 to 1e-10, 1e12 to 1e-4.
+    for (const double shift :
+         unbalanced ? std::vector<double>{0} : std::vector<double>{0, -1e6, 1e12}) {
+      CAPTURE(shift);
+      const FoundTransport<T> again = run(shift);
+      for (std::size_t n = 0; n < again.summary.problems.size(); ++n) {
+        CHECK(again.summary.problems[n].status == SolveStatus::converged);
+        CHECK(again.summary.problems[n].iterations <=
+              (shift == 1e12 ? found.summary.problems[n].iterations : 1));
+      }
+      for (std::size_t n = 0; n < again.plan.values.size(); ++n) {
+        CHECK(std::abs(again.plan.values[n] - found.plan.values[n]) <= 10 * rounding);
+      }
+    }
+    run(0);
+    const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
+    start.values[4] = std::nan("");
+    TransportPlan<T> plan(shapes_of(in), setting.options, 2);
+    CHECK(contains(message([&] { plan.run(in, {}); }), "start has nan at [0, 0, 4]"));
+    start.values[4] = -infinity;
+    CHECK(contains(message([&] { plan.run(in, {}); }), "to start from is -inf"));
+    in.start = {start.values.data(), {2, 3, 11}};
+    CHECK(contains(message([&] { TransportPlan<T>(shapes_of(in), setting.options, 1); }), "start"));
+  }
+}
+
+TEST_CASE("transport plans refuse a start that has no effect") {
+  const Array<double> cost({2, 2}, 1.0), g({2}, 0.0);
+  TransportInputs<double> in;
+  in.cost = cost.view();
+  in.start = g.view();
+  for (const int which : {0, 1, 2, 3}) {
+    TransportOptions options;
+    if (which == 0) options.exact = ExactOptions();
+    if (which == 1) options.divergence = true;
+    if (which == 2) options.solver.anneals = true;
+    if (which == 3) options.gradient = SolutionGradient::unrolled;
+    CHECK(contains(
+        std::string(thrown_error([&] { TransportPlan<double>(shapes_of(in), options, 1); }).what()),
+        "start has no effect"));
+  }
 }
