@@ -89,7 +89,9 @@ struct SinkhornSummary {
 
   double mass = 0;   ///< Σ π
   double score = 0;  ///< ⟨π, s⟩
-  double primal = 0;  ///< −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors
+  /// −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors. With penalties the
+  /// primal value of a plan of the problem, at least the optimum: dual + gap.
+  double primal = 0;
   /// The dual value at these f and g. It exceeds the optimum at most by the rounding of Σ π, a
   /// relative 1e-7 max(1, S) in float32 (2e-16 max(1, S) in float64), S = max |s_ij|.
   double dual = 0;
@@ -111,9 +113,9 @@ struct SinkhornSummary {
   ///
   ///   ρ_a Σ_i KL(r_i ‖ a_i exp(f_i/ρ_a)) + ρ_b Σ_j KL(c_j ‖ b_j exp(g_j/ρ_b)).
   ///
-  /// If the rows are exact, the plan of the problem has rows scaled by a_i/r_i. The first term is
-  /// then Σ_i KL(a_i ‖ r_i), and the second one its largest value for sums within c_j (1 ± max_i
-  /// |a_i/r_i − 1|); accordingly for columns. NaN if a row cannot be scaled.
+  /// If the rows are exact, the plan of the problem is π with its rows scaled by a_i/r_i. The first
+  /// term is then Σ_i KL(a_i ‖ r_i), and c are the sums of the scaled plan; accordingly for
+  /// columns. NaN if a row cannot be scaled.
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -269,11 +271,11 @@ struct SolutionGradients {
   /// O(m n) memory, for each thread if problems share a matrix. For a divergence only with a cost,
   /// and for changes that keep the cost symmetric.
   TensorView<T> matrix = {};
-  /// By a (…, m) and b (…, n). Exact marginals must keep Σ a = Σ b: only changes that keep it have a
-  /// meaning. At a marginal of 0 the derivative is one-sided, for an increase. For exact marginals
-  /// and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a. With other penalties it is
-  /// infinite, as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
-  /// allowed and open; through iterations, NaN at any marginal of 0.
+  /// By a (…, m) and b (…, n). Exact marginals must keep Σ a = Σ b: only changes that keep it have
+  /// a meaning. At a marginal of 0 the derivative is one-sided, for an increase. For exact
+  /// marginals and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a. With other penalties
+  /// it is infinite, as the line's sum grows like a power of a below 1. NaN for a line without a
+  /// pair that is allowed and open; through iterations, NaN at any marginal of 0.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
   TensorView<T> x = {};  ///< (…, m, d); only of points

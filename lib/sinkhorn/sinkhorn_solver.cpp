@@ -270,55 +270,61 @@ class SinkhornSolver {
     if (std::isinf(size) && totals_agree(marginals_)) keep_missing(sums.rows(), sums.cols());
   }
 
+  // The sums of the soft side once each line of the exact side is scaled to its marginal.
+  PooledVector<double> scaled_sums(const PlanSums<T>& sums, bool rows_exact) {
+    Potentials scaled = found_.potentials;
+    PooledVector<double>& potential = rows_exact ? scaled.row : scaled.col;
+    const PooledVector<double>& marginal = rows_exact ? marginals_.row : marginals_.col;
+    const PooledVector<double>& sum = rows_exact ? sums.rows() : sums.cols();
+    for (std::size_t n = 0; n < sum.size(); ++n) {
+      if (sum[n] > 0) potential[n] += std::log(sum[n] / marginal[n]);
+    }
+    PlanSums<T> found(scores_);
+    show_weights<T>(scores_, scaled, 0, {&found}, threads_);
+    return rows_exact ? found.cols() : found.rows();
+  }
+
   // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials imply). If one side
-  // is exact, its lines are scaled to their marginals first, each by a factor in 1 ± `scaling`.
+  // is exact, the plan of the primal is scaled to its marginals, and differs by Σ KL(a ‖ r) there.
   void evaluate_softly(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
     summary = {};
     summary.score = sums.score();
     summary.mass = std::accumulate(sums.rows().begin(), sums.rows().end(), 0.0);
     require_room<T>(summary.mass, "the plan's sum is");
-    summary.primal = summary.dual = -summary.mass;
+    summary.dual = -summary.mass;
     summary.gap = 0;
-    double scaling = 0;
     const auto add_exact = [&](double sum, double marginal, double potential) {
       summary.gap += kl_term(marginal, sum);
-      if (marginal > 0 && potential != minus_infinity) {
-        summary.dual -= marginal * potential;
-        scaling = std::max(scaling, std::abs(marginal / sum - 1));
-      }
+      if (marginal > 0 && potential != minus_infinity) summary.dual -= marginal * potential;
       return std::abs(sum - marginal);
     };
-    const auto add_soft = [&](double sum, double marginal, double potential, double penalty) {
+    const auto add_soft = [&](double sum, double shown, double marginal, double potential,
+                              double penalty) {
       const double wanted = soft_sum(std::log(marginal), potential, penalty);
-      // KL is convex: of all sums that the scaling may give, one at an end has the largest.
-      summary.gap += penalty * std::max(kl_term(sum * (1 + scaling), wanted),
-                                        kl_term(sum * std::max(0.0, 1 - scaling), wanted));
+      summary.gap += penalty * kl_term(shown, wanted);
       summary.dual -= penalty * (wanted - marginal);
-      summary.primal += penalty * kl_term(sum, marginal);
       return std::abs(sum - wanted);
     };
+    const bool rows_exact = std::isinf(marginals_.penalties->row);
+    const bool cols_exact = std::isinf(marginals_.penalties->col);
+    const PooledVector<double> scaled =
+        rows_exact || cols_exact ? scaled_sums(sums, rows_exact) : PooledVector<double>();
     const auto add_side = [&](std::span<const double> sum, std::span<const double> marginal,
                               std::span<const double> potential, double penalty) {
+      const std::span<const double> shown = scaled.empty() ? sum : std::span(scaled);
       double error = 0;
       for (std::size_t n = 0; n < sum.size(); ++n) {
-        error += std::isinf(penalty) ? add_exact(sum[n], marginal[n], potential[n])
-                                     : add_soft(sum[n], marginal[n], potential[n], penalty);
-        if (sum[n] > 0) summary.primal -= sum[n] * potential[n];
+        error += std::isinf(penalty)
+                     ? add_exact(sum[n], marginal[n], potential[n])
+                     : add_soft(sum[n], shown[n], marginal[n], potential[n], penalty);
       }
       return error;
     };
-    const auto add_rows = [&] {
-      summary.row_error = add_side(sums.rows(), marginals_.row, row(), marginals_.penalties->row);
-    };
-    const auto add_cols = [&] {
-      summary.col_error = add_side(sums.cols(), marginals_.col, col(), marginals_.penalties->col);
-    };
-    const bool cols_exact = std::isinf(marginals_.penalties->col);
-    if (cols_exact) add_cols();
-    add_rows();
-    if (!cols_exact) add_cols();
+    summary.row_error = add_side(sums.rows(), marginals_.row, row(), marginals_.penalties->row);
+    summary.col_error = add_side(sums.cols(), marginals_.col, col(), marginals_.penalties->col);
     if (!std::isfinite(summary.gap)) summary.gap = std::numeric_limits<double>::quiet_NaN();
+    summary.primal = summary.dual + summary.gap;
   }
 
   void keep_missing(const PooledVector<double>& r, const PooledVector<double>& c) {
@@ -404,9 +410,12 @@ std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, I
 std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
   const std::int64_t iterations = sinkhorn_bytes(rows, cols, element_size, threads);
   const Partition partition = partition_of(Order::row_panels, rows, cols, element_size);
+  // With one exact side, the potentials and sums of the scaled plan.
+  const std::int64_t scaled = PlanSums<double>::bytes(partition, 0) +
+                              (rows + cols) * static_cast<std::int64_t>(sizeof(double));
   const std::int64_t shown = pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
                              PlanSums<double>::bytes(partition, threads) +
-                             tree_gap_bytes(partition) +
+                             std::max(tree_gap_bytes(partition), scaled) +
                              cols * static_cast<std::int64_t>(element_size);
   // Potentials, marginals and their logarithms; counts of allowed pairs.
   return std::max(iterations, shown) +

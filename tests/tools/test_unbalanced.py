@@ -220,12 +220,13 @@ class Numbers(UnbalancedTest):
                     if result["gap"] is None:
                         self.assertLess(iterations, 30)
                         continue
-                    # The plan with its exact sums is within the gap.
+                    # The plan with its exact sums is the plan of the primal.
                     plan = got["plan"].astype(np.longdouble)
                     sums = plan.sum(exact, keepdims=True)
                     primal = plain.primal(plan * (plain.a[:, None] if exact else plain.b) / sums)
                     self.assertGreaterEqual(primal, best - rounding)
-                    self.assertGreaterEqual(result["dual"] + result["gap"], primal - 100 * rounding)
+                    self.assertAlmostEqual(result["primal"], primal, delta=100 * rounding * max(1, abs(primal)))
+                    self.assertAlmostEqual(result["gap"], primal - plain.dual(f, g), delta=100 * rounding * max(1, abs(primal)))
                 self.assertLess(result["gap"], 100 * rounding)
 
     def test_one_pair(self):
