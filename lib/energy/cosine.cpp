@@ -2,45 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
+#include <limits>
 
-#include "attnkit/error.hpp"
 #include "energy/table.hpp"
 #include "energy/typed_energy.hpp"
 #include "gradient/energy_gradient.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
-// Vectors divided by their lengths. Throws Error(input) for a vector of zeros.
+// Vectors divided by their lengths; a vector of zeros stays 0.
 template <class T>
 class UnitVectors {
  public:
-  UnitVectors(MatrixView<const T> vectors, const char* what)
-      : storage_(vectors.rows * vectors.cols) {
+  explicit UnitVectors(MatrixView<const T> vectors) : storage_(vectors.rows * vectors.cols) {
     units_ = {storage_.data(), vectors.rows, vectors.cols};
     for (Index i = 0; i < vectors.rows; ++i) {
       double length = 0;
       for (Index c = 0; c < vectors.cols; ++c) {
         length = std::hypot(length, static_cast<double>(vectors(i, c)));
       }
-      if (length == 0) {
-        throw Error(Failure::input,
-                    std::string(what) + " " + std::to_string(i) + " is 0, which has no cosine");
-      }
+      if (length == 0) zeros_.push_back(i);
       for (Index c = 0; c < vectors.cols; ++c) {
-        units_(i, c) = static_cast<T>(static_cast<double>(vectors(i, c)) / length);
+        units_(i, c) =
+            length == 0 ? T{0} : static_cast<T>(static_cast<double>(vectors(i, c)) / length);
       }
       lengths_.push_back(length);
     }
   }
 
   MatrixView<const T> units() const { return units_; }
+  const PooledVector<Index>& zeros() const { return zeros_; }
 
   // The derivatives by the vectors, from those by the units: these without their part along u,
-  // divided by the length.
+  // divided by the length; 0 for a vector of zeros.
   void write_gradient(MatrixView<const T> by_unit, MatrixView<T> to) const {
     for (Index i = 0; i < to.rows; ++i) {
       double along = 0;
@@ -50,7 +48,8 @@ class UnitVectors {
       for (Index c = 0; c < to.cols; ++c) {
         const double across =
             static_cast<double>(by_unit(i, c)) - along * static_cast<double>(units_(i, c));
-        to(i, c) = static_cast<T>(across / lengths_[static_cast<std::size_t>(i)]);
+        const double length = lengths_[static_cast<std::size_t>(i)];
+        to(i, c) = length == 0 ? T{0} : static_cast<T>(across / length);
       }
     }
   }
@@ -59,6 +58,7 @@ class UnitVectors {
   Buffer<T> storage_;
   MatrixView<T> units_;
   PooledVector<double> lengths_;
+  PooledVector<Index> zeros_;
 };
 
 template <class T>
@@ -66,7 +66,7 @@ struct UnitPair {
   UnitVectors<T> q, k;
 
   UnitPair(MatrixView<const T> q_vectors, MatrixView<const T> k_vectors)
-      : q(q_vectors, "query"), k(k_vectors, "key") {}
+      : q(q_vectors), k(k_vectors) {}
 };
 
 template <class T>
@@ -75,25 +75,47 @@ class CosineEnergy final : public Energy<T> {
   explicit CosineEnergy(const EnergyArguments<T>& given)
       : units_(given.q, given.k),
         gaussian_(make_product_energy<T>(EnergyKind::gaussian, units_.q.units(), units_.k.units(),
-                                         given.scale)) {}
+                                         given.scale)),
+        undefined_{units_.q.zeros(), units_.k.zeros(), "is 0, which has no cosine"},
+        all_defined_(undefined_.rows.empty() && undefined_.cols.empty()) {}
 
   Index rows() const override { return gaussian_->rows(); }
   Index cols() const override { return gaussian_->cols(); }
   void fill(const TileRange& range, MatrixView<T> out) const override {
     gaussian_->fill(range, out);
+    for_each_in(undefined_.rows, range.row0, range.rows,
+                [&](Index i) { std::fill_n(out.row(i), range.cols, forbidden); });
+    for_each_in(undefined_.cols, range.col0, range.cols, [&](Index j) {
+      for (Index i = 0; i < range.rows; ++i) out(i, j) = forbidden;
+    });
   }
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                          double* col_sum, double* row_product) const override {
-    return gaussian_->fill_exponentials(range, out, row_sum, col_sum, row_product);
+    return all_defined_ && gaussian_->fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
-  double bound() const override { return gaussian_->bound(); }
-  double magnitude() const override { return gaussian_->magnitude(); }
+  // Unknown with forbidden pairs, so that Scores looks at each number.
+  double bound() const override { return all_defined_ ? gaussian_->bound() : infinity; }
+  double magnitude() const override { return all_defined_ ? gaussian_->magnitude() : infinity; }
   bool bound_is_expensive() const override { return gaussian_->bound_is_expensive(); }
+  bool may_forbid() const override { return !all_defined_; }
   bool same_in_any_range() const override { return gaussian_->same_in_any_range(); }
+  const UndefinedLines* undefined() const override { return all_defined_ ? nullptr : &undefined_; }
 
  private:
+  static constexpr T forbidden = -std::numeric_limits<T>::infinity();
+
+  // Calls use(n − first) for the lines n of a range.
+  template <class Use>
+  static void for_each_in(const PooledVector<Index>& lines, Index first, Index count,
+                          const Use& use) {
+    auto line = std::lower_bound(lines.begin(), lines.end(), first);
+    for (; line != lines.end() && *line < first + count; ++line) use(*line - first);
+  }
+
   UnitPair<T> units_;
   std::unique_ptr<Energy<T>> gaussian_;
+  UndefinedLines undefined_;
+  bool all_defined_;
 };
 
 template <class T>
@@ -169,9 +191,11 @@ class CosineDescription final : public TypedEnergy<CosineDescription> {
 
  private:
   static std::int64_t unit_bytes(const EnergySizes& sizes, std::size_t element_size) {
-    // Twice a length, since its list grows one element at a time.
-    return (sizes.queries + sizes.keys) * (sizes.q_depth * static_cast<std::int64_t>(element_size) +
-                                           2 * static_cast<std::int64_t>(sizeof(double)));
+    // A length, and the numbers of vectors of zeros, which are held twice; twice, since lists grow
+    // one element at a time.
+    return (sizes.queries + sizes.keys) *
+           (sizes.q_depth * static_cast<std::int64_t>(element_size) +
+            2 * static_cast<std::int64_t>(sizeof(double) + 2 * sizeof(Index)));
   }
 
   std::vector<EnergyOperand> none_;

@@ -102,8 +102,8 @@ class EnergyDescription {
   /// squared distance. Such a cost is symmetric and 0 for equal points. 0: the energy is no cost.
   virtual double cost_scale() const { return 0; }
 
-  /// Requires arguments whose shapes agree. The viewed arrays must outlive the energy.
-  /// Throws Error(input) that names the query or key if the energy is undefined there.
+  /// Requires arguments whose shapes agree. The viewed arrays must outlive the energy. Queries and
+  /// keys without a defined energy are in Energy::undefined.
   virtual std::unique_ptr<Energy<float>> make(const EnergyArguments<float>& arguments) const = 0;
   virtual std::unique_ptr<Energy<double>> make(const EnergyArguments<double>& arguments) const = 0;
 

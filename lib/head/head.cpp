@@ -51,6 +51,7 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.transport = head.transport;
   terms.first_query = head.first_query;
   scores_.emplace(terms);
+  if (!recipe.has_masses) require_defined(*scores_);
 }
 
 template <class T>

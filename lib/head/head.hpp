@@ -30,6 +30,8 @@ struct ScoreRecipe {
   /// γ of the scheme transport, by which `scale` is divided; preferences are then no part of the
   /// scores.
   std::optional<double> gamma;
+  /// Masses close queries and keys: the caller requires the energy to be defined (require_defined).
+  bool has_masses = false;
 };
 
 /// The inputs of one head, in memory that outlives it. Views without data and null pointers stand
@@ -70,7 +72,7 @@ std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
                                                 const HeadArrays<T>& head);
 
 /// The scores of a head, with their energy. Without q, k and ready-made scores the energy is 0.
-/// Throws the errors of the energy and of Scores.
+/// Throws the errors of the energy, of Scores, and without masses of require_defined.
 template <class T>
 class HeadScores {
  public:

@@ -3,12 +3,20 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "score/matrix_source.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
+
+/// Queries and keys for which an energy is undefined, ascending, and why: "is 0, which has no
+/// cosine". Their pairs have an energy of −inf; require_defined says whether that matters.
+struct UndefinedLines {
+  PooledVector<Index> rows, cols;
+  std::string why;
+};
 
 /// The score of each query–key pair before mask and bias, scale included (MATHEMATICS.md §1).
 template <class T>
@@ -48,6 +56,9 @@ class Energy : public FromPool {
   /// Whether an energy of -inf means a forbidden pair (ready-made scores) rather than a number
   /// beyond the format.
   virtual bool may_forbid() const { return false; }
+
+  /// Null: the energy is defined for all queries and keys.
+  virtual const UndefinedLines* undefined() const { return nullptr; }
 
   /// Whether the bits of a pair's energy are the same in any range that has the pair.
   virtual bool same_in_any_range() const { return false; }

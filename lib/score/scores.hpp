@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "score/allowed_counts.hpp"
 #include "score/band.hpp"
@@ -162,5 +163,12 @@ class Scores {
   mutable std::once_flag finding_limits_;
   mutable Limits limits_;
 };
+
+/// Throws Error(input) that names a query or key for which the energy is undefined, unless no pair
+/// of it is allowed, or it has a mass of 0. Empty masses stand for masses above 0. Looks at the
+/// mask only if there is such a line.
+template <class T>
+void require_defined(const Scores<T>& scores, std::span<const double> row_masses = {},
+                     std::span<const double> col_masses = {});
 
 }  // namespace attn

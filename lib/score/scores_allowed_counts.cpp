@@ -1,12 +1,15 @@
-// Scores::allowed, and the counts made from it.
+// Scores::allowed, the counts made from it, and what they decide.
 
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 
+#include "attnkit/error.hpp"
 #include "parallel/rank_share.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -146,6 +149,33 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
   return counts;
 }
 
+template <class T>
+void require_defined(const Scores<T>& scores, std::span<const double> row_masses,
+                     std::span<const double> col_masses) {
+  const UndefinedLines* const undefined = scores.terms().energy->undefined();
+  if (undefined == nullptr) return;
+  const std::unique_ptr<Energy<T>> zero = make_zero_energy<T>(scores.rows(), scores.cols());
+  typename Scores<T>::Terms terms = scores.terms();
+  terms.energy = zero.get();
+  const AllowedCounts counts = Scores<T>(terms).allowed_counts();
+  const auto require = [&](const char* what, const PooledVector<Index>& lines,
+                           const PooledVector<Index>& partners, std::span<const double> masses) {
+    for (const Index line : lines) {
+      const auto n = static_cast<std::size_t>(line);
+      if (partners[n] == 0 || (!masses.empty() && masses[n] == 0)) continue;
+      throw Error(Failure::input,
+                  std::string(what) + " " + std::to_string(line) + " " + undefined->why,
+                  "query_length, key_length and a mask leave out queries and keys");
+    }
+  };
+  require("query", undefined->rows, counts.keys_of_query, row_masses);
+  require("key", undefined->cols, counts.queries_of_key, col_masses);
+}
+
+template void require_defined(const Scores<float>&, std::span<const double>,
+                              std::span<const double>);
+template void require_defined(const Scores<double>&, std::span<const double>,
+                              std::span<const double>);
 template bool Scores<float>::rows_alike() const;
 template PooledVector<std::uint8_t> Scores<float>::open_keys() const;
 template void Scores<float>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;

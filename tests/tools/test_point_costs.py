@@ -216,6 +216,72 @@ class Runs(PointCostTest):
         got, _ = self.solve("in.h5", "--energy", "cosine", "--epsilon", 1, "--emit", "plan")
         self.assertTrue((got["plan"][:, 4:] == 0).all() and (got["plan"][:, :4] > 0).all())
 
+    def test_points_that_nothing_reaches_may_be_0(self):
+        """By a mask, or by a mass of 0: all other results are those without these points."""
+        data = self.data(14, 6, 7)
+        rows, cols = np.arange(6) != 2, np.arange(7) % 3 != 1
+        data["a"], data["b"] = (x / x.sum() for x in (data["a"] * rows, data["b"] * cols))
+        data["grad_plan"] = np.random.default_rng(15).normal(size=(6, 7))
+        through = "plan,dual_grad_q,grad_q,grad_k,row_potential"
+        of_divergence = "row_potential,col_self_potential,dual_grad_q,dual_grad_k"
+        entropic = ("--epsilon", 0.3)
+        for dtype, leaves_out, options, emit in (
+                ("f8", "mask", entropic, through),
+                ("f8", "masses", entropic, through),
+                ("f4", "masses", (*entropic, "--unbalanced", 0.7), through),
+                ("f8", "masses", (*entropic, "--anneal", "--tolerance", 1e-12), "plan,dual_grad_k"),
+                ("f8", "masses", ("divergence", *entropic), of_divergence),
+                ("f8", "masses", ("divergence", *entropic, "--unbalanced", 2), of_divergence + ",dual_grad_b"),
+                ("f8", "masses", ("exact",), "plan,dual_grad_q,dual_grad_k"),
+                ("f8", "masses", ("exact", "--solver", "annealing", "--iterations", 3000, "--gap", 1e-3), "plan,dual_grad_q")):
+            with self.subTest(dtype=dtype, leaves_out=leaves_out, options=options):
+                own = {name: values.astype(dtype) for name, values in data.items()}
+                if leaves_out == "mask":
+                    del own["a"], own["b"]
+                if emit != through:
+                    del own["grad_plan"]
+                line = {"q": rows, "a": rows, "k": cols, "b": cols, "grad_plan": np.ix_(rows, cols)}
+                self.write("in.h5", **{name: values[line[name]] for name, values in own.items()})
+                want, expected = self.solve(*options, "in.h5", "--energy", "cosine", "--emit", emit)
+                own["q"], own["k"] = own["q"] * rows[:, None].astype(dtype), own["k"] * cols[:, None].astype(dtype)
+                if leaves_out == "mask":
+                    own["mask"] = rows[:, None] & cols
+                self.write("in.h5", **own)
+                got, result = self.solve(*options, "in.h5", "--energy", "cosine", "--emit", emit)
+                self.assertEqual(result["status"], expected["status"])
+                limit = 0.05 if "annealing" in options else 1e-9 if dtype == "f8" else 1e-5
+                for name in emit.split(","):
+                    values = got[name][...]
+                    of_row = "row" in name or name.endswith("_q")
+                    inner = np.ix_(rows, cols) if name == "plan" else rows if of_row else cols
+                    self.assert_near(name, values[inner], want[name], limit)
+                    values[inner] = 7
+                    outside = -np.inf if "potential" in name else 0
+                    self.assertTrue(((values == outside) | (values == 7)).all(), name)
+
+    def test_attention_leaves_out_masked_points(self):
+        data = self.data(16, 5, 6)
+        random = np.random.default_rng(17)
+        mask = np.ones((5, 6), bool)
+        mask[:, 3] = False
+        inputs = {"q": data["q"], "k": data["k"] * mask[0][:, None], "v": random.normal(size=(6, 2)), "grad_out": random.normal(size=(5, 2))}
+        command = ("attn-compute", "in.h5", "--energy", "cosine", "-o", "out.h5", "--force", "--emit", "out,grad_q,grad_k", "--only", "--scheme")
+        for scheme in (("unas",), ("dnas",), ("sinkhorn",), ("hnas", "--hybrid", 0.4)):
+            self.write("in.h5", mask=mask, **inputs)
+            self.run_tool(*command, *scheme)
+            got = self.read("out.h5")
+            self.write("in.h5", **{name: x[mask[0]] if name in "kv" else x for name, x in inputs.items()})
+            self.run_tool(*command, *scheme)
+            want = self.read("out.h5")
+            for name in ("out", "grad_q"):
+                self.assert_near(name, got[name], want[name], 1e-12)
+            self.assert_near("k", got["grad_k"][mask[0]], want["grad_k"], 1e-12)
+            self.assertTrue((got["grad_k"][3] == 0).all())
+        mask[2, 3] = True
+        self.write("in.h5", mask=mask, **inputs)
+        self.refused("attn-compute", "in.h5", "--energy", "cosine", status=3, says="key 3 is 0, which has no cosine", hint="a mask leave out",
+                     output="other.h5")
+
 
 class Refused(PointCostTest):
 
@@ -229,6 +295,14 @@ class Refused(PointCostTest):
         self.write("in.h5", **data)
         self.refused("sinkhorn-iter", "in.h5", "--energy", "cosine", "--epsilon", 1, status=3,
                      says=["in.h5:/q and in.h5:/k", "key 2 is 0, which has no cosine"])
+        # A mass of 0 of other points, and a default mass, do not leave them out.
+        command = ("sinkhorn-iter", "in.h5", "--energy", "cosine", "--epsilon", 1)
+        self.write("in.h5", **{name: data[name] for name in "qk"}, a=np.array([0, 1, 1.]))
+        self.refused(*command, status=3, says="key 2 is 0, which has no cosine")
+        self.write("in.h5", **{**data, "b": np.array([1, 1, 0, 1.]), "q": data["q"] * np.array([[0], [1], [1]])})
+        self.refused(*command, status=3, says="query 0 is 0, which has no cosine")
+        self.write("in.h5", **{**data, "a": np.array([[1, 0, 1, 0], [1, 1, 0, 1.]])})
+        self.refused("sinkhorn-iter", "barycentre", "in.h5", "--energy", "cosine", "--epsilon", 1, status=3, says="key 2 is 0")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ class HeadSolver {
     if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
     SinkhornProgress* const progress = kept ? &*kept : nullptr;
     naming_head(task_.input, head_, [&] {
+      if (!task_.histograms) require_points(marginals);
       found_.dual_gradients = InputGradients<T>(task_, of_dual, head_);
       found_.solution_gradients = InputGradients<T>(task_, of_solution, head_);
       task_.histograms ? average(progress) : transport(marginals, progress);
@@ -144,6 +145,13 @@ class HeadSolver {
                               {points_of(task_, head_, false, through, threads_), pairs.get()}}},
         threads_, progress);
     if (found_.result.infeasible()) refuse_infeasible(task_, found_.result);
+  }
+
+  // Default masses are above 0 wherever a line may go.
+  void require_points(const Marginals& marginals) const {
+    require_defined<T>(
+        scores_, task_.a ? std::span<const double>(marginals.row) : std::span<const double>(),
+        task_.b ? std::span<const double>(marginals.col) : std::span<const double>());
   }
 
   // The derivative by a mass of 0 is one-sided, and only of the solution.

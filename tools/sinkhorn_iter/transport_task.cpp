@@ -273,6 +273,7 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
     leave_out({"barycentre", "dual_grad_histogram_weights", "grad_histogram_weights"}, arguments);
     a = marginal_operand(bundle, "a", input.leading, input.queries);
     b = marginal_operand(bundle, "b", input.leading, input.keys);
+    input.plain.has_masses = true;
   }
   if (exact) {
     leave_out({"grad_a", "grad_b", "grad_cost", "grad_k", "grad_q", "grad_scores"}, arguments);
