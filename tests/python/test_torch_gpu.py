@@ -182,6 +182,8 @@ class Attention(unittest.TestCase):
                 self.q, bounds["cu_seqlens_q"] = self.q[:, :, :131], of_keys
             self.check(**scheme, **bounds)
             self.check(**scheme, **bounds, causal="bottom-right", window="50:3")
+            early = {name: x - x.clamp(max=1) for name, x in bounds.items()}  # padding behind the last sequence
+            self.check(**scheme, **early)
             self.q = normal(1, 4, 150, 5)
 
     def test_leading_axes(self):
@@ -260,7 +262,7 @@ class Refusals(unittest.TestCase):
         self.check(wrong, r"key_length has 7 at \[0\]", key_length=torch.tensor([7]))
         bounds = {"cu_seqlens_q": torch.tensor([0, 3])}
         self.check(usage, "cu_seqlens_q is there without cu_seqlens_k", **bounds)
-        self.check(wrong, r"cu_seqlens_k is 2 at \[1\]", **bounds, cu_seqlens_k=torch.tensor([0, 2]))
+        self.check(wrong, r"cu_seqlens_k is 4 at \[1\]", **bounds, cu_seqlens_k=torch.tensor([0, 4]))
         self.check(usage, "query_offset requires causality", query_offset=torch.tensor([1]))
         self.check(usage, "k and v have more batches than q on a GPU", k=normal(2, 2, 3, 4), v=normal(2, 2, 3, 4))
 
