@@ -71,6 +71,9 @@ class Transport(RankTest):
              ["--epsilon=0.05", "--iterations=30", "--emit=row_potential,dual_grad_a,dual_grad_b"]),
             ({"cost": far.astype("f8")}, ["--epsilon=0.02", "--iterations=9"]),
             ({"cost": holes, **masses}, ["--epsilon=0.5", "--unbalanced=0.5:2", "--iterations=20"]),
+            ({"cost": holes, **masses}, ["--epsilon=0.5", "--unbalanced=inf:2", "--iterations=20"]),
+            ({"q": q * (np.arange(900) != 5)[:, None], "k": k, "mask": (np.arange(900) != 5)[:, None]},
+             ["--epsilon=2", "--energy=cosine", "--iterations=6"]),
             ({"q": q, "k": k, **mask}, ["--epsilon=2", "--iterations=6"]),
             ({"q": q, "k": k, **mask}, ["--tolerance=1e-4"]),
             ({"q": q, "k": k}, ["--window=300:300", "--tolerance=1e-3"]),
@@ -90,7 +93,9 @@ class Transport(RankTest):
 
     def test_what_needs_all_rows(self):
         """Each rank reads the whole matrix, and keeps its part of the kernel."""
-        self.write("in.h5", cost=self.cost(400, 300), grad_plan=self.random.normal(size=(400, 300)).astype("f4"))
+        b = self.random.uniform(1, 2, (2, 300))
+        self.write("in.h5", cost=self.cost(400, 300), b=b / b.sum(1, keepdims=True),
+                   grad_plan=self.random.normal(size=(400, 300)).astype("f4"))
         for place, arguments in enumerate(sample((
                 ["--epsilon=0.5", "--iterations=4", "--emit=plan"],
                 ["--epsilon=0.5", "--iterations=400", "--emit=grad_cost"],

@@ -26,7 +26,8 @@ void declare_transport_datasets(cli::Declaration& d) {
             "barycentre: weights >= 0 of the histograms, divided by their sum; by default all the "
             "same");
   d.dataset("col_potential", "(..., Lk)",
-            "for --start stored: g to begin with, finite where the column has mass");
+            "for --start stored: g to begin with, finite where the column has mass; without "
+            "--unbalanced, a constant in it that exceeds potentials of this problem is taken off");
   d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
             "for --emit grad_NAME: derivatives of a number L with respect to the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
