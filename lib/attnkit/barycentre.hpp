@@ -109,7 +109,8 @@ struct BarycentreOutputs {
 
   /// Gradients of L, a number of all problems, through the barycentres, by the implicit function
   /// theorem (MATHEMATICS.md §2). Each has the shape of its input: problems that share an input are
-  /// summed. For absent weights, and for scores of points, each problem has a derivative.
+  /// summed; NaN if one of them is infeasible. For absent weights, and for scores of points, each
+  /// problem has a derivative.
   /// Where a mass or a weight is 0, the derivative is one-sided, for an increase. It is infinite at
   /// a mass of 0 with ∂L/∂g ≠ 0, as g is −log a, and NaN if no histogram has mass.
   BarycentreGradients<T> through_barycentre = {};

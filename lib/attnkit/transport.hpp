@@ -264,7 +264,8 @@ struct TransportInputs {
 /// The derivatives of a number L of all problems with respect to the inputs. L depends on them
 /// through the solutions, or with SolutionGradient::unrolled through the iterations (MATHEMATICS.md
 /// §2). Each has the shape of its input: problems that share an input are summed, in float64 in
-/// their order. For an absent marginal, and for scores of points, each problem has a derivative.
+/// their order; NaN if one of them is infeasible. For an absent marginal, and for scores of points,
+/// each problem has a derivative.
 template <class T>
 struct SolutionGradients {
   /// By the cost (in units of 1/cost), or by the scores (…, m, n); 0 where a pair is forbidden.
