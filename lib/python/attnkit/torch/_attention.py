@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from .._errors import NotConverged, error_of
 from .._functions import depth_of_caller
-from . import _gpu
 from ._operands import INTEGERS, NUMBERS, arrays_of, checked
 from ._plans import Words, plan_for, require_options, words_of
 
@@ -118,7 +118,7 @@ def attend(
     require_options("attention", options)
     options, operands = _with_numbers(options, operands)
     if _is_on_gpu(operands["q"]):
-        return _gpu.attend(operands, options, dropout, weights, warns), None
+        return _gpu().attend(operands, options, dropout, weights, warns), None
     options = {"threads": torch.get_num_threads(), **options}
     tensors = checked(operands, options.get("precision"))
     differentiates = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values())
@@ -149,6 +149,11 @@ def _with_numbers(options: Dict[str, Any], operands: Dict[str, Any]) -> Tuple[Di
 
 def _is_on_gpu(q: Any) -> bool:
     return isinstance(q, Tensor) and q.device.type == "cuda"
+
+
+def _gpu() -> Any:
+    # It loads PyTorch's compiler, which takes a second.
+    return importlib.import_module("attnkit.torch._gpu")
 
 
 def _dropout(rate: float, seed: Optional[int]) -> Dropout:
@@ -253,7 +258,7 @@ def sums(q: Tensor, k: Tensor, *, scheme: str = "unas", **arguments: Any) -> Sum
     options = {name: value for name, value in arguments.items() if name not in operands}
     options, operands = _with_numbers({"scheme": scheme, **options}, {"q": q, "k": k, **operands})
     if _is_on_gpu(q):
-        return Sums(*_gpu.sums(operands, options))
+        return Sums(*_gpu().sums(operands, options))
     require_options("sums", options)
     options = {"threads": torch.get_num_threads(), **options, "emit": ["col_sum", "row_entropy"]}
     tensors = checked(operands, options.get("precision"))

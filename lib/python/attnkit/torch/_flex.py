@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import math
 import types
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from .._errors import error_of
 from ._pairs import BLOCK, Pairs, allowed_in, at
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 Modified = Callable[[Tensor, Any, Any, Any, Any], Tensor]
 
 
@@ -79,7 +80,7 @@ def _traced(flex: Any, request: Any, q: Tensor, k: Tensor, v: Tensor, scale: flo
     # compiled, the condition is a constant, and no part of what runs.
     if not torch.compiler.is_compiling():  # type: ignore[attr-defined]
         raise error_of(2, "PyTorch runs flex_attention without compiling it, which makes all Lq x Lk scores",
-                       "is torch.compile switched off (TORCHDYNAMO_DISABLE)?")
+                       "is torch.compile switched off (TORCHDYNAMO_DISABLE), or a TorchDispatchMode active?")
     modified = score_mod(softcap, bias, term, swapped)
     if request is None:  # before PyTorch 2.9
         return flex(q, k, v, score_mod=modified, block_mask=block_mask, scale=scale, return_lse=True)
@@ -100,15 +101,16 @@ def require() -> None:
                        "q.cpu()") from None
 
 
-def not_compiled(function: Any) -> Any:
+def not_compiled(function: _Function) -> _Function:
     """A function that a model's torch.compile leaves as it is: it compiles its passes itself."""
     compiler = getattr(torch, "compiler", None)  # from PyTorch 2.1
-    return function if compiler is None else compiler.disable(function)
+    return function if compiler is None else compiler.disable(function)  # type: ignore[no-any-return]
 
 
 _compiled: Dict[Any, Callable[..., Any]] = {}
 
 
+@not_compiled
 def run(one: Pass) -> Tuple[Tensor, Tensor]:
     """(out (B, H, Lq, dv), LSE (B, H, Lq) in float32) of a pass; 0 and −∞ where no pair is allowed.
 
@@ -143,8 +145,6 @@ def _plain_state(device: str) -> Iterator[None]:
         for _ in range(torch._C._len_torch_function_stack()):
             stack.enter_context(torch.overrides._pop_mode_temporarily())
         stack.enter_context(torch.amp.autocast_mode.autocast(device, enabled=False))
-        # Else backward(retain_graph=True) is refused.
-        stack.enter_context(torch._functorch.config.patch(donated_buffer=False))  # type: ignore[attr-defined]
         yield
 
 

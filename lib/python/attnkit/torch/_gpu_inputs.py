@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NoReturn, Tuple
+from typing import Any, Dict, NoReturn, Set, Tuple
 
 import numpy
 import torch
@@ -71,7 +71,8 @@ def require_tensors(operands: Dict[str, Any]) -> None:
             raise error_of(3, f"{name} is {dtype}, expected integers", hint)
 
 
-_sound: Dict[Any, Any] = {}
+_sound: Set[Any] = set()
+_MOST_SOUND = 1000  # lengths may differ in each call
 
 
 def require_problem(operands: Dict[str, Any], options: Dict[str, Any], warns: bool) -> None:
@@ -86,7 +87,7 @@ def require_problem(operands: Dict[str, Any], options: Dict[str, Any], warns: bo
             raise error_of(3, f"{name} has {value.size} numbers, but q has no axis of as many sequences", "q[:, None]")
     words = words_of(options)
     numbers = {name: operands[name].shape for name in ("q", "k", "v", "sink", "hybrid") if name in operands}
-    key = (words, tuple(numbers.items()), tuple((name, value.tobytes()) for name, value in places.items()))
+    key = (words, warns, tuple(numbers.items()), tuple((name, value.tobytes()) for name, value in places.items()))
     if key in _sound:
         return
     # Zeros in the place of the numbers: once with all heads for one query and key, once for all of them with one head.
@@ -103,7 +104,9 @@ def require_problem(operands: Dict[str, Any], options: Dict[str, Any], warns: bo
             refuse("k and v have more batches than q", "q.expand(...)")
     if 0 in q.shape or 0 in k.shape or 0 in v.shape:
         refuse("there is no attention without numbers")
-    _sound[key] = True
+    if len(_sound) >= _MOST_SOUND:
+        _sound.clear()
+    _sound.add(key)
     if warns:
         warn(plan.warnings)
 

@@ -58,16 +58,16 @@ class _Results(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, one: Pass, out: Tensor, lse: Tensor, potential: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        ctx.one = one
-        ctx.save_for_backward(out, lse, potential)
+        ctx.one = one._replace(q=None, k=None, v=None, bias=None, term=None)  # type: ignore[arg-type]
+        ctx.save_for_backward(one.q, one.k, one.bias, out, lse, potential)
         return out.view_as(out), lse.view_as(lse)
 
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> Any:
-        out, lse, potential = ctx.saved_tensors
-        one: Pass = ctx.one
+        q, k, bias, out, lse, potential = ctx.saved_tensors
         x = (grad_out.float() * out.float()).sum(-1) - grad_lse
-        values = torch.nn.functional.pad(x[..., None], (0, 15)).to(one.q.dtype)
-        mean, logs = run(one._replace(q=one.k, k=one.q, v=values, term=Term(finite(lse)), swapped=not one.swapped))
+        values = torch.nn.functional.pad(x[..., None], (0, 15)).to(q.dtype)
+        one: Pass = ctx.one._replace(q=k, k=q, v=values, bias=bias, term=Term(finite(lse)))
+        mean, logs = run(one._replace(swapped=not one.swapped))
         return None, grad_out, grad_lse, mean[..., 0].float() * torch.exp(logs - potential)
