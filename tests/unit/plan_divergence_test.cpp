@@ -146,8 +146,10 @@ TEST_CASE("divergence plans differentiate by points and by masses") {
 // a side with itself.
 TEST_CASE("divergence plans differentiate through their potentials") {
   Random random(964);
-  for (const auto& [of_points, unbalanced] :
+  for (const auto& setting :
        {std::pair(true, false), {false, false}, {true, true}, {false, true}}) {
+    const bool of_points = setting.first;
+    const bool unbalanced = setting.second;
     CAPTURE(of_points);
     CAPTURE(unbalanced);
     TransportOptions options = divergence_options(0.7);
