@@ -32,6 +32,20 @@ PooledVector<double> known_means(PooledVector<double> means,
 
 }  // namespace
 
+bool is_empty(std::span<const double> masses) {
+  return std::all_of(masses.begin(), masses.end(), [](double mass) { return mass == 0; });
+}
+
+PooledVector<double> reached_potentials(std::span<const double> other,
+                                        std::span<const double> masses,
+                                        std::span<const double> other_masses) {
+  PooledVector<double> reached(other.begin(), other.end());
+  if (!is_empty(masses)) return reached;
+  std::transform(other_masses.begin(), other_masses.end(), reached.begin(),
+                 [](double mass) { return mass > 0 ? 0 : minus_infinity; });
+  return reached;
+}
+
 template <class T>
 PooledVector<double> completed_rows(const Scores<T>& scores, std::span<const double> col,
                                     int threads) {

@@ -20,6 +20,17 @@ constexpr double least_line_mass() {
   return static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();
 }
 
+/// The other side's potentials, by which the lines of a side with these `masses` are completed. If
+/// the side has no mass at all, nothing has arrived at the other one, whose potentials are all
+/// −inf: then 0 at its lines with mass, so that a completed line is finite if mass could go
+/// anywhere.
+PooledVector<double> reached_potentials(std::span<const double> other,
+                                        std::span<const double> masses,
+                                        std::span<const double> other_masses);
+
+/// Whether all masses are 0.
+bool is_empty(std::span<const double> masses);
+
 /// LSE_j(s_ij − g_j) of all rows, the f_i that gives the row the sum 1; −inf for a row without a
 /// pair that is allowed and whose column is open. One pass.
 template <class T>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "sinkhorn/completed_lines.hpp"
@@ -137,6 +138,7 @@ struct MarginalSide {
   // The derivative at a line without mass in the format, with the mean D.
   double from_above(std::size_t n, double mean) const {
     if (std::isnan(mean)) return penalty ? 0 : mean;
+    if (is_empty(marginal)) return std::numeric_limits<double>::quiet_NaN();
     const double x = upstream.empty() ? 0 : upstream[n];
     // This infinity outweighs the other term, even an infinite one.
     if (x != 0 && marginal[n] == 0) return -x * infinity;
@@ -180,10 +182,12 @@ Potentials implicit_marginal_gradient(const Scores<T>& scores, const ImplicitGra
                          marginals.col, upstream.col,   soft.col};
   PooledVector<double> of_rows, of_cols;
   if (row.needs_means()) {
-    of_rows = row_means<T>(scores, potentials.col, upstream.plan, found.col, threads);
+    of_rows = row_means<T>(scores, reached_potentials(potentials.col, marginals.row, marginals.col),
+                           upstream.plan, found.col, threads);
   }
   if (col.needs_means()) {
-    of_cols = col_means<T>(scores, potentials.row, upstream.plan, found.row, threads);
+    of_cols = col_means<T>(scores, reached_potentials(potentials.row, marginals.col, marginals.row),
+                           upstream.plan, found.row, threads);
   }
   return {row.gradient(of_rows), col.gradient(of_cols), {}};
 }

@@ -56,7 +56,8 @@ ImplicitGradient implicit_gradient(const Scores<T>& scores, Potentials& potentia
 ///   penalties    (D_i exp(f_i/ρ_a) − x_i/a_i) ρ_a/(ρ_a + 1): at a_i = 0 sign(D_i) ∞ if x_i = 0, as
 ///                r_i grows like a_i to the power ρ_a/(ρ_a + 1).
 ///
-/// A line whose mass may go nowhere has NaN, with penalties 0. Lines without mass take two passes
+/// A line whose mass may go nowhere has NaN, with penalties 0. If a side has no mass at all and the
+/// other one has some, potentials are infinite: NaN. Lines without mass take two passes
 /// for rows and two for columns.
 template <class T>
 Potentials implicit_marginal_gradient(const Scores<T>& scores, const ImplicitGradient& found,

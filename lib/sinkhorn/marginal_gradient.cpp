@@ -40,8 +40,14 @@ template <class T>
 MarginalGradient marginal_gradient(const Scores<T>& scores, const Potentials& potentials,
                                    const Marginals& marginals, double unit, int threads) {
   PooledVector<double> row, col;
-  if (has_closed(potentials.row)) row = completed_rows<T>(scores, potentials.col, threads);
-  if (has_closed(potentials.col)) col = completed_cols<T>(scores, potentials.row, threads);
+  if (has_closed(potentials.row)) {
+    row = completed_rows<T>(
+        scores, reached_potentials(potentials.col, marginals.row, marginals.col), threads);
+  }
+  if (has_closed(potentials.col)) {
+    col = completed_cols<T>(
+        scores, reached_potentials(potentials.row, marginals.col, marginals.row), threads);
+  }
   const SoftSides soft(marginals.penalties);
   return {gradient_of_side(potentials.row, row, marginals.row, soft.row, unit),
           gradient_of_side(potentials.col, col, marginals.col, soft.col, unit)};

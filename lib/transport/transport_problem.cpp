@@ -29,13 +29,17 @@ namespace {
 // `found` and `solved`.
 PooledVector<SolutionTerm> divergence_terms(const SinkhornDivergence& found,
                                             const ImplicitDivergence& solved) {
-  const auto term = [](const SinkhornSolution& solution, const ImplicitGradient& of) {
-    return SolutionTerm{1, solution.potentials.row, solution.potentials.col, of.row, of.col};
-  };
   PooledVector<SolutionTerm> terms;
-  terms.push_back(term(found.between, solved.between));
-  terms.push_back(term(found.row, solved.row));
-  terms.push_back(term(found.col, solved.col));
+  const auto add = [&](const Potentials& potentials, const ImplicitGradient& of) {
+    terms.push_back({1, potentials.row, potentials.col, of.row, of.col});
+  };
+  const auto add_all = [&](const SinkhornSolution& solution, const ProblemGradient& of) {
+    add(solution.potentials, of);
+    for (const ImplicitTerm& term : of.without_mass) add(term.potentials, term.solved);
+  };
+  add_all(found.between, solved.between);
+  add_all(found.row, solved.row);
+  add_all(found.col, solved.col);
   return terms;
 }
 
@@ -159,7 +163,7 @@ class TransportSolver {
   }
 
   // The largest gradient_error of the three problems of a divergence, NaN if one is unknown. With
-  // penalties, a solution has other scores than the given ones.
+  // penalties, a solution has other scores than the given ones. It leaves out lines of mass 0.
   double divergence_error(const DivergenceScores<T>& scores, const SinkhornDivergence& solution,
                           const ImplicitDivergence& solved) const {
     if (of_.marginals.penalties) return std::numeric_limits<double>::quiet_NaN();
@@ -168,14 +172,16 @@ class TransportSolver {
     double most = 0;
     const auto take = [&](const Scores<T>& own, const SinkhornSolution& of,
                           const Marginals& marginals, const PlanUpstream<T>& upstream,
-                          const ImplicitGradient& gradient) {
-      const double error = gradient_error(own, of.potentials, marginals, upstream, gradient,
-                                          by_marginals, equations(), threads_);
+                          const ProblemGradient& gradient) {
+      const bool whole = gradient.without_mass.empty();
+      const double error = whole ? gradient_error(own, of.potentials, marginals, upstream, gradient,
+                                                  by_marginals, equations(), threads_)
+                                 : std::numeric_limits<double>::quiet_NaN();
       if (!(error <= most)) most += error - most;
     };
     const auto take_self = [&](const Scores<T>& own, const SinkhornSolution& of,
                                const PooledVector<double>& masses, std::span<const double> upstream,
-                               const ImplicitGradient& gradient) {
+                               const ProblemGradient& gradient) {
       PooledVector<double> half(upstream.begin(), upstream.end());
       for (double& value : half) value /= 2;
       take(own, of, {masses, masses}, {nullptr, half, half}, gradient);
@@ -206,14 +212,21 @@ class TransportSolver {
     to.scores.write([&](const GradientTargets<T>& targets) {
       const PooledVector<SolutionTerm> terms = divergence_terms(solution, solved);
       const bool one_cost = &scores.row == &scores.between;
-      differentiate_solutions<T>(scores.between, std::span(terms).first(one_cost ? 3 : 1), nullptr,
+      const std::size_t between = 1 + solved.between.without_mass.size();
+      differentiate_solutions<T>(scores.between,
+                                 std::span(terms).first(one_cost ? terms.size() : between), nullptr,
                                  targets, threads_);
     });
     const TransportPoints<T>& points = to.scores.points;
-    add_self_solution_gradient(rows_with_themselves(points), scores.row, solution.row.potentials,
-                               solved.row, threads_);
-    add_self_solution_gradient(cols_with_themselves(points), scores.col, solution.col.potentials,
-                               solved.col, threads_);
+    const auto add_self = [&](const TransportPoints<T>& own, const Scores<T>& with_itself,
+                              const Potentials& potentials, const ProblemGradient& of) {
+      add_self_solution_gradient(own, with_itself, potentials, of, threads_);
+      for (const ImplicitTerm& term : of.without_mass) {
+        add_self_solution_gradient(own, with_itself, term.potentials, term.solved, threads_);
+      }
+    };
+    add_self(rows_with_themselves(points), scores.row, solution.row.potentials, solved.row);
+    add_self(cols_with_themselves(points), scores.col, solution.col.potentials, solved.col);
   }
 
   TransportProblem solve_entropic() const {
@@ -305,7 +318,7 @@ class TransportSolver {
     write_result(to_.col_self_potential, solution.col.potentials.col);
     const TransportDerivatives<T>& optimum = to_.optimum;
     if (!optimum.row_marginal.empty() || !optimum.col_marginal.empty()) {
-      Potentials by = divergence_gradient(scores, solution, of_.marginals.penalties, threads_);
+      Potentials by = divergence_gradient(scores, solution, of_.marginals, threads_);
       for (double& value : by.row) value *= of_.unit;
       for (double& value : by.col) value *= of_.unit;
       write_result(optimum.row_marginal, by.row);

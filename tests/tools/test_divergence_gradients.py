@@ -160,6 +160,68 @@ class Differences(DivergenceGradientTest):
             along.append(sum(z[1:] @ moved[name][1:] for z, name in ((x, RESULTS[0]), (own, RESULTS[2]))))
         self.assertAlmostEqual((got * change).sum(), (4 * along[1] - along[2] - 3 * along[0]) / (2 * small), 4)
 
+    def test_what_cancels_at_a_mass_of_0(self):
+        """L = sum c (f_ab - f_aa), without -log a of both, against differences at masses near 0."""
+        random = np.random.default_rng(9)
+        c = random.normal(size=5)
+        c -= c.mean()
+        near = 1e-7
+        for points, unbalanced in ((True, ()), (True, ("--unbalanced", 0.7)), (False, ()), (False, ("--unbalanced", 0.7))):
+            data = self.problem(9, 5, 4) if points else self.on_a_support(9, 5)
+            data["a"][0], data["a"][1] = 0, data["a"][0] + data["a"][1]
+            if points:
+                data["q"][0] = data["q"][1:].mean(0)
+            names = ("a", "b", "q", "k") if points else ("a", "b", "cost")
+            options = ("--epsilon", 0.7, *unbalanced, *EXACTLY, "--emit")
+
+            def number(**moves):
+                self.write("moved.h5", **{name: values + moves.get(name, 0) for name, values in data.items()})
+                moved = self.solve("moved.h5", *options, ",".join(RESULTS))[0]
+                return c @ (moved["row_potential"][...] - moved["row_self_potential"])
+            self.write("in.h5", **data, grad_row_potential=c, grad_row_self_potential=-c)
+            got = self.solve("in.h5", *options, ",".join("grad_" + name for name in names))[0]
+            more = np.array([1, -1, 0, 0, 0.]) if not unbalanced else np.eye(5)[0]
+            along = [number(a=step * STEP * more) for step in (1, 2, 3)]
+            self.assertAlmostEqual(got["grad_a"] @ more, (-2.5 * along[0] + 4 * along[1] - 1.5 * along[2]) / STEP, 4)
+            for name in names:
+                change = random.normal(size=data[name].shape)
+                if name == "cost":
+                    change += change.T
+                if name in ("a", "b"):
+                    change[0] = 0
+                    change[1:] -= 0 if unbalanced else change[1:].mean()
+                step = STEP * change
+                along = [number(**{"a": near * more, name: sign * step + (near * more if name == "a" else 0)}) for sign in (-1, 1)]
+                self.assertAlmostEqual((got["grad_" + name] * change).sum(), (along[1] - along[0]) / (2 * STEP), 4, name)
+
+    def test_a_side_without_mass(self):
+        """What comes first moves at any price: the slope is -inf; potentials are infinite, and have none."""
+        data = self.problem(10, 3, 4)
+        data["a"] = np.zeros(3)
+        self.write("in.h5", **data, grad_row_potential=np.ones(3), grad_col_potential=np.ones(4))
+        emitted = "grad_a,grad_b,dual_grad_a,dual_grad_b"
+        got, result, _ = self.solve("in.h5", "--epsilon", 0.7, "--unbalanced", 0.6, "--emit", emitted)
+        np.testing.assert_array_equal(got["dual_grad_a"], np.full(3, -np.inf))
+        np.testing.assert_array_equal(got["grad_a"], np.full(3, np.nan))
+        self.assertTrue(np.isfinite(got["dual_grad_b"]).all())
+        rise = []
+        for mass in (1e-4, 1e-8):
+            self.write("moved.h5", **{**data, "a": np.array([mass, 0, 0])})
+            moved = self.solve("moved.h5", "--epsilon", 0.7, "--unbalanced", 0.6, "--emit", "dual_grad_a")[1]
+            rise.append((moved["divergence"] - result["divergence"]) / mass)
+        self.assertLess(rise[1], 2 * rise[0])
+        self.assertLess(rise[0], 0)
+
+    def test_a_vector_of_zeros_without_mass(self):
+        data = self.problem(12, 6, 7)
+        data["k"][3], data["b"][3] = 0, 0
+        data["b"] /= data["b"].sum()
+        self.write("in.h5", **data)
+        for unbalanced, want in (((), np.inf), (("--unbalanced", 1), 0)):
+            got = self.solve("in.h5", "--energy", "cosine", "--epsilon", 0.3, *unbalanced, "--emit", "dual_grad_b")[0]["dual_grad_b"][...]
+            self.assertEqual(got[3], want)
+            self.assertTrue(np.isfinite(np.delete(got, 3)).all())
+
 
 class Runs(DivergenceGradientTest):
 

@@ -142,7 +142,7 @@ TEST_CASE("a divergence is that of its three problems, solved in either way") {
   CHECK(found.lower <= found.value);
   CHECK(found.upper >= found.value);
   // Where masses are positive, derivatives are the differences of potentials.
-  const Potentials gradient = divergence_gradient(scores, found, {}, 2);
+  const Potentials gradient = divergence_gradient<double>(scores, found, {a, b}, 2);
   for (std::size_t i = 0; i < a.size(); ++i) {
     CHECK(std::isfinite(gradient.row[i]));
     if (a[i] == 0) continue;
