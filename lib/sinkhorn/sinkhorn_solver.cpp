@@ -167,29 +167,32 @@ class SinkhornSolver {
   // Columns that are closed stay so.
   void take_given_start() {
     const double shift = start_.empty() ? 0 : shift_of_start();
+    std::size_t farthest = 0;
+    double distance = 0;
     for (std::size_t j = 0; j < start_.size(); ++j) {
       double& g = col()[j];
       if (g == minus_infinity) continue;
       g = start_[j] - shift;
-      if (std::abs(g) <= 0x1p30) continue;
-      throw Error(Failure::input,
-                  "the potential of column " + std::to_string(j) + " to start from is " +
-                      number_text(start_[j]) + ", expected a number within 2^30" +
-                      (shift == 0 ? "" : " of the mean") + ", as the column has mass");
+      if (std::abs(g) <= distance) continue;
+      farthest = j;
+      distance = std::abs(g);
     }
+    if (distance <= 0x1p30) return;
+    throw Error(Failure::input,
+                "the potential of column " + std::to_string(farthest) + " to start from is " +
+                    number_text(start_[farthest]) + ", expected a number within 2^30" +
+                    (shift == 0 ? "" : " of the mean") + ", as the column has mass");
   }
 
-  // With exact sums, g is unique up to a constant. One that exceeds every g of a usual start would
-  // only add rounding to the plan; else 0.
+  // With exact sums, g is unique up to a constant. A large one would add rounding to the plan.
   double shift_of_start() {
     if (marginals_.penalties) return 0;
-    double shift = 0, largest = 1, count = 0;
+    double mean = 0, count = 0;
     for (std::size_t j = 0; j < start_.size(); ++j) {
       if (col()[j] == minus_infinity || !std::isfinite(start_[j])) continue;
-      largest = std::max(largest, std::abs(col()[j]));
-      shift += (start_[j] - col()[j] - shift) / ++count;
+      mean += (start_[j] - mean) / ++count;
     }
-    return std::abs(shift) > largest ? shift : 0;
+    return std::abs(mean) > 0x1p16 ? mean : 0;
   }
 
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
