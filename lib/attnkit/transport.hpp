@@ -255,8 +255,8 @@ struct TransportInputs {
   TensorView<const double> grad_col_self_potential = {};
 
   /// g (…, n) of the first iteration, such as col_potential of an earlier run; f follows from it.
-  /// Finite where the column has mass. Without penalties, g is unique up to a constant: one that is
-  /// larger than potentials of this problem is taken off. Not for exact transport, a divergence,
+  /// Finite where the column has mass. Without penalties, g is unique up to a constant: a mean
+  /// above 2^16 in magnitude is taken off, as it adds rounding. Not for exact transport, a divergence,
   /// annealing and unrolled gradients.
   TensorView<const double> start = {};
 };
@@ -274,9 +274,11 @@ struct SolutionGradients {
   TensorView<T> matrix = {};
   /// By a (…, m) and b (…, n). Exact marginals must keep Σ a = Σ b: only changes that keep it have
   /// a meaning. At a marginal of 0 the derivative is one-sided, for an increase. For exact
-  /// marginals and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a. With other penalties
-  /// it is infinite, as the line's sum grows like a power of a below 1. NaN for a line without a
-  /// pair that is allowed and open; through iterations, NaN at any marginal of 0.
+  /// marginals and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a; of a divergence,
+  /// unless ∂L/∂f of both its problems have a sum other than 0. With other penalties it is infinite,
+  /// as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
+  /// allowed and open, with penalties 0; if its side has no mass at all; if infinite derivatives of
+  /// both signs are summed; through iterations, at any marginal of 0.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
   TensorView<T> x = {};  ///< (…, m, d); only of points
@@ -296,7 +298,8 @@ struct SolutionGradientFigures {
   /// solution, as a distance of the derivatives by the scores over their length. With the gradients
   /// by marginals, the larger of it and the same of u and v; of a divergence, the largest of its
   /// three problems. Found by Newton's steps toward the solution; NaN if they do not get there,
-  /// for a barycentre, and for an unbalanced divergence.
+  /// for a barycentre, for an unbalanced divergence, and where L depends on potentials of a
+  /// divergence at masses of 0.
   double error = 0;
   Index iterations = 0;  ///< of conjugate gradients, one pass over the scores each
   /// Relative residual of the equations; if they converged, at most 1e-10 (float32: 1e-6).

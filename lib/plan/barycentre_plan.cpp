@@ -213,7 +213,7 @@ class BarycentrePlan<T>::Impl {
           to.masses[1],
           {source_.points(inputs, to.x.data(), to.y.data(), of_scores, problem), pairs}};
     };
-    return solve_barycentre<T>(
+    const BarycentreResult result = solve_barycentre<T>(
         {.scores = made.scores(),
          .histograms = histograms,
          .total = totals.first,
@@ -231,6 +231,8 @@ class BarycentrePlan<T>::Impl {
          .optimum = derivatives(optimum, by_cost ? &*by_cost : nullptr, false),
          .through_barycentre = derivatives(through, by_scores ? &*by_scores : nullptr, true)},
         threads);
+    through.require_finite("through_barycentre");
+    return result;
   }
 
   plan::InputGradientParts<T> optimum_parts(const BarycentreGradients<T>& to, Index problem) const {

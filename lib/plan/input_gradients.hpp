@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -10,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "gradient/shared_sums.hpp"
+#include "head/number_check.hpp"
 #include "plan/plan_array.hpp"
 #include "plan/problems.hpp"
 #include "plan/transport_source.hpp"
@@ -26,13 +29,14 @@ template <class T>
 class OperandGradient {
  public:
   /// `operand` broadcasts to `leading`, the axes of the problems; `block` are the axes of its
-  /// blocks. Waves have at most `wave` problems.
+  /// blocks. Waves have at most `wave` problems. `finite`: infinite sums are an error.
   OperandGradient(std::string name, const PlanArray& operand, const Shape& leading,
-                  const Shape& block, Index wave)
+                  const Shape& block, Index wave, bool finite)
       : name_(std::move(name)),
         shape_(join(operand.present() ? operand.leading() : leading, block)),
         size_(element_count(block)),
         wave_(wave),
+        finite_(finite),
         block_of_(static_cast<std::size_t>(element_count(leading))),
         sums_({}, 0) {
     for (std::size_t n = 0; n < block_of_.size(); ++n) {
@@ -57,6 +61,7 @@ class OperandGradient {
   void start(const std::string& of, const TensorView<T>& output) {
     require_output(of + "." + name_, output, shape_);
     output_ = output;
+    of_ = of;
     if (!output_) return;
     if (is_shared()) parts_ = Buffer<T>(wave_ * size_);
     if (block_of_.empty()) std::fill_n(output_.data, element_count(shape_), T{0});
@@ -70,10 +75,14 @@ class OperandGradient {
     return {first, static_cast<std::size_t>(size_)};
   }
 
-  /// Adds this part to the sum. Call for all problems of a wave in order.
+  /// Adds this part to the sum. Call for all problems of a wave in order. Throws Error(numerical).
   void collect(Index problem, Index at) {
     if (!output_ || sums_.is_alone(problem)) return;
     const auto sum = sums_.add(problem, part(problem, at));
+    // NaN: of an infeasible problem.
+    if (finite_ && std::any_of(sum.begin(), sum.end(), [](T x) { return std::isinf(x); })) {
+      throw_beyond_range<T>(of_ + "." + name_ + " is beyond the range of");
+    }
     std::copy(sum.begin(), sum.end(), output_.data + block(problem) * size_);
   }
 
@@ -87,9 +96,10 @@ class OperandGradient {
  private:
   Index block(Index problem) const { return block_of_[static_cast<std::size_t>(problem)]; }
 
-  std::string name_;
+  std::string name_, of_;
   Shape shape_;
   Index size_, wave_;
+  bool finite_;
   PooledVector<Index> block_of_;
   SharedSums<T> sums_;
   TensorView<T> output_ = {};
@@ -102,6 +112,15 @@ struct InputGradientParts {
   std::span<T> matrix = {};
   std::array<std::span<double>, 2> masses = {};
   std::span<T> x = {}, y = {};
+
+  /// Throws Error(numerical) if a gradient is not finite, except those by masses of 0.
+  void require_finite(const std::string& of) const {
+    for (const auto& [name, part] :
+         {std::pair(".matrix", matrix), std::pair(".x", x), std::pair(".y", y)}) {
+      if (all_finite(part.data(), static_cast<Index>(part.size()))) continue;
+      throw_beyond_range<T>(of + name + " is beyond the range of");
+    }
+  }
 
   void set_to_nan() const {
     for (const std::span<T>& part : {matrix, x, y}) {
@@ -134,10 +153,10 @@ class InputGradients {
          {std::tuple("matrix", &source.matrix(), Shape{source.rows(), source.cols()}),
           std::tuple("x", &source.x(), Shape{source.rows(), depth}),
           std::tuple("y", &source.y(), Shape{source.cols(), depth})}) {
-      numbers_.emplace_back(name, *operand, leading, block, wave);
+      numbers_.emplace_back(name, *operand, leading, block, wave, true);
     }
     for (const auto& [operand, block] : masses) {
-      masses_.emplace_back(operand.name(), operand, leading, block, wave);
+      masses_.emplace_back(operand.name(), operand, leading, block, wave, false);
     }
   }
 

@@ -215,12 +215,12 @@ class TransportPlan<T>::Impl {
     }
     if (source_.has_points() || has_upstream()) {
       bytes +=
-          differentiate_plans_bytes(rows_, cols_, options_.divergence ? 3 : 1, sizeof(T), threads);
+          differentiate_plans_bytes(rows_, cols_, options_.divergence ? 9 : 1, sizeof(T), threads);
     }
     if (has_upstream()) {
       // u, v and the derivatives by marginals.
       bytes += through_solution_bytes(options_, rows_, cols_, sizeof(T), threads) +
-               (options_.divergence ? 16 : 6) * (rows_ + cols_) * number;
+               (options_.divergence ? 44 : 6) * (rows_ + cols_) * number;
     }
     return bytes;
   }
@@ -420,6 +420,7 @@ class TransportPlan<T>::Impl {
       void_outputs(outputs, problem);
       through.set_to_nan();
     } else {
+      through.require_finite("through_solution");
       shown.write_sums();
     }
     return found;

@@ -238,12 +238,20 @@ class Runs(SolutionGradientTest):
         self.assertEqual(got["grad_k"].tobytes(), by_pair.swapaxes(1, 2).tobytes())
 
     def test_a_checkpoint_of_a_shared_cost(self):
-        random = np.random.default_rng(18)
-        self.write("in.h5", cost=random.uniform(size=(8, 6)), b=random.uniform(1, 2, (4, 6)), grad_plan=random.normal(size=(8, 6)))
-        options = ("in.h5", "--epsilon", 0.4, "--emit", "grad_cost")
-        want, _, _ = self.solve(*options)
-        got, _, _ = self.solve(*options, "--checkpoint", "ck")
-        self.assert_same_bits(got, want)
+        """The sum would be as large as the result, and every write of it, too."""
+        self.write("in.h5", cost=np.ones((3, 2)), b=np.full((4, 2), 0.5), grad_plan=np.ones((3, 2)))
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon", 1, "--emit", "grad_cost", "--checkpoint", "ck", status=2,
+                     says="--checkpoint cannot keep the result grad_cost, which has a number for each query and key")
+
+    def test_numbers_beyond_float32(self):
+        random = np.random.default_rng(19)
+        large = (3e38 * random.uniform(-1, 1, (3, 6, 5))).astype("f4")
+        data = {"cost": random.uniform(size=(6, 5)).astype("f4"), "grad_plan": large}
+        for shared in (True, False):
+            masses = {"a": np.full((3, 6), 1 / 6)} if shared else {}
+            self.write("in.h5", **(data if shared else {**data, "grad_plan": large[0]}), **masses)
+            self.refused("sinkhorn-iter", "in.h5", "--epsilon", 0.01, "--precision", "f32", "--emit", "grad_cost", status=4,
+                         says="grad_cost is beyond the range of float32")
 
     def test_masses_that_rounding_exceeds(self):
         """Where a mass is 1e-30 as elsewhere: u_i is minus the mean of G_ij + v_j over the plan's share in the row."""
@@ -317,6 +325,23 @@ class Runs(SolutionGradientTest):
         got, _, _ = self.solve("in.h5", "--epsilon", 1, "--unbalanced", 0.7, "--emit", "grad_a,dual_grad_a")
         self.assertEqual(got["grad_a"][1], 0)
         self.assertAlmostEqual(got["dual_grad_a"][1], 0.7)
+
+    def test_infinite_derivatives_of_both_signs(self):
+        cost = np.array([[1, 2.], [2, 1], [3, 1]])
+        slopes = np.zeros((2, 3, 2))
+        slopes[:, :, 1] = np.array([[1], [-0.5]])
+        for second, want in ((-0.5, np.nan), (0.5, np.inf)):
+            slopes[1, :, 1] = second
+            self.write("in.h5", cost=cost, a=np.full((2, 3), 1 / 3), b=np.array([1., 0]), grad_plan=slopes)
+            got, _, _ = self.solve("in.h5", "--epsilon", 1, "--unbalanced", 1, "--emit", "grad_b")
+            np.testing.assert_array_equal(got["grad_b"][1], want)
+
+    def test_a_side_without_mass(self):
+        data = self.problem(18, 3, 4)
+        self.write("in.h5", **{**data, "a": np.zeros(3)}, grad_plan=np.ones((3, 4)))
+        got, _, _ = self.solve("in.h5", "--epsilon", 1, "--unbalanced", 1, "--emit", "grad_a,dual_grad_a")
+        np.testing.assert_array_equal(got["dual_grad_a"], np.full(3, -np.inf))
+        np.testing.assert_array_equal(got["grad_a"], np.full(3, np.nan))
 
     def test_what_is_constant(self):
         data = self.problem(15, 5, 6)

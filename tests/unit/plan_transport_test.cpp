@@ -275,6 +275,35 @@ TEST_CASE_TEMPLATE("transport plans start from potentials of an earlier run", T,
   }
 }
 
+TEST_CASE("transport plans refuse gradients of matrices beyond the range, and sums of these") {
+  Array<float> cost({2, 2}, 0.0f), slopes({2, 2}, 3e38f), matrix({2, 2}, 0.0f);
+  slopes.values[1] = slopes.values[2] = -3e38f;
+  // Each is a quarter of 3e38/epsilon.
+  for (const Index problems : {Index{1}, Index{5}}) {
+    for (const double epsilon : {0.1, 1.0}) {
+      CAPTURE(problems);
+      CAPTURE(epsilon);
+      const Array<double> masses({problems, 2}, 0.5);
+      TransportInputs<float> in;
+      in.cost = std::as_const(cost).view();
+      in.grad_plan = std::as_const(slopes).view();
+      in.row_marginal = masses.view();
+      TransportOptions options;
+      options.epsilon = epsilon;
+      TransportPlan<float> plan(shapes_of(in), options, 1);
+      TransportOutputs<float> out;
+      out.through_solution.matrix = matrix.view();
+      if (problems == 1 && epsilon == 1) {
+        plan.run(in, out);
+        CHECK(matrix.values[0] == doctest::Approx(-7.5e37));
+        continue;
+      }
+      CHECK(contains(std::string(thrown_error([&] { plan.run(in, out); }).what()),
+                     "through_solution.matrix is beyond the range of float32"));
+    }
+  }
+}
+
 TEST_CASE("transport plans refuse a start that has no effect") {
   const Array<double> cost({2, 2}, 1.0), g({2}, 0.0);
   TransportInputs<double> in;

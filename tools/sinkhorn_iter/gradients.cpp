@@ -12,6 +12,7 @@
 #include "gradient/dense_gradient.hpp"
 #include "gradient/plan_gradient.hpp"
 #include "head/matrix_operand.hpp"
+#include "head/number_check.hpp"
 #include "sinkhorn/barycentre_gradient.hpp"
 #include "sinkhorn/implicit_gradient.hpp"
 #include "tensor/buffer.hpp"
@@ -38,8 +39,8 @@ bool emits_points(const TransportTask& task, const std::string& prefix) {
 template <class T>
 class PairGradientWriter final : public GradientSink<T> {
  public:
-  PairGradientWriter(PairWriter<T> pairs, const Scores<T>& scores, double factor)
-      : pairs_(std::move(pairs)), factor_(static_cast<T>(factor)) {
+  PairGradientWriter(const char* name, PairWriter<T> pairs, const Scores<T>& scores, double factor)
+      : name_(name), pairs_(std::move(pairs)), factor_(static_cast<T>(factor)) {
     for_empty_tiles(scores, [this](const TileRange& tile) {
       const std::vector<T> zeros(static_cast<std::size_t>(tile.rows * tile.cols));
       pairs_.write(tile.row0, tile.col0, {zeros.data(), tile.rows, tile.cols});
@@ -56,17 +57,21 @@ class PairGradientWriter final : public GradientSink<T> {
       std::transform(gradient.row(i), gradient.row(i) + range.cols, made.row(i),
                      [this](T value) { return value * factor_; });
     }
+    if (!all_finite(made.data, range.rows * range.cols)) {
+      throw_beyond_range<T>(std::string(name_) + " is beyond the range of");
+    }
     pairs_.write(range.row0, range.col0, made);
   }
 
  private:
+  const char* name_;
   PairWriter<T> pairs_;
   T factor_;
 };
 
 // Of derivatives by a cost or by scores.
 GradientKind pair_kind(const TransportTask& task) {
-  GradientKind kind{pair_gradient(task), task.input.scores, {"query", "key"}, false};
+  GradientKind kind{pair_gradient(task), task.input.scores, {"query", "key"}};
   kind.chunk = gradient_chunk(task.input);
   return kind;
 }
@@ -274,8 +279,8 @@ std::unique_ptr<GradientSink<T>> GradientOutputs<T>::pair_sink(const Head<T>& he
   const std::size_t kind = kinds_.others.size() - 1;
   PairWriter<T> pairs(others_.dataset(kind), others_.position(kind, head.problem), all,
                       head.part.range, T{0});
-  return std::make_unique<PairGradientWriter<T>>(std::move(pairs), head.scores(Scheme::sinkhorn),
-                                                 factor);
+  return std::make_unique<PairGradientWriter<T>>(pair_gradient(task_), std::move(pairs),
+                                                 head.scores(Scheme::sinkhorn), factor);
 }
 
 template <class T>
@@ -387,7 +392,7 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   // Upstream, and u, v and ones in the type of the computation; of a divergence also u, v and
   // derivatives by marginals of three problems; of histograms U, V and R.
   Index numbers = 2 + lines;
-  if (task.diverges) numbers += 12;
+  if (task.diverges) numbers += 40;
   if (task.histograms) numbers += lines + 1;
   std::int64_t bytes = numbers * (queries + keys) * static_cast<std::int64_t>(sizeof(double));
   if (task.upstream->plan) {
@@ -397,7 +402,7 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
       task.histograms
           ? barycentre_gradient_bytes(queries, keys, lines, element_size, threads)
           : through_solution_bytes(task.transport_options(0), queries, keys, element_size, threads);
-  const Index plans = task.diverges ? 3 : lines;
+  const Index plans = task.diverges ? 9 : lines;
   // The writer has a tile on each lane, too.
   const std::int64_t written =
       pair_gradient(task) == nullptr

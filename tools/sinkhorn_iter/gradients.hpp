@@ -38,7 +38,8 @@ struct InputGradients {
   std::vector<T> pairs;         ///< (all Lq, all Lk), by a cost or scores that problems share
 };
 
-/// For a checkpoint (common/runs/checkpoint_record.hpp).
+/// For a checkpoint (common/runs/checkpoint_record.hpp), which is refused with derivatives by
+/// pairs.
 template <class Archive, class T>
 void archive(Archive& with, InputGradients<T>& gradients) {
   archive(with, gradients.a);
@@ -46,7 +47,6 @@ void archive(Archive& with, InputGradients<T>& gradients) {
   archive(with, gradients.weights);
   archive(with, gradients.q);
   archive(with, gradients.k);
-  archive(with, gradients.pairs);
 }
 
 /// Throws Error(usage) if --emit requests a gradient for which inputs are missing.

@@ -42,8 +42,10 @@ cli::Declaration declare() {
       "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
       "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
       "gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, primal "
-      "and dual are those of the unbalanced problem, and the gap is primal - dual, the sum of E R "
-      "KL(sums, their targets) over both sides; the optimum is again at most dual + gap.");
+      "and dual are those of the unbalanced problem, and the gap is primal - dual, the sum of "
+      "E R KL(sums, their targets) over both sides; the optimum is again at most dual + gap. With "
+      "an inf, the sums are of the plan scaled to that side's masses, whose term is E KL(masses, "
+      "sums before scaling).");
   d.about(
       "exact minimises <P, C> alone, by the network simplex if --memory has room for all costs, "
       "else "
@@ -131,12 +133,14 @@ cli::Declaration declare() {
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
   d.for_verbs({""});
-  d.choice("start", {"zero", "stored"},
-           "Where iterations begin: with f = 0, or with the dataset col_potential, g as an earlier "
-           "run with this epsilon wrote it; f follows from it, so that the last iteration of that "
-           "run is made "
-           "again. A solution takes one iteration. Not with --anneal.",
-           "zero");
+  d.choice(
+      "start", {"zero", "stored"},
+      "Where iterations begin: with f = 0, or with the dataset col_potential, g as an earlier "
+      "run with this epsilon wrote it; f follows from it, so that the last iteration of that "
+      "run is made "
+      "again. A solution takes one iteration. Without --unbalanced, a mean of g above 65536 is "
+      "taken off. Not with --anneal.",
+      "zero");
   d.for_verbs({"", bulk_verb});
   d.choice(
        "gradient", {"implicit", "unrolled"},
@@ -205,8 +209,8 @@ class Transport : public SectionTool<TransportTask> {
 
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
-    if (pair_gradient(task) != nullptr && !sums_pairs(task)) {
-      require_no_checkpoint(arguments(), pair_gradient(task));
+    if (const char* const by_pair = pair_gradient(task)) {
+      require_no_checkpoint(arguments(), by_pair);
     }
     require_gradients(task);
     if (task.diverges) require_divergence(task);

@@ -27,7 +27,7 @@ void declare_transport_datasets(cli::Declaration& d) {
             "same");
   d.dataset("col_potential", "(..., Lk)",
             "for --start stored: g to begin with, finite where the column has mass; without "
-            "--unbalanced, a constant in it that exceeds potentials of this problem is taken off");
+            "--unbalanced, a mean above 65536 in magnitude is taken off");
   d.dataset("grad_plan", "broadcastable to (..., Lq, Lk)",
             "for --emit grad_NAME: derivatives of a number L with respect to the plan; finite")
       .dataset("grad_row_potential, grad_col_potential", "(..., Lq), (..., Lk)",
@@ -59,7 +59,8 @@ void declare_transport_datasets(cli::Declaration& d) {
           "only with --emit: derivatives of the dual with respect to a and b, float64: -epsilon f "
           "and -epsilon g, for changes that keep the sums of a and b equal; with --unbalanced R (1 "
           "- exp(epsilon f/R)). -inf at a marginal of 0; inf, or R, for a line that no mass can "
-          "reach. barycentre: -epsilon w_k g of each histogram, (..., K, Lk)")
+          "reach. divergence: of S, finite at a marginal of 0, unless all are 0; inf, or 0, for "
+          "such a line. barycentre: -epsilon w_k g of each histogram, (..., K, Lk)")
       .result(
           "dual_grad_histogram_weights", "(..., K)",
           "barycentre, only with --emit: derivatives of the dual with respect to the weights as "
@@ -72,9 +73,11 @@ void declare_transport_datasets(cli::Declaration& d) {
           "only with --emit: derivatives of L through the solution with respect to a and b, "
           "float64, for changes that keep their sums equal, unless --unbalanced is given. At a "
           "mass of 0, derivatives for an increase: infinite if L depends on the potential there, "
-          "or with --unbalanced on the plan. barycentre: grad_a of each histogram, (..., K, Lk). "
-          "This and all further grad_NAME have the shape of the dataset NAME: the derivative by "
-          "what problems share is summed over these")
+          "or, except of a divergence, with --unbalanced on the plan; NaN if problems that share "
+          "the mass have infinite derivatives of both signs, or if a is 0 everywhere but b is not. "
+          "barycentre: grad_a of each histogram, (..., K, Lk). All grad_NAME have the shape of the "
+          "dataset NAME: they are summed over the problems that share it. Default masses and "
+          "weights have derivatives for each problem")
       .result("grad_histogram_weights", "(..., K)",
               "barycentre, only with --emit: the same with respect to the weights as given, also "
               "at a weight of 0")

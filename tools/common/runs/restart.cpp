@@ -111,7 +111,7 @@ void require_no_checkpoint(const cli::Arguments& arguments, const std::string& r
   if (!checkpoints(arguments)) return;
   throw Error(Failure::usage,
               "--checkpoint cannot keep the result " + result +
-                  ": it has a number for each query and key, and is written as it is computed",
+                  ", which has a number for each query and key",
               "emit the potentials, from which a short run computes it");
 }
 
