@@ -51,7 +51,10 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.transport = head.transport;
   terms.first_query = head.first_query;
   scores_.emplace(terms);
-  if (!recipe.has_masses) require_defined(*scores_);
+  if (!recipe.has_masses) {
+    require_defined<T>(*scores_, {}, {},
+                       "query_length and key_length leave out padding, in attention also a mask");
+  }
 }
 
 template <class T>

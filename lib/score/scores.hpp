@@ -166,9 +166,9 @@ class Scores {
 
 /// Throws Error(input) that names a query or key for which the energy is undefined, unless no pair
 /// of it is allowed, or it has a mass of 0. Empty masses stand for masses above 0. Looks at the
-/// mask only if there is such a line.
+/// mask only if there is such a line. `hint` says what leaves out a line.
 template <class T>
-void require_defined(const Scores<T>& scores, std::span<const double> row_masses = {},
-                     std::span<const double> col_masses = {});
+void require_defined(const Scores<T>& scores, std::span<const double> row_masses,
+                     std::span<const double> col_masses, const std::string& hint);
 
 }  // namespace attn

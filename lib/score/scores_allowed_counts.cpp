@@ -151,7 +151,7 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
 
 template <class T>
 void require_defined(const Scores<T>& scores, std::span<const double> row_masses,
-                     std::span<const double> col_masses) {
+                     std::span<const double> col_masses, const std::string& hint) {
   const UndefinedLines* const undefined = scores.terms().energy->undefined();
   if (undefined == nullptr) return;
   const std::unique_ptr<Energy<T>> zero = make_zero_energy<T>(scores.rows(), scores.cols());
@@ -164,8 +164,7 @@ void require_defined(const Scores<T>& scores, std::span<const double> row_masses
       const auto n = static_cast<std::size_t>(line);
       if (partners[n] == 0 || (!masses.empty() && masses[n] == 0)) continue;
       throw Error(Failure::input,
-                  std::string(what) + " " + std::to_string(line) + " " + undefined->why,
-                  "query_length, key_length and a mask leave out queries and keys");
+                  std::string(what) + " " + std::to_string(line) + " " + undefined->why, hint);
     }
   };
   require("query", undefined->rows, counts.keys_of_query, row_masses);
@@ -173,9 +172,9 @@ void require_defined(const Scores<T>& scores, std::span<const double> row_masses
 }
 
 template void require_defined(const Scores<float>&, std::span<const double>,
-                              std::span<const double>);
+                              std::span<const double>, const std::string&);
 template void require_defined(const Scores<double>&, std::span<const double>,
-                              std::span<const double>);
+                              std::span<const double>, const std::string&);
 template bool Scores<float>::rows_alike() const;
 template PooledVector<std::uint8_t> Scores<float>::open_keys() const;
 template void Scores<float>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;

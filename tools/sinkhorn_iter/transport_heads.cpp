@@ -151,7 +151,8 @@ class HeadSolver {
   void require_points(const Marginals& marginals) const {
     require_defined<T>(
         scores_, task_.a ? std::span<const double>(marginals.row) : std::span<const double>(),
-        task_.b ? std::span<const double>(marginals.col) : std::span<const double>());
+        task_.b ? std::span<const double>(marginals.col) : std::span<const double>(),
+        task_.diverges ? "a mass of 0 leaves it out" : "a mass of 0 or a mask leaves it out");
   }
 
   // The derivative by a mass of 0 is one-sided, and only of the solution.
