@@ -256,8 +256,8 @@ struct TransportInputs {
 
   /// g (…, n) of the first iteration, such as col_potential of an earlier run; f follows from it.
   /// Finite where the column has mass. Without penalties, g is unique up to a constant: a mean
-  /// above 2^16 in magnitude is taken off, as it adds rounding. Not for exact transport, a divergence,
-  /// annealing and unrolled gradients.
+  /// above 2^16 in magnitude is taken off, as it adds rounding. Not for exact transport, a
+  /// divergence, annealing and unrolled gradients.
   TensorView<const double> start = {};
 };
 
@@ -275,10 +275,10 @@ struct SolutionGradients {
   /// By a (…, m) and b (…, n). Exact marginals must keep Σ a = Σ b: only changes that keep it have
   /// a meaning. At a marginal of 0 the derivative is one-sided, for an increase. For exact
   /// marginals and a divergence it is finite unless ∂L/∂f ≠ 0, as f is −log a; of a divergence,
-  /// unless ∂L/∂f of both its problems have a sum other than 0. With other penalties it is infinite,
-  /// as the line's sum grows like a power of a below 1. NaN for a line without a pair that is
-  /// allowed and open, with penalties 0; if its side has no mass at all; if infinite derivatives of
-  /// both signs are summed; through iterations, at any marginal of 0.
+  /// unless ∂L/∂f of both its problems have a sum other than 0. With other penalties it is
+  /// infinite, as the line's sum grows like a power of a below 1. NaN for a line without a pair
+  /// that is allowed and open, with penalties 0; if its side has no mass at all; if infinite
+  /// derivatives of both signs are summed; through iterations, at any marginal of 0.
   TensorView<double> row_marginal = {};
   TensorView<double> col_marginal = {};
   TensorView<T> x = {};  ///< (…, m, d); only of points

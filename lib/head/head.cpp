@@ -52,8 +52,9 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.first_query = head.first_query;
   scores_.emplace(terms);
   if (!recipe.has_masses) {
-    require_defined<T>(*scores_, {}, {},
-                       "query_length and key_length leave out padding, in attention also a mask");
+    require_defined<T>(
+        *scores_, {}, {},
+        "query_length, key_length and, in attention, a mask leave out queries and keys");
   }
 }
 

@@ -38,6 +38,7 @@ struct ProblemSide {
   std::span<const double> marginal;  // a or b
   std::span<const double> upstream;  // x or y; empty: 0
   std::span<const double> more;      // a part of D at lines of mass 0; empty: 0
+  bool empty = is_empty(marginal);
 
   double mean(std::size_t n, const PooledVector<double>& means) const {
     return more.empty() ? means[n] : means[n] + more[n];
@@ -58,7 +59,7 @@ struct ProblemSide {
                              const PooledVector<double>& completed) const {
     if (has_mass(n)) return -z[n] * (1 + 1 / penalty) * sums[n] / marginal[n];
     if (std::isnan(means[n])) return 0;  // nowhere to go
-    if (is_empty(marginal)) return std::numeric_limits<double>::quiet_NaN();
+    if (empty) return std::numeric_limits<double>::quiet_NaN();
     return mean(n, means) * std::exp(completed[n] / (penalty + 1));
   }
 
@@ -109,11 +110,11 @@ PooledVector<double> at_mass_0(std::span<const double> x, const PooledVector<dou
   return found;
 }
 
-// `completed`; lines with mass are closed.
-PooledVector<double> only_mass_0(PooledVector<double> completed,
-                                 const PooledVector<double>& marginal) {
-  for (std::size_t n = 0; n < marginal.size(); ++n) {
-    if (marginal[n] > 0) completed[n] = minus_infinity;
+// `completed`; lines for which `is_open` is false are closed.
+template <class IsOpen>
+PooledVector<double> only_where(const IsOpen& is_open, PooledVector<double> completed) {
+  for (std::size_t n = 0; n < completed.size(); ++n) {
+    if (!is_open(n)) completed[n] = minus_infinity;
   }
   return completed;
 }
@@ -138,22 +139,26 @@ class LinesOfMass0 {
     PooledVector<double> at_y = at_mass_0(y, marginals.col, penalties ? rate(penalties->col) : 1);
     if (is_empty(at_x) && is_empty(at_y)) return;
     const PooledVector<double> row =
-        only_mass_0(completed_rows<T>(scores, potentials.col, threads), marginals.row);
+        only_where([&](std::size_t i) { return marginals.row[i] == 0; },
+                   completed_rows<T>(scores, potentials.col, threads));
     const PooledVector<double> col =
-        only_mass_0(completed_cols<T>(scores, potentials.row, threads), marginals.col);
+        only_where([&](std::size_t j) { return marginals.col[j] == 0; },
+                   completed_cols<T>(scores, potentials.row, threads));
+    // Weights between two lines of mass 0 may be infinite, which only those with x or y should see.
+    const auto row_x = only_where([&](std::size_t i) { return at_x[i] != 0; }, row);
+    const auto col_y = only_where([&](std::size_t j) { return at_y[j] != 0; }, col);
     const auto products = [&](Potentials plan) {
       PlanProducts<T> found(at_x, at_y);
       show_weights<T>(scores, plan, 0, {&found}, threads);
       return found;
     };
-    y_ = difference(y, products({row, potentials.col, {}}).cols());
-    x_ = difference(x, products({potentials.row, col, {}}).rows());
-    const PlanProducts<T> both = products({row, col, {}});
-    row_means_ = both.rows();
-    col_means_ = both.cols();
+    y_ = difference(y, products({row_x, potentials.col, {}}).cols());
+    x_ = difference(x, products({potentials.row, col_y, {}}).rows());
+    row_means_ = products({row, col_y, {}}).rows();
+    col_means_ = products({row_x, col, {}}).cols();
     const PooledVector<double> no_x(at_x.size(), 0.0), no_y(at_y.size(), 0.0);
-    terms_.push_back({{row, potentials.col, {}}, {{}, std::move(at_x), no_y, {}, {}}});
-    terms_.push_back({{potentials.row, col, {}}, {{}, no_x, std::move(at_y), {}, {}}});
+    terms_.push_back({{row_x, potentials.col, {}}, {{}, std::move(at_x), no_y, {}, {}}});
+    terms_.push_back({{potentials.row, col_y, {}}, {{}, no_x, std::move(at_y), {}, {}}});
   }
 
   // x and y with the derivatives through these lines.

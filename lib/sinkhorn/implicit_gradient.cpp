@@ -119,6 +119,7 @@ struct MarginalSide {
   std::span<const double> marginal;   // a or b
   std::span<const double> upstream;   // x or y; empty: 0
   std::optional<double> penalty;
+  bool empty = is_empty(marginal);
 
   bool has_mass(std::size_t n) const { return marginal[n] > 0 && sums[n] > 0; }
 
@@ -138,7 +139,7 @@ struct MarginalSide {
   // The derivative at a line without mass in the format, with the mean D.
   double from_above(std::size_t n, double mean) const {
     if (std::isnan(mean)) return penalty ? 0 : mean;
-    if (is_empty(marginal)) return std::numeric_limits<double>::quiet_NaN();
+    if (empty) return std::numeric_limits<double>::quiet_NaN();
     const double x = upstream.empty() ? 0 : upstream[n];
     // This infinity outweighs the other term, even an infinite one.
     if (x != 0 && marginal[n] == 0) return -x * infinity;

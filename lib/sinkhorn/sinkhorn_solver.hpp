@@ -36,7 +36,7 @@ struct SinkhornSolution {
 /// whose steps are SinkhornIteration::iterate_symmetric. A solution resumed from its state has the
 /// same bits. Without annealing, `start` (Lk) is the g of the first iteration, in place of the one
 /// that SinkhornIteration::start finds; throws Error(input) if it is not finite where that one is.
-/// Without penalties, a constant in `start` that exceeds all of that g is taken off.
+/// Without penalties, a mean of `start` above 2^16 in magnitude is taken off.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,

@@ -294,7 +294,9 @@ class Refused(PointCostTest):
         data["k"][2] = 0
         self.write("in.h5", **data)
         self.refused("sinkhorn-iter", "in.h5", "--energy", "cosine", "--epsilon", 1, status=3,
-                     says=["in.h5:/q and in.h5:/k", "key 2 is 0, which has no cosine"])
+                     says=["in.h5:/q and in.h5:/k", "key 2 is 0, which has no cosine"], hint="a mass of 0 or a mask leaves it out")
+        self.refused("sinkhorn-iter", "divergence", "in.h5", "--energy", "cosine", "--epsilon", 1, status=3,
+                     says="key 2 is 0, which has no cosine", hint="a mass of 0 leaves it out")
         # A mass of 0 of other points, and a default mass, do not leave them out.
         command = ("sinkhorn-iter", "in.h5", "--energy", "cosine", "--epsilon", 1)
         self.write("in.h5", **{name: data[name] for name in "qk"}, a=np.array([0, 1, 1.]))
