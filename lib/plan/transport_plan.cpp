@@ -220,7 +220,7 @@ class TransportPlan<T>::Impl {
     if (has_upstream()) {
       // u, v and the derivatives by marginals.
       bytes += through_solution_bytes(options_, rows_, cols_, sizeof(T), threads) +
-               (options_.divergence ? 44 : 6) * (rows_ + cols_) * number;
+               (options_.divergence ? 48 : 6) * (rows_ + cols_) * number;
     }
     return bytes;
   }

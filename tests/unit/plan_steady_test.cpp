@@ -147,25 +147,37 @@ Maker transport(bool points, bool fixed) {
   };
 }
 
-Steady through_solution(Index size, int threads) {
-  const Shape shape{heads, size, 3};
-  auto points = std::make_shared<std::vector<float>>(magnitudes<float>(heads * size * 3));
-  auto slope = std::make_shared<std::vector<double>>(numbers<double>(heads * size));
-  auto gradient = std::make_shared<std::vector<float>>(static_cast<std::size_t>(heads * size * 3));
-  auto masses = std::make_shared<std::vector<double>>(slope->size());
-  TransportInputs<float> in;
-  in.x = {points->data(), shape};
-  in.y = in.x;
-  in.grad_row_potential = {slope->data(), {heads, size}};
-  TransportOptions options;
-  options.solver.keeps_errors = false;
-  options.solver.stopping.iterations = size / 10;
-  auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
-  TransportOutputs<float> to;
-  to.through_solution = {.row_marginal = {masses->data(), plan->row_shape()},
-                         .y = {gradient->data(), shape}};
-  return Steady{[=, keep = std::tuple(points, slope, gradient, masses)] { plan->run(in, to); },
-                [=] { return plan->workspace_bytes(); }};
+// Of a divergence, half of the lines have no mass, and L depends on their potentials.
+Maker through_solution(bool divergence) {
+  return [=](Index size, int threads) {
+    const Shape shape{heads, size, 3};
+    auto points = std::make_shared<std::vector<float>>(magnitudes<float>(heads * size * 3));
+    auto slope = std::make_shared<std::vector<double>>(numbers<double>(heads * size));
+    auto gradient = std::make_shared<std::vector<float>>(points->size());
+    auto masses = std::make_shared<std::vector<double>>(slope->size());
+    auto sums = std::make_shared<std::vector<double>>(slope->size());
+    for (std::size_t n = 0; n < sums->size(); n += 2) (*sums)[n] = 1;
+    TransportInputs<float> in;
+    in.x = {points->data(), shape};
+    in.y = in.x;
+    in.grad_row_potential = {slope->data(), {heads, size}};
+    TransportOptions options;
+    options.solver.keeps_errors = false;
+    options.solver.stopping.iterations = size / 10;
+    if (divergence) {
+      options.divergence = true;
+      in.row_marginal = in.col_marginal = {sums->data(), {heads, size}};
+      in.grad_col_potential = in.grad_row_self_potential = in.grad_col_self_potential =
+          in.grad_row_potential;
+    }
+    auto plan = std::make_shared<TransportPlan<float>>(shapes_of(in), options, threads);
+    TransportOutputs<float> to;
+    to.through_solution = {.row_marginal = {masses->data(), plan->row_shape()},
+                           .y = {gradient->data(), shape}};
+    return Steady{
+        [=, keep = std::tuple(points, slope, gradient, masses, sums)] { plan->run(in, to); },
+        [=] { return plan->workspace_bytes(); }};
+  };
 }
 
 Steady barycentre(Index size, int threads) {
@@ -392,7 +404,8 @@ TEST_CASE("other plans in the steady state") {
   check("points", transport(true, false));
   check("points, fixed", transport(true, true));
   check("points, exact", transport_of_points(true));
-  check("points, through the solution", through_solution);
+  check("points, through the solution", through_solution(false));
+  check("points, through a divergence", through_solution(true));
   check("barycentre", barycentre);
   check("points, divergence", transport_of_points(false));
   check("dual", dual(false));

@@ -390,9 +390,10 @@ std::int64_t solution_gradient_work_bytes(const TransportTask& task, std::size_t
   const Index keys = input.keys;
   const Index lines = task.lines();
   // Upstream, and u, v and ones in the type of the computation; of a divergence also u, v and
-  // derivatives by marginals of three problems; of histograms U, V and R.
+  // derivatives by marginals of three problems, and the parts through lines of mass 0; of
+  // histograms U, V and R.
   Index numbers = 2 + lines;
-  if (task.diverges) numbers += 40;
+  if (task.diverges) numbers += 44;
   if (task.histograms) numbers += lines + 1;
   std::int64_t bytes = numbers * (queries + keys) * static_cast<std::int64_t>(sizeof(double));
   if (task.upstream->plan) {
