@@ -20,15 +20,15 @@
 ///
 /// Terms −x_i/a_i of lines without mass are added up over the problems first: if a_i = 0, −sign(x)
 /// ∞ of their sum x, or nothing where they cancel, as in the derivative of S by a. Such a line has
-/// q_i of implicit_marginal_gradient and f_i = LSE_j(s_ij − g_j) − log a_i (times ρ/(ρ + 1) with a
-/// penalty, before the logarithm is taken off), through which x_i also acts on other lines.
+/// q_i of implicit_marginal_gradient and f_i = LSE_j(s_ij − g_j) − log a_i, with a penalty
+/// LSE_j(s_ij − g_j) ρ/(ρ + 1) − log a_i, through which x_i also acts on other lines.
 namespace attn {
 
-/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0; +inf if the mass may go nowhere, as there is no
-/// plan then. With x_i = LSE_j(s_ij − g_j) of both problems
-/// that have a: x_aa − x_ab, up to a constant without effect, as Σ a and Σ b stay equal. With a
-/// penalty ρ: (ρ + 1) (exp(x_aa/(ρ + 1)) − exp(x_ab/(ρ + 1))), 0 if
-/// the mass may go nowhere; −inf if a has no mass at all, and b has some. Four passes.
+/// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0. With x_i = LSE_j(s_ij − g_j) of both problems
+/// that have a: x_aa − x_ab, up to a constant without effect, as Σ a and Σ b stay equal; +inf if
+/// the mass may go nowhere, as there is no plan then. With a penalty ρ: (ρ + 1) (exp(x_aa/(ρ + 1))
+/// − exp(x_ab/(ρ + 1))), so 0 if the mass may go nowhere; −inf if a has no mass at all, and b has
+/// some. Four passes.
 template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
                                const Marginals& marginals, int threads);
