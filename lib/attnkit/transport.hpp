@@ -330,7 +330,9 @@ struct TransportOutputs {
   /// - By the cost: the plan; by scores, its negative.
   /// - By a, in units of the cost over mass: −ε f_i, or with penalties ρ_a (1 − exp(ε f_i/ρ_a)). At
   ///   a marginal of 0: −inf, but a number for exact transport. At a line that no mass can reach:
-  ///   +inf, with penalties ρ_a. For a divergence without mass: NaN.
+  ///   +inf, with penalties ρ_a. For a divergence, a number at a marginal of 0, and +inf, with
+  ///   penalties 0, where no mass can reach; if a side has no mass at all, NaN, with penalties −inf
+  ///   if the other side has some.
   TensorView<double> row_marginal_gradient = {};  ///< by a (leading, m)
   TensorView<double> col_marginal_gradient = {};  ///< by b (leading, n)
   TensorView<T> x_gradient = {};  ///< 2 Σ_j π_ij (x_i − y_j) (leading, m, d); only of points

@@ -227,7 +227,7 @@ Potentials divergence_gradient(const DivergenceScores<T>& scores, const Sinkhorn
       if (empty && !nowhere) {
         from[n] = minus_infinity;
       } else if (nowhere && !penalties) {
-        from[n] = infinity;
+        from[n] = empty ? std::numeric_limits<double>::quiet_NaN() : infinity;
       } else if (penalties) {
         const double soft = penalties->row + 1;
         from[n] = soft * (std::expm1(from[n] / soft) - std::expm1(between[n] / soft));

@@ -26,9 +26,9 @@ namespace attn {
 
 /// ∂S/∂a and ∂S/∂b, finite also at a marginal of 0. With x_i = LSE_j(s_ij − g_j) of both problems
 /// that have a: x_aa − x_ab, up to a constant without effect, as Σ a and Σ b stay equal; +inf if
-/// the mass may go nowhere, as there is no plan then. With a penalty ρ: (ρ + 1) (exp(x_aa/(ρ + 1))
-/// − exp(x_ab/(ρ + 1))), so 0 if the mass may go nowhere; −inf if a has no mass at all, and b has
-/// some. Four passes.
+/// the mass may go nowhere, as there is no plan then; NaN if there is no mass. With a penalty ρ: (ρ
+/// + 1) (exp(x_aa/(ρ + 1)) − exp(x_ab/(ρ + 1))), so 0 if the mass may go nowhere; −inf if a has no
+/// mass at all, and b has some. Four passes.
 template <class T>
 Potentials divergence_gradient(const DivergenceScores<T>& scores, const SinkhornDivergence& found,
                                const Marginals& marginals, int threads);
