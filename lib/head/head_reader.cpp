@@ -36,6 +36,7 @@ const auto queries_of = [](const auto& part) {
   const TileRange& own = part.own.range;
   return OwnRows{{own.row0, own.row0 + own.rows}, part.seen.queries};
 };
+const auto own_queries_of = [](const auto& part) { return OwnRows{queries_of(part).range}; };
 const auto keys_of = [](const auto& part) {
   const TileRange& own = part.own.range;
   return OwnRows{{own.col0, own.col0 + own.cols}, part.seen.keys};
@@ -94,7 +95,9 @@ bool HeadReader<T>::take_parts(std::span<const HeadPart> batch) {
     }
     // The heads of a batch see the same.
     const bool again = !parts_.empty() && same_pairs(sources_, parts_.back().problem, head.problem);
-    part.seen = again ? parts_.back().seen : seen_of(sources_, head.problem);
+    part.seen = head.seen ? *head.seen
+                : again   ? parts_.back().seen
+                          : seen_of(sources_, head.problem);
     parts_.push_back(std::move(part));
   }
   const bool had_grad_out = std::exchange(has_grad_out_, sources_.grad_out.has_value());
@@ -205,9 +208,15 @@ ProjectedFrom<T> HeadReader<T>::made_of(const std::optional<Vectors>& from, cons
   ProjectedFrom<T> made{vector.input.of(n), vector.weights.of(n), vector.bias.of(n), {}, {}, {}};
   if (from->transform == nullptr) return made;
   const Index heads = from->heads();
-  const Index problem = parts_[static_cast<std::size_t>(n)].problem;
-  made.rows = {from->transform.get(), from->weights->block(problem) % heads, heads,
-               positions(vector, n), nullptr};
+  const Part& part = parts_[static_cast<std::size_t>(n)];
+  const OwnRows own = &vector == &k_ ? keys_of(part) : queries_of(part);
+  made.rows = {from->transform.get(),
+               from->weights->block(part.problem) % heads,
+               heads,
+               positions(vector, n),
+               nullptr,
+               own.seen,
+               own.range.first};
   if (!from->over_heads()) return made;
   made.rows.moments = vector.moments.of(n).data();
   for (Index h = 0; h < heads; ++h) {
@@ -244,7 +253,12 @@ void HeadReader<T>::want_cost() {
 template <class T>
 void HeadReader<T>::want_all() {
   for (Set& set : sets_) set.blocks.start();
-  want(sources_.grad_out, queries_of, grad_out_);
+  // The joined row of a query that sees no key is bo, to which its gradient belongs.
+  if (sources_.bo) {
+    want(sources_.grad_out, own_queries_of, grad_out_);
+  } else {
+    want(sources_.grad_out, queries_of, grad_out_);
+  }
   want(sources_.q, queries_of, q_);
   want(sources_.k, keys_of, k_);
   energy_.clear();
@@ -297,25 +311,30 @@ void HeadReader<T>::look() {
   } catch (const Error& error) {
     if (!sources_.mask || !error.hint().empty()) throw;
     throw Error(error.failure(), error.what(),
-                "padding may hold any number if key_length, key_start or segment_ids say where it "
-                "is, in place of a mask");
+                "if the mask hides it: padding may hold any number if key_length, key_start or "
+                "segment_ids say where it is, in place of the mask");
   }
 }
 
-// The caller's numbers stay as they are.
+// The caller's numbers stay as they are. Costs of points take the mean of all of them, also of
+// those that are not seen.
 template <class T>
 void HeadReader<T>::clear_unseen() {
+  const EnergyDescription* const energy =
+      (sources_.with_plain ? sources_.plain : sources_.preferring).energy;
+  const bool of_points = energy != nullptr && energy->cost_scale() != 0;
   for (const auto& [part, check] : unseen_) {
-    if (!numbers_.has_strange_rows(check)) continue;
     const auto& [key, wanted_by, block, is_new] = *part;
     const MatrixView<const T> stored = block.values;
     const bool copies = stored.data != block.storage.data();
+    const bool clears = !copies || of_points;
+    if (!clears && !numbers_.has_strange_rows(check)) continue;
     if (copies) part->thing.reserve(stored.rows, stored.cols);
     for (Index row = 0; row < stored.rows; ++row) {
       T* const to = part->thing.storage.data() + row * stored.cols;
-      const bool strange =
-          !key.seen.has(key.first + row) && !all_finite(stored.row(row), stored.cols);
-      if (strange) {
+      const bool cleared =
+          !key.seen.has(key.first + row) && (clears || !all_finite(stored.row(row), stored.cols));
+      if (cleared) {
         std::fill_n(to, stored.cols, T{0});
       } else if (copies) {
         std::copy_n(stored.row(row), stored.cols, to);
@@ -427,17 +446,17 @@ void HeadReader<T>::find_moments(const Vectors& from, Vector& vector, Index n,
   std::fill(numbers.begin(), numbers.end(), 0.0);
   Buffer<T> storage(made.input.rows * from.cols);
   const MatrixView<T> rows(storage.data(), made.input.rows, from.cols);
-  const HeadNorm& norm = *from.transform->norm;
+  const HeadNorm& norm = *made.rows.transform->norm;
   for (std::size_t h = 0; h < made.all_weights.size(); ++h) {
     const MatrixView<const T> bias = from.bias ? made.all_bias[h] : MatrixView<const T>();
     project<T>(made.input, made.all_weights[h], made.numbers_of(bias), rows, threads_, what);
     add_moments<T>(norm, static_cast<Index>(h) * from.cols, rows, numbers, threads_);
   }
-  finish_moments(norm, from.heads() * from.cols, numbers, what);
+  finish_moments(made.rows, from.heads() * from.cols, numbers, what);
 }
 
 template <class T>
-void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vector) {
+void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vector, bool products) {
   if (!from || !from->weights) return;
   const bool changes = in_place<T>(*from);
   for (auto& part : vector.moments.parts()) {
@@ -447,6 +466,7 @@ void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vect
     find_moments(*from, vector, part.wanted_by, part.thing);
     part.is_new = false;
   }
+  if (!products) return;
   std::vector<typename Blocks::Part>& parts = vector.products.parts();
   Index count = 0;
   for (auto& part : parts) {
@@ -469,7 +489,7 @@ void HeadReader<T>::project_all(const std::optional<Vectors>& from, Vector& vect
 }
 
 template <class T>
-void HeadReader<T>::read(std::span<const HeadPart> batch) {
+void HeadReader<T>::read(std::span<const HeadPart> batch, bool products) {
   if (!take_parts(batch) || !settled_) {
     settled_ = false;
     want_all();
@@ -493,10 +513,10 @@ void HeadReader<T>::read(std::span<const HeadPart> batch) {
     require_bf16(sources_.q, q_);
     require_bf16(sources_.k, k_);
   }
-  project_all(sources_.grad_out, grad_out_);
-  project_all(sources_.q, q_);
-  project_all(sources_.k, k_);
-  project_all(sources_.v, v_);
+  project_all(sources_.grad_out, grad_out_, products);
+  project_all(sources_.q, q_, products);
+  project_all(sources_.k, k_, products);
+  project_all(sources_.v, v_, products);
   finish(sources_.scores, scores_);
   finish(sources_.bias, bias_);
   finish(sources_.mask, mask_);

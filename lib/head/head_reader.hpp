@@ -11,7 +11,7 @@
 #include "head/head.hpp"
 #include "head/matrix_operand.hpp"
 #include "head/number_check.hpp"
-#include "head/seen_rows.hpp"
+#include "head/seen_of.hpp"
 #include "head/shared_parts.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
@@ -21,7 +21,8 @@ namespace attn {
 /// A head, or some neighbouring queries of it.
 struct HeadPart {
   Index problem = 0;
-  std::optional<RowRange> queries = std::nullopt;  ///< of the own part of the head; absent: all
+  std::optional<RowRange> queries = std::nullopt;    ///< of the own part of the head; absent: all
+  std::optional<SeenOfProblem> seen = std::nullopt;  ///< absent: those of seen_of
 };
 
 /// One head with its scores: the queries and keys that are not padding. Its operands are those of a
@@ -78,9 +79,10 @@ class Head {
 
 /// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
 /// projects. Numbers that lie in the caller's memory are used where they are. Queries and keys that
-/// are not seen (seen_rows.hpp) and hold a NaN or an infinity count as 0. What heads share
-/// (grouped keys, a common mask) is read, checked and projected once. If ranks have neighbouring
-/// rows (Ranks::rows), each reads its rows of masks, biases and ready-made scores.
+/// are not seen (seen_of.hpp) count as 0, but for finite ones in the caller's memory, which only
+/// the energies that are costs of points do not use as they are. What heads share (grouped keys, a
+/// common mask) is read, checked and projected once. If ranks have neighbouring rows (Ranks::rows),
+/// each reads its rows of masks, biases and ready-made scores.
 template <class T>
 class HeadReader {
  public:
@@ -90,10 +92,10 @@ class HeadReader {
   HeadReader(const AttentionSources& sources, std::int64_t dense_limit, int threads);
 
   /// Reads a batch, and drops of the batch before what this one does not share. Numbers in the
-  /// caller's memory may have changed since. Throws Error(input) that names the array and the index
-  /// of a number that is not allowed, Error(numerical) for a projection beyond the format, and
-  /// Stopped.
-  void read(std::span<const HeadPart> batch);
+  /// caller's memory may have changed since. Without `products`, nothing is projected, and heads
+  /// have only what they are made of. Throws Error(input) that names the array and the index of a
+  /// number that is not allowed, Error(numerical) for a projection beyond the format, and Stopped.
+  void read(std::span<const HeadPart> batch, bool products = true);
 
   /// Makes the n-th head of the batch, on `threads` threads. May be called from several threads.
   /// Throws the errors of HeadScores.
@@ -122,7 +124,7 @@ class HeadReader {
     Index rows = 0;
     Index position = 0;  // of the first row, if rows are rotated
     Index packing = 0;   // which one says the positions
-    SeenRows seen = {};  // rows that are not may be 0 in place of what is stored
+    SeenRows seen = {};  // rows that are not are 0 in place of what is stored
     auto operator<=>(const BlockKey&) const = default;
   };
   struct Block {
@@ -194,7 +196,7 @@ class HeadReader {
   RowPositions positions(const Vector& vector, Index n) const;
   ProjectedFrom<T> made_of(const std::optional<Vectors>& from, const Vector& vector, Index n) const;
   void find_moments(const Vectors& from, Vector& vector, Index n, Buffer<double>& moments);
-  void project_all(const std::optional<Vectors>& from, Vector& vector);
+  void project_all(const std::optional<Vectors>& from, Vector& vector, bool products);
   void project_one(const Vectors& from, Vector& vector, typename Blocks::Part& part, int threads);
   template <class U>
   void want(const std::optional<Operand>& operand, Matrices<U>& matrices,

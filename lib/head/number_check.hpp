@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "head/operand.hpp"
-#include "head/seen_rows.hpp"
+#include "score/seen_rows.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {

@@ -40,6 +40,7 @@ double scale_of(const HeadNorm& norm, double squares, Index channels) {
 // μ and r of a row, of which u holds the channels of a head.
 template <class T>
 Moments mean_and_scale(const HeadRows& with, Index row, const T* u, Index channels) {
+  if (!with.sees(row)) return {};
   if (with.moments != nullptr) return {with.moments[2 * row], with.moments[2 * row + 1]};
   Moments found = moments_of(*with.transform->norm, u, channels);
   found.squares = scale_of(*with.transform->norm, found.squares, channels);
@@ -118,11 +119,16 @@ void add_moments(const HeadNorm& norm, Index count, MatrixView<const T> u,
   });
 }
 
-void finish_moments(const HeadNorm& norm, Index count, std::span<double> moments,
+void finish_moments(const HeadRows& with, Index count, std::span<double> moments,
                     const std::function<std::string()>& what) {
   for (std::size_t at = 1; at < moments.size(); at += 2) {
-    if (!std::isfinite(moments[at])) refuse(what, static_cast<Index>(at / 2));
-    moments[at] = scale_of(norm, moments[at], count);
+    const auto row = static_cast<Index>(at / 2);
+    if (!with.sees(row)) {
+      moments[at - 1] = moments[at] = 0;
+      continue;
+    }
+    if (!std::isfinite(moments[at])) refuse(what, row);
+    moments[at] = scale_of(*with.transform->norm, moments[at], count);
   }
 }
 
@@ -131,6 +137,10 @@ void transform_rows(const HeadRows& with, MatrixView<T> rows, int threads,
                     const std::function<std::string()>& what) {
   const HeadTransform& transform = *with.transform;
   for_rows(rows, threads, [&](Index row, double* numbers) {
+    if (!with.sees(row)) {
+      std::fill_n(numbers, rows.cols, 0.0);
+      return;
+    }
     if (transform.norm) apply_norm(with, row, numbers, rows.cols, what);
     if (transform.rotary) {
       rotate(*transform.rotary, static_cast<double>(with.positions.at(row)), numbers);

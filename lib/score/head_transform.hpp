@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "score/packing.hpp"
+#include "score/seen_rows.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -68,6 +69,10 @@ struct HeadRows {
   Index heads = 1;                           ///< those of the projection's weights
   RowPositions positions;
   const double* moments = nullptr;  ///< μ and r of each row, for a norm over all heads
+  SeenRows seen = {};               ///< all others become 0, and have gradients of 0
+  Index first = 0;                  ///< the first row, as `seen` counts
+
+  bool sees(Index row) const { return seen.has(first + row); }
 };
 
 /// Turns the mean and the sum of squared deviations of `count` channels of each row, (rows, 2),
@@ -77,9 +82,9 @@ template <class T>
 void add_moments(const HeadNorm& norm, Index count, MatrixView<const T> u,
                  std::span<double> moments, int threads);
 
-/// Turns them into μ and r. Throws Error(numerical) naming what() and the row if a sum of squares
-/// is beyond float64.
-void finish_moments(const HeadNorm& norm, Index count, std::span<double> moments,
+/// Turns them into μ and r, which are 0 for rows that are not seen. Throws Error(numerical) naming
+/// what() and the row if a sum of squares is beyond float64.
+void finish_moments(const HeadRows& with, Index count, std::span<double> moments,
                     const std::function<std::string()>& what);
 
 /// Transforms the rows of a head (rows, d) in place. Every element is computed in float64 and

@@ -132,6 +132,39 @@ class HeadTransforms(ToolTest):
         for name, gradient in self.compute("in.h5", *FROM, emit).items():
             np.testing.assert_array_equal(gradient, 0)
 
+    def test_rows_that_no_head_sees(self):
+        """Their numbers are 0, forward and in gradients, also where a norm without epsilon has no scale for them."""
+        gradients = "grad_x,grad_wq,grad_wk,grad_q_norm,grad_k_layer_norm"
+        apart = {f"{side}_{what}": np.array(numbers) for side in ("query", "key")
+                 for what, numbers in (("start", [0, 6, 0, 6]), ("length", [3, 3, 3, 3]))}
+        ids = {"q_segment_ids": np.repeat([1, 2, 3], [2, 4, 3]), "kv_segment_ids": np.repeat([1, 4, 3], [4, 3, 2])}
+        cases = [(5, 9, {"y": slice(5, 9)}, {}, ["--causal=top-left"]),
+                 (9, 5, {"x": slice(0, 4)}, {}, ["--causal=bottom-right"]),
+                 (9, 20, {"y": slice(12, 20)}, {}, ["--window=1:2"]),
+                 (9, 9, {"x": slice(2, 6), "y": slice(4, 7)}, ids, []),
+                 (9, 9, {"x": slice(4, 6), "y": slice(2, 7)}, ids, ["--causal=top-left"]),
+                 (9, 9, {"x": slice(3, 6), "y": slice(3, 6)}, apart, []),
+                 (9, None, {"x": slice(3, 6)}, apart, [])]
+        for queries, keys, hidden, bounds, options in cases:
+            for whole, epsilon in ((True, 0.0), (True, 1e-3), (False, 0.0)):
+                with self.subTest(options=options, bounds=list(bounds), hidden=hidden, whole=whole, epsilon=epsilon):
+                    data = self.layer(queries, whole=whole) | bounds | {"norm_epsilon": np.array(epsilon)}
+                    del data["bq"], data["bk"]
+                    if keys is not None:
+                        data["y"] = self.normal(keys, 8)
+                    emit = f"--emit=out,{gradients}" + ("" if keys is None else ",grad_y")
+                    data["grad_out"] = self.normal(4, queries, 3)
+                    runs = []
+                    for number in (0, 7, 1e200, np.nan):
+                        for name, rows in hidden.items():
+                            data[name][rows] = number
+                        self.write("in.h5", **data)
+                        runs.append(self.compute("in.h5", *FROM, emit, *options))
+                    for run in runs[1:]:
+                        self.assert_same_bits(run, runs[0])
+                    for name, rows in hidden.items():
+                        np.testing.assert_array_equal(runs[0][f"grad_{name}"][rows], 0)
+
     def test_bits(self):
         """Threads, memory and shards do not matter."""
         data = {n: a.astype(np.float32) for n, a in self.layer(length=600, heads=6, groups=2).items()}
@@ -191,7 +224,7 @@ class HeadTransforms(ToolTest):
             done = self.run_tool("attn-compute", "in.h5", *FROM, "--emit=grad_x", "--dry-run", "--json")
             found.append(done.json()["result"]["flops"])
         product = 2 * 9 * 8 * 6
-        self.assertEqual(found[1] - found[0], 2 * 4 * product * (1 + 1) + product * (5 * (4 + 2) + 2))
+        self.assertEqual(found[1] - found[0], 2 * 4 * product * (1 + 1) + product * 5 * (4 + 2))
 
     def test_refusals(self):
         data = self.layer()

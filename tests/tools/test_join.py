@@ -194,6 +194,28 @@ class Join(ToolTest):
         self.assertEqual(after["flops"] - before["flops"], 2 * 2 * 50 * 32 * 40)
         self.assertGreater(after["working_bytes"], before["working_bytes"])
 
+    def test_queries_that_see_no_key(self):
+        """Their joined row is bo, so that the gradient of bo counts theirs; without bo, theirs is not looked at."""
+        data = {"q": self.normal(2, 6, 3), "k": self.normal(2, 4, 3), "v": self.normal(2, 4, 3), "wo": self.normal(6, 4),
+                "grad_joined": self.normal(6, 4)}
+        options = ["-q", "--only", "--join", "--causal=bottom-right"]
+        ids = {"q_segment_ids": np.array([3, 3, 1, 1, 2, 2]), "kv_segment_ids": np.array([1, 1, 2, 2])}
+        for bounds in ({}, ids):
+            self.write("in.h5", **data, **bounds, bo=np.ones(4))
+            found = self.compute("in.h5", *options, "--emit=out,grad_bo")
+            np.testing.assert_array_equal(found["joined"][:2], 1)
+            self.assert_near("grad_bo", found["grad_bo"], data["grad_joined"].sum(0), 1e-14)
+            hidden = data | {"grad_joined": data["grad_joined"].copy()}
+            hidden["grad_joined"][1, 2] = np.nan
+            self.write("in.h5", **hidden, **bounds, bo=np.ones(4))
+            self.refused("attn-compute", "in.h5", *options, "--emit=grad_bo", status=3,
+                         says=["in.h5:/grad_joined has nan at [1, 2]"])
+            self.write("in.h5", **hidden, **bounds)
+            found = self.compute("in.h5", *options, "--emit=grad_wo,grad_q,grad_v")
+            hidden["grad_joined"][1] = 0
+            self.write("in.h5", **hidden, **bounds)
+            self.assert_same_bits(found, self.compute("in.h5", *options, "--emit=grad_wo,grad_q,grad_v"))
+
     def test_refused(self):
         data = self.layer() | {"grad_joined": self.normal(2, 5, 7)}
 

@@ -227,7 +227,7 @@ class Packing(ToolTest):
         return data, bounds, may.any(1), may.any(0)
 
     def test_numbers_that_nothing_sees(self):
-        """NaN and infinities in queries that see no key, and keys that no query sees: the bits of zeros there."""
+        """Any numbers in queries that see no key, and keys that no query sees: the bits of zeros there."""
         cases = [(packing, places, kind, scheme) for packing in (None, "ids", "starts")
                  for places in (["--causal=top-left"], ["--causal=bottom-right"], ["--window=1:2"])
                  for kind in (np.float32, np.float64) for scheme in SCHEMES]
@@ -238,7 +238,7 @@ class Packing(ToolTest):
                 data, bounds, sees, seen = self.unseen(packing, places, kind)
                 self.assertFalse(sees.all() and seen.all())
                 runs = []
-                for number in (0, np.nan, np.inf):
+                for number in (0, np.nan, np.inf, np.finfo(kind).max):
                     for name, hidden in (("q", ~sees), ("grad_out", ~sees), ("k", ~seen), ("v", ~seen)):
                         data[name][:, hidden] = number
                     self.write("in.h5", **data, **bounds)
@@ -281,6 +281,18 @@ class Packing(ToolTest):
                 names = ["out", "col_sum", *(f"grad_{name}" for name in (*rows, *weights))]
                 runs.append(self.compute("--from=projection", "in.h5", "--only", "--emit=" + ",".join(names)))
             self.assert_same_bits(runs[1], runs[0])
+
+    def test_costs_of_points_that_nothing_sees(self):
+        """Points that nothing sees have no part in the common mean, nor in the unit of distances."""
+        data, bounds, sees, seen = self.unseen("ids", ["--causal=top-left"], np.float32)
+        for energy in ("gaussian", "euclidean", "l1"):
+            runs = []
+            for number in (0, np.nan, 1e4, 1e30):
+                data["q"][:, ~sees] = data["k"][:, ~seen] = number
+                self.write("in.h5", **data, **bounds)
+                runs.append(self.compute("in.h5", *self.emit("unas", ["--causal=top-left", f"--energy={energy}"])))
+            for run in runs[1:]:
+                self.assert_same_bits(run, runs[0])
 
     def test_masks_that_hide_numbers(self):
         """A mask is not read beforehand: the hint names what is."""

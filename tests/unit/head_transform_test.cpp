@@ -97,7 +97,9 @@ std::vector<double> moments_of_heads(const HeadTransform& transform, std::vector
     add_moments<T>(*transform.norm, count, head.view(), moments, 2);
     count += head.cols();
   }
-  finish_moments(*transform.norm, count, moments, no_name);
+  HeadRows with;
+  with.transform = &transform;
+  finish_moments(with, count, moments, no_name);
   return moments;
 }
 

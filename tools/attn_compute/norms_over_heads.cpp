@@ -25,6 +25,23 @@ void for_sides(const ComputeOptions& options, const AttentionInput& input, const
   }
 }
 
+// The rows of [first, first + count) whose gradient is not 0 in all heads: no head sees others.
+template <class T>
+SeenRows rows_with_gradient(MatrixView<const T> all, Index rows, Index first, Index count) {
+  const auto has_gradient = [&](Index row) {
+    for (Index at = row; at < all.rows; at += rows) {
+      if (std::any_of(all.row(at), all.row(at) + all.cols, [](T x) { return x != 0; })) return true;
+    }
+    return false;
+  };
+  std::vector<Index> bounds;
+  for (Index row = first; row < first + count; ++row) {
+    if (has_gradient(row) != (bounds.size() % 2 == 1)) bounds.push_back(row);
+  }
+  if (bounds.size() % 2 == 1) bounds.push_back(first + count);
+  return SeenRows(std::move(bounds));
+}
+
 }  // namespace
 
 bool through_all_heads(const std::vector<GradientKind>& kinds, const AttentionInput& input,
@@ -32,9 +49,12 @@ bool through_all_heads(const std::vector<GradientKind>& kinds, const AttentionIn
   const std::optional<Vectors>& from = of_queries ? input.q : input.k;
   if (!from || !from->over_heads()) return false;
   const std::string of_input = of_queries || !input.has_y() ? "grad_x" : "grad_y";
-  const auto after_prefix = std::string("grad_").size();
+  const auto is_of = [](const GradientKind& kind, const std::optional<Operand>& operand) {
+    return kind.of && operand && kind.of->dataset.same_as(operand->dataset);
+  };
   return std::any_of(kinds.begin(), kinds.end(), [&](const GradientKind& kind) {
-    const bool own = kind.name.find(of_queries ? 'q' : 'k', after_prefix) != std::string::npos;
+    const bool own = is_of(kind, from->weights) || is_of(kind, from->bias) ||
+                     is_of(kind, from->norm) || is_of(kind, from->norm_bias);
     return kind.name == of_input || (kind.of_all_heads() && own);
   });
 }
@@ -72,19 +92,19 @@ void NormsOverHeads<T>::complete(bool of_queries, Index problem,
                                  const HeadGradientTargets<T>& targets) {
   Side& side = sides_[of_queries ? 0 : 1];
   side.alone.parts[static_cast<std::size_t>(problem)].range = own_;
+  const Index rows = side.from->rows;
+  const Index first = of_queries ? own_.row0 : own_.col0;
+  const MatrixView<const T> all(side.kept.data(), side.from->heads() * rows, side.from->cols);
   HeadReader<T> reader(side.alone, 0, threads_);
-  const HeadPart part{problem};
-  reader.read({&part, 1});
+  const SeenRows seen = rows_with_gradient(all, rows, first, of_queries ? own_.rows : own_.cols);
+  const HeadPart part{problem, std::nullopt, SeenOfProblem{seen, seen}};
+  reader.read({&part, 1}, false);
   Head<T> head;
   reader.make(0, threads_, head);
   const ProjectedFrom<T>& from = of_queries ? head.made_of_q() : head.made_of_k();
-  const Index heads = side.from->heads();
-  const Index rows = side.from->rows;
-  const MatrixView<const T> all(side.kept.data(), heads * rows, side.from->cols);
   std::vector<MatrixView<const T>> grads;
-  for (Index h = 0; h < heads; ++h) {
-    grads.push_back(
-        all.row_range(h * rows + (of_queries ? own_.row0 : own_.col0), from.input.rows));
+  for (Index h = 0; h < side.from->heads(); ++h) {
+    grads.push_back(all.row_range(h * rows + first, from.input.rows));
   }
   const HeadProjectionTargets<T>& to = targets.projections;
   differentiate_over_heads<T>(
@@ -148,8 +168,8 @@ std::int64_t norms_over_heads_bytes(const ComputeOptions& options, const Attenti
 double norms_over_heads_flops(const ComputeOptions& options, const AttentionInput& input) {
   double flops = 0;
   for_sides(options, input, [&](const Vectors& from) {
-    // The four products of each head, one more for its moments, and one that is not used.
-    flops += 2 * static_cast<double>(5 * from.heads() + 1) * static_cast<double>(from.rows) *
+    // The four products of each head, and one more for its moments.
+    flops += 2 * static_cast<double>(5 * from.heads()) * static_cast<double>(from.rows) *
              static_cast<double>(from.inner()) * static_cast<double>(from.cols);
   });
   return flops * static_cast<double>(input.own_problems() / input.heads());

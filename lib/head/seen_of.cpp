@@ -1,4 +1,4 @@
-#include "head/seen_rows.hpp"
+#include "head/seen_of.hpp"
 
 #include "head/attention_sources.hpp"
 #include "pass/row_selection.hpp"

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <compare>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tensor/shape.hpp"
 
 namespace attn {
-
-struct AttentionSources;
 
 /// The rows of an array that have a part in the results of a head: queries that see a key, or keys
 /// that a query sees. The numbers of all others are not looked at.
@@ -36,13 +35,5 @@ class SeenRows {
  private:
   std::shared_ptr<const std::vector<Index>> bounds_;
 };
-
-/// Those of a problem, by causality, window, padding and packing, in O(log Lq), or O(log Lq) for
-/// each packed sequence; masks and biases are not read. All own rows under the scheme transport,
-/// whose keys take part unseen.
-struct SeenOfProblem {
-  SeenRows queries, keys;
-};
-SeenOfProblem seen_of(const AttentionSources& sources, Index problem);
 
 }  // namespace attn
