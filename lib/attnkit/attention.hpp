@@ -121,6 +121,10 @@ std::vector<std::string> energy_names();
 
 /// The operands of attention, each as an Array<element type>. Scores are made from q and k, or from
 /// x and y with wq and wk, or are passed ready-made as `scores`. The other operands may be absent.
+///
+/// A query may see no key, and a key may be seen by no query, because of causality, a window or
+/// packing. Their vectors count as 0 if they hold a NaN or an infinity; other numbers there change
+/// no result, but projections must not lead them beyond the format. Not so under transport.
 template <template <class> class Array, class T>
 struct AttentionOperands {
   Array<T> q;       ///< (…, Lq, d)
@@ -161,11 +165,10 @@ struct AttentionOperands {
 
   /// (S + 1): where S packed sequences begin among the queries and among the keys, and the ends: 0,
   /// …, never falling, at most Lq and Lk; what lies behind the ends is padding, as above. Both or
-  /// none, and without the operands above. The numbers of queries that see no key and of keys that
-  /// no query sees are not looked at: with a NaN or an infinity, they count as 0. A query may
-  /// attend to keys of its own sequence only, and positions and offsets count from its start, as if
-  /// each sequence were alone. Not under transport; under sinkhorn, and with relative positions,
-  /// only if each sequence has as many keys as queries.
+  /// none, and without the operands above. A query may attend to keys of its own sequence only, and
+  /// positions and offsets count from its start, as if each sequence were alone. Not under
+  /// transport; under sinkhorn, and with relative positions, only if each sequence has as many keys
+  /// as queries.
   Array<Index> cu_seqlens_q, cu_seqlens_k;
 
   Array<double> hybrid;  ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]

@@ -65,6 +65,7 @@ struct AttentionSources {
   bool with_preference = false;   ///< some scheme has scores with a preference
   ScoreRecipe plain, preferring;  ///< how these scores are computed
   bool bf16 = false;              ///< q and k must hold bfloat16 numbers
+  bool shows_all = false;         ///< results show the energies of all pairs: no row is unseen
   Shape front;                    ///< further leading axes, before those of the operands
   /// Leading axes of further inputs, such as marginals, with which those of the operands broadcast.
   Shape wider;

@@ -51,7 +51,7 @@ struct Runs {
 }  // namespace
 
 SeenOfProblem seen_of(const AttentionSources& sources, Index problem) {
-  if (sources.cost) return {};
+  if (sources.cost || sources.shows_all) return {};
   const ScoreRecipe& any = sources.with_preference ? sources.preferring : sources.plain;
   const OwnPart& own = sources.part(problem);
   Runs queries, keys;

@@ -54,6 +54,9 @@ class InputBundle {
     /// the folder of the file that the user named. Such files are always looked up relative to the
     /// file that refers to them, with symbolic links resolved, never in the current directory.
     bool allow_external = false;
+    /// Whether the config.json beside a checkpoint is left unread, which may say how many numbers
+    /// of 8 bits share a scale.
+    bool ignores_config = false;
     /// Set by a tool that reads tables of text (.csv, .tsv): called with a line about each whose
     /// first line needs one. Other tools refuse them, and name tensor-convert.
     std::function<void(const TableNote&)> on_table = {};

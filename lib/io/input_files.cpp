@@ -53,6 +53,7 @@ std::string description_of(const SourceReference& reference) {
 InputFiles::InputFiles(const InputBundle::Options& options)
     : tmpdir_(options.tmpdir),
       allow_external_(options.allow_external),
+      ignores_config_(options.ignores_config),
       on_source_(options.on_source),
       on_written_(options.on_written),
       on_table_(options.on_table) {}

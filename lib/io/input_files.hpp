@@ -36,12 +36,16 @@ class InputFiles : public std::enable_shared_from_this<InputFiles> {
   /// The same, opened as an HDF5 file.
   std::shared_ptr<const InputFile> source(const InputFile& from, const SourceReference& reference);
 
+  /// Whether config.json is left unread.
+  bool ignores_config() const { return ignores_config_; }
+
   /// To be called once for each link or dataset whose sources are used.
   void followed(const FollowedSource& source) const;
 
  private:
   std::string tmpdir_;
   bool allow_external_;
+  bool ignores_config_;
   std::function<void(const FollowedSource&)> on_source_;
   std::function<void(const std::string&)> on_written_;
   std::function<void(const TableNote&)> on_table_;

@@ -37,6 +37,7 @@ std::optional<Float8Scales> scales_of(const InputFile& file, const std::string& 
     // The file may be a symbolic link: config.json lies beside the link.
     const std::string config = file.label.substr(0, file.label.rfind('/') + 1) + "config.json";
     const auto stated = [&file, address, config] {
+      if (file.files->ignores_config()) return Shape();
       Shape blocks = stated_blocks(config);
       if (!blocks.empty()) {
         const std::string real = std::filesystem::weakly_canonical(config).string();

@@ -356,6 +356,7 @@ class Reading(Arrays):
         self.convert("q=cache.npz:" + base.format(1) + "q_proj[0, :3]", "--heads=4", "-o", "q.npy")
         self.assert_bits(np.load(self.folder / "q.npy"), split(cache[base.format(1) + "q_proj"][0, :3], 4), "q")
         np.savez(self.folder / "bare.npz", q=np.ones((3, 8)), k=np.ones(8))
+        np.savez(self.folder / "deep.npz", q=np.ones((2, 4, 5, 8)))
         with h5py.File(self.folder / "layout.h5", "w") as file:
             file["q"] = np.ones((2, 3, 8))
             file.attrs["attn_layout"] = "blhd"
@@ -364,8 +365,21 @@ class Reading(Arrays):
                 (["cache.npz", "--heads=3"], 3, ["k_proj is (2, 70, 10) of float32", "multiple of 3"]),
                 (["bare.npz", "--heads=2"], 3, ["k is (8) of float64"]),
                 (["x=bare.npz:q", "--heads=2"], 2, ["--heads splits", "there is none"]),
-                (["bare.npz", "--kv-heads=2"], 2, ["--kv-heads requires --model or --heads"])):
+                (["bare.npz", "--kv-heads=2"], 2, ["--kv-heads requires --model or --heads"]),
+                (["deep.npz", "--heads=4"], 3, ["q is (2, 4, 5, 8)", "has an axis of 4 already"]),
+                (["deep.npz", "--heads=5"], 3, ["q is (2, 4, 5, 8)", "multiple of 5"])):
             self.refused("tensor-convert", *arguments, status=status, says=says)
+        # Heads of keys have as many channels as those of queries.
+        np.savez(self.folder / "shared.npz", **{"0/q_proj": np.ones((2, 5, 32)), "0/k_proj": np.ones((2, 5, 16)),
+                                               "1/k_proj": np.ones((2, 5, 8)), "0/v_proj": np.ones((2, 5, 24))})
+        for more, depth in (([], 2), (["--kv-heads=2"], 8)):
+            self.refused("tensor-convert", "shared.npz", "--heads=8", *more, status=3,
+                         says=[f"0/k_proj would have heads of {depth} channels", "0/q_proj of 4"], hint="--kv-heads 4")
+        self.convert("shared.npz", "--heads=8", "--kv-heads=4", "-o", "shared.h5")
+        np.savez(self.folder / "named.npz", **{"layers.0.q_proj.output": np.ones((2, 5, 32))})
+        self.refused("tensor-convert", "named.npz", "--heads=4", status=2, says=["there is none"],
+                     hint="q=named.npz:layers.0.q_proj.output")
+        self.convert("q=named.npz:layers.0.q_proj.output", "--heads=4", "-o", "named.h5")
 
     def test_strings(self):
         words = np.array(["the", "", "naïve", "日本", "𝄞x"])

@@ -152,6 +152,42 @@ class Models(ToolTest):
         self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0, "--heads", 3, status=3,
                      says=["q_proj", "30 channels", "3 heads of 5 channels", "config.json"], hint="--ignore-config")
 
+    def test_a_config_that_is_not_usable(self):
+        """Another number of heads is said, and --ignore-config is the way out, also for the blocks of scales."""
+        base = "model.layers.0.self_attn."
+        tensors = matrices(8, {f"{base}{letter}_proj.weight": (count * SIZE, D)
+                               for letter, count in (("q", 6), ("k", 2), ("v", 2))})
+        words = ["m.safetensors", "--model", "llama", "--layer", 0, "--heads", 6]
+        for config, says in (({"num_attention_heads": 3, "head_dim": 10}, "config.json has 3 heads of 10 channels; --heads 6 is used"),
+                             ({"num_attention_heads": 5}, "config.json has 5 heads; --heads 6 is used"),
+                             ({"num_attention_heads": 6, "head_dim": SIZE}, None), (None, None)):
+            self.put(tensors, config)
+            done = self.run_tool("tensor-convert", *words, "-o", "w.h5", "--force")
+            if says is None:
+                self.assertNotIn("is used", done.err)
+            else:
+                self.assertIn(says, done.err)
+        path = self.folder / "config.json"
+        bits = np.random.default_rng(2).integers(0, 120, (256, 256)).astype(np.uint8)
+        scales = np.float32([[1, 2], [4, 0.5]])
+        eight = typed({base + name: one for letter in "qkv" for name, one in (
+            (letter + "_proj.weight", ("F8_E4M3", bits)), (letter + "_proj.weight_scale_inv", ("F32", scales)))})
+        words = ["m.safetensors", "--model", "llama", "--layer", 0, "--heads", 2]
+        self.put(tensors)
+        (self.folder / "m.safetensors").write_bytes(eight)
+        expected = self.weights(*words[1:])
+        for make, says in ((lambda: path.write_text("{"), "not a JSON object"),
+                           (lambda: path.write_bytes(b" " * (17 << 20)), "config.json"),
+                           (lambda: os.mkfifo(path), "config.json"), (path.mkdir, "config.json")):
+            make()
+            self.refused("tensor-convert", *words, status=3, says=[says], hint="--ignore-config")
+            # Only the blocks of scales are asked for.
+            if not path.is_dir():
+                self.refused("tensor-convert", f"x=m.safetensors:{base}q_proj.weight", status=3, says=["config.json"],
+                             hint="--ignore-config")
+            self.assert_same_bits(self.weights(*words[1:], "--ignore-config"), expected)
+            path.rmdir() if path.is_dir() else path.unlink()
+
     def test_a_checkpoint_in_parts(self):
         base = "bert.encoder.layer.0.attention.self."
         tensors = matrices(3, {f"{base}{p}.{k}": (4, 6) if k == "weight" else (4,)

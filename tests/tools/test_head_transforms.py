@@ -193,8 +193,9 @@ class HeadTransforms(ToolTest):
         self.run_tool("tensor-join", "part.0001-of-0002.h5", "part.0002-of-0002.h5", "-o", "joined.h5", "--force")
         for name, gradient in self.read("joined.h5").items():
             self.assertEqual(gradient.tobytes(), whole[name].tobytes())
-        self.refused("attn-compute", "in.h5", *FROM, "--emit=grad_q_norm", "--shard=1/2", status=2,
-                     says=["all 12 add into grad_q_norm"])
+        for names in ("grad_q_norm", "grad_x,grad_q_norm", "grad_q_norm,grad_x"):
+            self.refused("attn-compute", "in.h5", *FROM, f"--emit={names}", "--shard=1/2", status=2,
+                         says=["all 12 add into grad_q_norm"])
         report = self.run_tool("explain-away-stats", "long.h5", "--from=projection", "--causal", "--scheme=unas",
                                "--json").json()
         self.assertAlmostEqual(report["result"]["unas"]["col_sum"]["min"], first["col_sum"].min(), places=12)

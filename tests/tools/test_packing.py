@@ -293,6 +293,14 @@ class Packing(ToolTest):
                 runs.append(self.compute("in.h5", *self.emit("unas", ["--causal=top-left", f"--energy={energy}"])))
             for run in runs[1:]:
                 self.assert_same_bits(run, runs[0])
+        # Energies are of all pairs.
+        data["k"][:, ~seen] = 1e4
+        self.write("in.h5", **data, **bounds)
+        found = self.compute("in.h5", "--causal=top-left", "--energy=l1", "--only", "--emit=energies")
+        self.assertLess(found["energies"].min(), -7e4)
+        data["k"][:, ~seen] = np.nan
+        self.write("in.h5", **data, **bounds)
+        self.refused("attn-compute", "in.h5", "--causal=top-left", "--emit=energies", status=3, says=["in.h5:/k has nan"])
 
     def test_masks_that_hide_numbers(self):
         """A mask is not read beforehand: the hint names what is."""

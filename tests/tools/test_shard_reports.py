@@ -206,6 +206,18 @@ class Reports(ShardTest):
         check(lambda group: group.__delitem__("warnings"))
         check(lambda group: group["warnings"].__setitem__(0, "[]"))
 
+    def test_notes_without_sinks(self):
+        """As they were written before --sinks."""
+        files = self.shards("explain-away-stats", "in.h5", "-q", count=2)
+        whole = self.run_tool("tensor-join", *files, "-o", "joined.h5").out
+        for name in files:
+            with h5py.File(self.folder / name, "a") as file:
+                figures = file["attn_shard/report/0/figures"]
+                text = figures.asstr()[0]
+                self.assertIn(',"sinks":null', text)
+                figures[0] = text.replace(',"sinks":null', "")
+        self.assertEqual(self.run_tool("tensor-join", *files, "-o", "joined.h5", "--force").out, whole)
+
     def test_damaged_notes_of_sets(self):
         files = self.shards("mode-collapse-sim simulate", "--counts", "3,3", "--centres", "1;-1", "--seeds", 4, count=2)
 

@@ -105,6 +105,26 @@ std::vector<double> moments_of_heads(const HeadTransform& transform, std::vector
 
 }  // namespace
 
+TEST_CASE("rows that are not seen become 0, and need no scale") {
+  HeadTransform transform;
+  transform.norm = HeadNorm{false, false, 0, {1, 2}, {5, 5}};
+  HeadRows with;
+  with.transform = &transform;
+  with.seen = SeenRows({8, 9});
+  with.first = 7;
+  std::vector<double> rows{0, 0, 3, 4};
+  const MatrixView<double> view(rows.data(), 2, 2);
+  transform_rows<double>(with, view, 1, no_name);
+  CHECK(rows[0] == 0);
+  CHECK(rows[1] == 0);
+  CHECK(rows[2] == doctest::Approx(5 + 3 / std::sqrt(12.5)));
+  CHECK(rows[3] == doctest::Approx(5 + 8 / std::sqrt(12.5)));
+  rows = {0, 0, 3, 4};
+  with.first = 8;
+  CHECK(thrown_error([&] { transform_rows<double>(with, view, 1, no_name); }).failure() ==
+        Failure::numerical);
+}
+
 TEST_CASE_TEMPLATE("norms and rotations agree with the reference on any number of threads", T,
                    float, double) {
   TransformDraw draw;

@@ -258,6 +258,14 @@ TEST_CASE_TEMPLATE("numbers that nothing sees are not looked at", T, float, doub
   CHECK(same_bits(results(k, 3, 5, nan, plan), results(k, 3, 5, 0, plan)));
   AttentionPlan<T> fresh(shapes_of(in), options, 1);
   CHECK(same_bits(results(q, 0, 0, 0, plan), results(q, 0, 0, 0, fresh)));
+  // Not even in the mean of all points.
+  for (const char* energy : {"gaussian", "euclidean", "l1"}) {
+    options.energy = energy;
+    AttentionPlan<T> of_points(shapes_of(in), options, 2);
+    for (const T number : {nan, T{1e4}, T{1e30}}) {
+      CHECK(same_bits(results(k, 3, 5, number, of_points), results(k, 3, 5, 0, of_points)));
+    }
+  }
 }
 
 TEST_CASE("bounds and offsets out of range are refused") {

@@ -20,9 +20,10 @@ TEST_CASE("problems that add into one result are one unit") {
   CHECK(units.units() == std::vector<Problems>{{0, 1}, {2, 3}, {4, 5}});
   units.sum("ends", {0, 1, 2, 3, 4, 0});
   CHECK(units.units() == std::vector<Problems>{{0, 1, 4, 5}, {2, 3}});
+  CHECK(units.summed() == "pairs and ends");
   units.sum("all", {0, 0, 0, 0, 0, 0});
   CHECK(units.units() == std::vector<Problems>{{0, 1, 2, 3, 4, 5}});
-  CHECK(units.summed() == "pairs");
+  CHECK(units.summed() == "all");
 }
 
 TEST_CASE("a shard has whole units, and each unit is in one shard") {

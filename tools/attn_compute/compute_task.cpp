@@ -99,6 +99,7 @@ void choose_queries(const cli::Arguments& arguments, const AttentionInput& input
 AttentionInput input_of(const io::InputBundle& bundle, const ComputeOptions& options) {
   const bool gradients = options.emits_gradients();
   AttentionInput input(bundle, options.scores, options.needs_out(), {options.scheme.scheme});
+  input.shows_all = options.emits("energies");
   if (options.join) input.take_join(bundle);
   if (gradients) options.join ? input.take_grad_joined(bundle) : input.take_grad_out(bundle);
   return input;

@@ -44,8 +44,10 @@ ColumnSummaryOptions wanted_of(const CheckedJson& json) {
   for (const CheckedJson& one : json.at("most").list()) wanted.most.push_back(one.count());
   wanted.concentration = json.at("concentration").number();
   wanted.full = json.at("full").flag();
-  const CheckedJson sinks = json.at("sinks");
-  if (!sinks.is_null()) wanted.sinks = sinks.count(std::numeric_limits<Index>::max(), 1);
+  // Shards written before --sinks lack it.
+  if (json.has("sinks") && !json.at("sinks").is_null()) {
+    wanted.sinks = json.at("sinks").count(std::numeric_limits<Index>::max(), 1);
+  }
   return wanted;
 }
 

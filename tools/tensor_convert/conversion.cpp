@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -126,6 +127,7 @@ void Conversion::open_words() {
   if (files_.empty() && named_.empty()) files_.push_back("-");
   io::InputBundle::Options options = input_options(arguments_, report_);
   options.named = named_;
+  options.ignores_config = arguments_.flag("ignore-config");
   options.on_table = [this](const io::TableNote& note) {
     if (note.doubtful) {
       report_.warn(note.line);
@@ -187,6 +189,9 @@ void Conversion::take_model() {
     report_.warn("rotary positions are left out (" + made.rotary +
                  "): the model rotates x wq and x wk before it compares them");
   }
+  if (!made.other_heads.empty()) {
+    report_.warn(fmt::format("{}; --heads {} is used", made.other_heads, *wanted.heads));
+  }
   for (Produced& weights : made.datasets) {
     // Angles and epsilon are float64 in every precision.
     const bool is_exact = weights.name == "norm_epsilon" || weights.name.starts_with("rotary");
@@ -242,6 +247,33 @@ void Conversion::take_datasets() {
   }
   if (!keeps_names && format_ != "npy") take_items(without);
   require_something();
+  if (arguments_.given("heads")) require_splits();
+  warn_of_losses();
+}
+
+// --heads without --model.
+void Conversion::require_splits() const {
+  std::map<std::string, const Produced*> queries;  // by their name without the letter q
+  const auto for_split = [&](char letter, const auto& body) {
+    for (const Produced& made : datasets_) {
+      std::string name = made.name;
+      const std::size_t last = name.find_last_of("./") + 1;
+      if (!heads_of(name) || name[last] != letter) continue;
+      body(name.erase(last, 1), made);
+    }
+  };
+  for_split('q', [&](const std::string& name, const Produced& q) { queries[name] = &q; });
+  for_split('k', [&](const std::string& name, const Produced& k) {
+    const auto found = queries.find(name);
+    if (found == queries.end() || found->second->shape.back() == k.shape.back()) return;
+    const Index depth = found->second->shape.back();
+    const Index channels = k.shape[k.shape.size() - 3] * k.shape.back();
+    throw Error(
+        Failure::input,
+        fmt::format("{} would have heads of {} channels, {} of {}", k.address, k.shape.back(),
+                    found->second->address, depth),
+        depth > 0 && channels % depth == 0 ? fmt::format("--kv-heads {}", channels / depth) : "");
+  });
   const bool splits = std::any_of(datasets_.begin(), datasets_.end(), [&](const Produced& made) {
     return heads_of(made.name).has_value();
   });
@@ -250,13 +282,17 @@ void Conversion::take_datasets() {
                                     " has attn_layout: its arrays have an axis of heads already, "
                                     "which --heads would add");
   }
-  if (arguments_.given("heads") && !splits) {
-    throw Error(
-        Failure::usage,
-        "--heads splits datasets called q, k, v, q_proj, k_proj or v_proj, and there is none",
-        "for the weights of a checkpoint, give --model");
-  }
-  warn_of_losses();
+  if (splits) return;
+  const std::vector<std::string> all = bundles_[0].flat_names();
+  const auto output = std::find_if(all.begin(), all.end(), [](const std::string& name) {
+    return name.ends_with("q_proj.output") || name.ends_with("q_proj/output");
+  });
+  throw Error(Failure::usage,
+              "--heads splits datasets called q, k, v, q_proj, k_proj or v_proj, also after the "
+              "last . or / of a longer name, and there is none",
+              output == all.end()
+                  ? "for the weights of a checkpoint, give --model"
+                  : fmt::format("name it, q={}:{}", bundles_[0].description(), *output));
 }
 
 // Takes the datasets in groups, and the objects that become metadata. A bundle copies both, but for

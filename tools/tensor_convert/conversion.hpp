@@ -48,6 +48,7 @@ class Conversion {
   std::vector<std::pair<std::string, Setting>> attributes_of_model() const;
   std::string metadata();
   void require_something() const;
+  void require_splits() const;
   void warn_of_losses();
   std::optional<DType> target_type(DType stored) const;
   /// By how many heads --heads splits a dataset of this name; absent: not at all.

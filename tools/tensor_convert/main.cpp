@@ -59,9 +59,9 @@ cli::Declaration declare() {
       .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
       .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
       .integer("heads", "N",
-               "Number of heads. Without --model, splits datasets whose names end in q, k, v, "
-               "q_proj, k_proj or v_proj, (..., length, heads * depth), to (..., heads, length, "
-               "depth)",
+               "Number of heads. Without --model, splits datasets called q, k, v, q_proj, k_proj "
+               "or v_proj, also after the last . or / of a longer name: (..., length, heads * "
+               "depth) becomes (..., heads, length, depth)",
                1, 1 << 20)
       .default_words("from config.json beside the first FILE")
       .integer("kv-heads", "N", "Number of heads of keys and values (llama, gpt2, no --model)", 1,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/frame/text_input.hpp"
 #include "io/config_object.hpp"
 
@@ -183,13 +184,21 @@ std::optional<Index> kv_heads_in(const ConfigObject& config, const std::string& 
   return config.whole("num_key_value_heads");
 }
 
+std::string text_of(const io::ConfigPlace& place) {
+  try {
+    return read_text(place.path, ConfigObject::most_bytes, "a JSON object");
+  } catch (const Error& error) {
+    throw Error(error.failure(), error.what(), place.hint);
+  }
+}
+
 }  // namespace
 
 ModelConfig read_model_config(const std::string& path, const std::string& model, Index layer) {
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return {};
-  ConfigObject config(read_text(path, ConfigObject::most_bytes, "a JSON object"),
-                      {path, "with --ignore-config it is not read"});
+  const io::ConfigPlace place{path, "with --ignore-config it is not read"};
+  ConfigObject config(text_of(place), place);
   // Models of text and images describe the text part separately.
   if (auto text = config.object("text_config")) config = std::move(*text);
   ModelConfig result;

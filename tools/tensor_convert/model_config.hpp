@@ -26,6 +26,7 @@ struct ModelConfig {
   double epsilon = 0;     ///< of this norm
   /// Options of the tools that the layer needs: a scale, a soft cap, a window.
   std::vector<std::pair<std::string, Setting>> attributes;
+  std::string other_heads = {};  ///< what config.json says, if it is not the number that is given
 };
 
 /// Empty if there is no such file. Throws Error(input) if it is not a JSON object, is deeper than

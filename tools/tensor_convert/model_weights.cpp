@@ -278,6 +278,10 @@ ModelConfig config_of(const ModelLayer& wanted, const std::optional<ArraySource>
   }
   if (wanted.heads) {
     const bool others = config.heads && config.heads != wanted.heads;
+    if (others && !relative_bias) {
+      config.other_heads = fmt::format("{} has {} heads", wanted.config, *config.heads);
+      if (config.head_size) config.other_heads += fmt::format(" of {} channels", *config.head_size);
+    }
     if (others) config.kv_heads = config.head_size = std::nullopt;
     config.heads = wanted.heads;
   }
@@ -377,7 +381,7 @@ ModelWeights model_weights(const std::vector<io::InputBundle>& bundles, const Mo
   refuse_unread_tensors(bundles, wanted, names, std::move(read));
   add_settings(config, wanted.config, matrices[0].places.size, results);
   std::string rotary = config.family == nullptr ? sign_of_rotary(wanted, names) : std::string();
-  return {std::move(results), config.attributes, std::move(rotary)};
+  return {std::move(results), config.attributes, std::move(rotary), config.other_heads};
 }
 
 }  // namespace attn::tools

@@ -26,7 +26,8 @@ struct ModelLayer {
 struct ModelWeights {
   std::vector<Produced> datasets;
   std::vector<std::pair<std::string, Setting>> attributes;  ///< what its scores need
-  std::string rotary;  ///< the sign of rotary positions, which are left out; or empty
+  std::string rotary;            ///< the sign of rotary positions, which are left out; or empty
+  std::string other_heads = {};  ///< what `config` says if its heads are not those given; or empty
 };
 
 /// The layer's weights by head, so that q_h = x wq[h] + bq[h]: wq (H, D, d), wk and wv (Hk, D, d);

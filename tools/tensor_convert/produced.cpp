@@ -127,6 +127,12 @@ Produced split_heads(const Produced& dataset, Index heads) {
                             "multiple of {} channels",
                             dataset.address, to_string(shape), attn::name(dataset.type), heads));
   }
+  if (rank >= 4 && (shape[rank - 2] == heads || shape[rank - 3] == heads)) {
+    throw Error(Failure::input,
+                fmt::format("{} is {}, which has an axis of {} already, but --heads {} adds one",
+                            dataset.address, to_string(shape), heads, heads),
+                "if it is no axis of heads, convert parts, such as NAME=FILE:NAME[0]");
+  }
   const Index depth = shape.back() / heads;
   shape.back() = depth;
   shape.insert(shape.end() - 2, heads);

@@ -15,10 +15,13 @@
 namespace attn::io {
 namespace {
 
+constexpr const char* way_out = "tensor-convert --model M --ignore-config does not read it";
+
 std::string text_of(const std::string& path) {
   struct stat status {};
   const auto refuse = [&](const std::string& why) {
-    throw Error(Failure::input, path + why + ", and may say how many numbers share a scale");
+    throw Error(Failure::input, path + why + ", and may say how many numbers share a scale",
+                way_out);
   };
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(" is no regular file");
   const Descriptor descriptor = open_descriptor(path, O_RDONLY | O_NOCTTY);
@@ -35,7 +38,7 @@ std::string text_of(const std::string& path) {
 Shape stated_blocks(const std::string& config) {
   struct stat status {};
   if (stat(config.c_str(), &status) != 0 && errno == ENOENT) return {};
-  const ConfigObject whole(text_of(config), {config});
+  const ConfigObject whole(text_of(config), {config, way_out});
   const auto quantization = whole.object("quantization_config");
   if (!quantization) return {};
   const ConfigObject::Json* const member = quantization->find("weight_block_size");

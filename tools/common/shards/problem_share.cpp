@@ -19,11 +19,12 @@ Index ProblemUnits::root(Index problem) const {
 
 void ProblemUnits::sum(const std::string& name, const std::vector<Index>& block_of) {
   std::map<Index, Index> first_of;  // from a block to the first problem of its unit
+  bool merges = false;
   for (std::size_t n = 0; n < block_of.size(); ++n) {
     const Index own = root(static_cast<Index>(n));
     const auto [found, is_new] = first_of.emplace(block_of[n], own);
     if (is_new) continue;
-    if (summed_.empty()) summed_ = name;
+    merges = true;
     const Index other = root(found->second);
     // The first problem of a unit is its root.
     const Index first = std::min(own, other);
@@ -31,6 +32,10 @@ void ProblemUnits::sum(const std::string& name, const std::vector<Index>& block_
     above_[n] = first;
     found->second = first;
   }
+  if (!merges || of_all_) return;
+  of_all_ = first_of.size() == 1;
+  if (of_all_) summed_.clear();
+  summed_ += (summed_.empty() ? "" : " and ") + name;
 }
 
 std::vector<std::vector<Index>> ProblemUnits::units() const {

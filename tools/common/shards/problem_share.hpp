@@ -27,7 +27,8 @@ class ProblemUnits {
   /// The problems of each unit, ascending; the units in the order of their first problems.
   std::vector<std::vector<Index>> units() const;
 
-  /// The first result for which problems were merged; "" if each is a unit.
+  /// The first result that is a sum over all problems; if there is none, the results that are sums
+  /// over some of them, "grad_wq and grad_wk"; "" if each is a unit.
   const std::string& summed() const { return summed_; }
 
  private:
@@ -35,6 +36,7 @@ class ProblemUnits {
 
   std::vector<Index> above_;  // a problem of the same unit, or the problem itself
   std::string summed_;
+  bool of_all_ = false;  // whether it is over all problems
 };
 
 /// The problems that a shard computes, and its notes on results for tensor-join.
