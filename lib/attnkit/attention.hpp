@@ -124,7 +124,8 @@ std::vector<std::string> energy_names();
 ///
 /// A query may see no key, and a key may be seen by no query, because of causality, a window or
 /// packing. Their vectors count as 0 if they hold a NaN or an infinity; other numbers there change
-/// no result, but projections must not lead them beyond the format. Not so under transport.
+/// at most the rounding of results, but must not be projected beyond the format. Not so under
+/// transport.
 template <template <class> class Array, class T>
 struct AttentionOperands {
   Array<T> q;       ///< (…, Lq, d)

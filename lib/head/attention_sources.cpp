@@ -319,6 +319,11 @@ void AttentionSources::take_gate(const ArraySource& source, HeadLayout layout) {
   require_floating(source);
 }
 
+bool AttentionSources::compares_points() const {
+  const EnergyDescription* const made_by = (with_plain ? plain : preferring).energy;
+  return q && made_by != nullptr && made_by->cost_scale() != 0;
+}
+
 EnergySizes AttentionSources::sizes() const {
   EnergySizes sizes;
   sizes.queries = queries;

@@ -134,6 +134,9 @@ struct AttentionSources {
   /// The energy whose operands are read: the energy of plain scores, if a scheme uses these.
   const EnergyDescription& energy() const { return *(with_plain ? plain : preferring).energy; }
 
+  /// Whether the scores are made by an energy that is a cost of points.
+  bool compares_points() const;
+
   /// The sizes from which the energies of a head are computed.
   EnergySizes sizes() const;
 

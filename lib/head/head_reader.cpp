@@ -284,6 +284,12 @@ template <class T>
 void HeadReader<T>::load(Set& set) {
   const Operand& operand = set.operand;
   const T* const numbers = in_place<T>(operand);
+  const auto is_input_of = [&](const std::optional<Vectors>& from) {
+    return from && from->input.dataset.same_as(operand.dataset);
+  };
+  // Costs of points take the mean of all points, also of those that are not seen.
+  const bool is_point =
+      sources_.compares_points() && (is_input_of(sources_.q) || is_input_of(sources_.k));
   for (auto& part : set.blocks.parts()) {
     auto& [key, wanted_by, block, is_new] = part;
     const TileRange range{key.first, key.rows, 0, operand.cols};
@@ -299,7 +305,7 @@ void HeadReader<T>::load(Set& set) {
     }
     const std::size_t check =
         numbers_.add(operand, key.block, range, block.values, Allowed::finite, key.seen);
-    if (!key.seen.all()) unseen_.push_back({&part, check});
+    if (!key.seen.all()) unseen_.push_back({&part, check, is_point});
   }
 }
 
@@ -316,18 +322,15 @@ void HeadReader<T>::look() {
   }
 }
 
-// The caller's numbers stay as they are. Costs of points take the mean of all of them, also of
-// those that are not seen.
+// The caller's numbers stay as they are. If there are no products, only the seen rows were asked
+// for.
 template <class T>
-void HeadReader<T>::clear_unseen() {
-  const EnergyDescription* const energy =
-      (sources_.with_plain ? sources_.plain : sources_.preferring).energy;
-  const bool of_points = energy != nullptr && energy->cost_scale() != 0;
-  for (const auto& [part, check] : unseen_) {
+void HeadReader<T>::clear_unseen(bool products) {
+  for (const auto& [part, check, is_point] : unseen_) {
     const auto& [key, wanted_by, block, is_new] = *part;
     const MatrixView<const T> stored = block.values;
     const bool copies = stored.data != block.storage.data();
-    const bool clears = !copies || of_points;
+    const bool clears = !copies || is_point || !products;
     if (!clears && !numbers_.has_strange_rows(check)) continue;
     if (copies) part->thing.reserve(stored.rows, stored.cols);
     for (Index row = 0; row < stored.rows; ++row) {
@@ -504,7 +507,7 @@ void HeadReader<T>::read(std::span<const HeadPart> batch, bool products) {
   place(sources_.preference, preference_);
   place(sources_.gate, gate_);
   look();
-  clear_unseen();
+  clear_unseen(products);
   // Blocks whose numbers have been checked.
   for (Set& set : sets_) {
     for (auto& part : set.blocks.parts()) part.is_new = false;

@@ -79,8 +79,8 @@ class Head {
 
 /// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
 /// projects. Numbers that lie in the caller's memory are used where they are. Queries and keys that
-/// are not seen (seen_of.hpp) count as 0, but for finite ones in the caller's memory, which only
-/// the energies that are costs of points do not use as they are. What heads share (grouped keys, a
+/// are not seen (seen_of.hpp) count as 0; finite ones in the caller's memory stay as they are,
+/// unless the energy is a cost of points. What heads share (grouped keys, a
 /// common mask) is read, checked and projected once. If ranks have neighbouring rows (Ranks::rows),
 /// each reads its rows of masks, biases and ready-made scores.
 template <class T>
@@ -137,6 +137,7 @@ class HeadReader {
   struct Unseen {
     typename Blocks::Part* part;
     std::size_t check;
+    bool is_point;  // of an energy that is a cost of points
   };
   // The blocks of one array that a batch uses, for one or several operands.
   struct Set {
@@ -190,7 +191,7 @@ class HeadReader {
   void want_all();
   void load(Set& set);
   void look();
-  void clear_unseen();
+  void clear_unseen(bool products);
   void require_bf16(const std::optional<Vectors>& from, const Vector& vector) const;
   Use want_heads(const Operand& operand);
   RowPositions positions(const Vector& vector, Index n) const;

@@ -254,6 +254,14 @@ std::int64_t AttentionLayout::kept_bytes() const {
     const auto size = static_cast<std::int64_t>(size_of(made.input.dataset.dtype()));
     bytes += std::ssize(products) * made.rows * made.cols * size;
   }
+  // Points of which some may be unseen are copied (HeadReader).
+  const bool hides = plain.causal || !plain.window.is_open() || arrays.cu_seqlens_q != nullptr;
+  for (const auto* points : {&q, &k}) {
+    if (!hides || !compares_points()) continue;
+    const Operand& input = (*points)->input;
+    bytes += problems * input.rows * input.cols *
+             static_cast<std::int64_t>(size_of(input.dataset.dtype()));
+  }
   return bytes;
 }
 
