@@ -179,7 +179,7 @@ class ModelScores(ToolTest):
         for config in (self.config(), {}, self.config(num_attention_heads=H + 1, head_dim=3)):
             self.put(plain, config | {"model_type": "gemma2"})
             done = self.run_tool(*command)
-            self.assertNotIn("warning", done.err)
+            self.assertEqual("warning" in done.err, config.get("num_attention_heads") == H + 1)
             self.assertEqual(self.read("h.h5").attributes["attn_softcap"], 50)
             self.assertIn("rotary", self.read("h.h5"))
         self.put(plain, self.config(model_type="mystery"))

@@ -124,6 +124,20 @@ Steady padded_projections(Index size, int threads) {
                 [=] { return plan->workspace_bytes(); }};
 }
 
+// The later half of the keys is after all queries.
+Steady points_that_nothing_sees(Index size, int threads) {
+  auto at = std::make_shared<AttentionArrays>(heads * size * 16);
+  AttentionInputs<float> in;
+  in.q = {at->q.data(), {heads, size / 2, 16}};
+  in.k = {at->k.data(), {heads, size, 16}};
+  AttentionOptions options;
+  options.energy = "gaussian";
+  options.causal = Causal::top_left;
+  auto plan = std::make_shared<AttentionPlan<float>>(shapes_of(in), options, threads);
+  const AttentionOutputs<float> to{.col_sum = {at->col_sum.data(), plan->key_shape()}};
+  return Steady{[=, keep = at] { plan->run(in, to); }, [=] { return plan->workspace_bytes(); }};
+}
+
 Maker transport(bool points, bool fixed) {
   return [=](Index size, int threads) {
     const Shape shape{heads, size, points ? 3 : size};
@@ -396,6 +410,7 @@ TEST_CASE("attention in the steady state") {
     check("gradients", attention(scheme, true));
   }
   check("lengths that change", padded_projections);
+  check("points that nothing sees", points_that_nothing_sees);
 }
 
 TEST_CASE("other plans in the steady state") {
