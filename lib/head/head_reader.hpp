@@ -80,9 +80,9 @@ class Head {
 /// Makes the heads of a batch ready: reads their operands from the sources, checks the numbers, and
 /// projects. Numbers that lie in the caller's memory are used where they are. Queries and keys that
 /// are not seen (seen_of.hpp) count as 0; finite ones in the caller's memory stay as they are,
-/// unless the energy is a cost of points. What heads share (grouped keys, a
-/// common mask) is read, checked and projected once. If ranks have neighbouring rows (Ranks::rows),
-/// each reads its rows of masks, biases and ready-made scores.
+/// unless the energy is a cost of points. What heads share (grouped keys, a common mask) is read,
+/// checked and projected once. If ranks have neighbouring rows (Ranks::rows), each reads its rows
+/// of masks, biases and ready-made scores.
 template <class T>
 class HeadReader {
  public:
