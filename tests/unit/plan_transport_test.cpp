@@ -256,8 +256,9 @@ TEST_CASE_TEMPLATE("transport plans start from potentials of an earlier run", T,
       const FoundTransport<T> again = run(shift);
       for (std::size_t n = 0; n < again.summary.problems.size(); ++n) {
         CHECK(again.summary.problems[n].status == SolveStatus::converged);
+        // A rounded start is no solution to the last digit, but nearly.
         CHECK(again.summary.problems[n].iterations <=
-              (shift == 1e12 ? found.summary.problems[n].iterations : 1));
+              (shift == 0 ? 1 : found.summary.problems[n].iterations));
       }
       for (std::size_t n = 0; n < again.plan.values.size(); ++n) {
         CHECK(std::abs(again.plan.values[n] - found.plan.values[n]) <= 10 * rounding);
