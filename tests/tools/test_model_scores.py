@@ -360,7 +360,7 @@ class ModelScores(ToolTest):
             self.check(self.weights(*(turned(u, usual(1e4, 4), 1, True) for u in plain)))
 
     def test_gradients_of_a_model(self):
-        """Those of a loss through norms over all heads and rotary positions, in both precisions."""
+        """A loss through norms over all heads and rotary positions, in both precisions."""
         base = "model.layers.1.self_attn."
         _, tensors = self.projections()
         tensors |= {base + "q_norm.weight": self.normal(H * SIZE), base + "k_norm.weight": self.normal(G * SIZE)}

@@ -276,7 +276,7 @@ TEST_CASE_TEMPLATE("gradients through norms and rotations agree with differences
         number = start - 0x1p-20;
         const long double low = loss();
         number = start;
-        // Those of another head stay as they are.
+        // The weights of another head have no gradient here.
         const bool own = over || size == d || static_cast<Index>(c) / d == 1;
         near(own ? high - low : 0, 0x1p-20, found.view()(0, static_cast<Index>(c)));
       }

@@ -161,7 +161,7 @@ Maker transport(bool points, bool fixed) {
   };
 }
 
-// Of a divergence, half of the lines have no mass, and L depends on their potentials.
+// In a divergence, half of the lines have no mass, and L depends on their potentials.
 Maker through_solution(bool divergence) {
   return [=](Index size, int threads) {
     const Shape shape{heads, size, 3};

@@ -249,16 +249,16 @@ TEST_CASE_TEMPLATE("transport plans start from potentials of an earlier run", T,
       return again;
     };
     const double rounding = sizeof(T) == sizeof(float) ? 1e-6 : 1e-10;
-    // The constant matters with penalties, and rounds potentials: 1e6 to 1e-10, 1e12 to 1e-4.
+    // The constant matters with penalties, and rounds potentials: 1e5 to 1e-11, a tenth of the
+    // tolerance, and 1e12 to 1e-4.
     for (const double shift :
-         unbalanced ? std::vector<double>{0} : std::vector<double>{0, -1e6, 1e12}) {
+         unbalanced ? std::vector<double>{0} : std::vector<double>{0, -1e5, 1e12}) {
       CAPTURE(shift);
       const FoundTransport<T> again = run(shift);
       for (std::size_t n = 0; n < again.summary.problems.size(); ++n) {
         CHECK(again.summary.problems[n].status == SolveStatus::converged);
-        // A rounded start is no solution to the last digit, but nearly.
         CHECK(again.summary.problems[n].iterations <=
-              (shift == 0 ? 1 : found.summary.problems[n].iterations));
+              (shift == 1e12 ? found.summary.problems[n].iterations : 1));
       }
       for (std::size_t n = 0; n < again.plan.values.size(); ++n) {
         CHECK(std::abs(again.plan.values[n] - found.plan.values[n]) <= 10 * rounding);

@@ -21,9 +21,9 @@ class HeadGradients {
 
   /// The gradients of one head, one block for each gradient of the options, in their order; the
   /// gradients of add_join are still 0. `found` is the result of attend_head, before the gate.
-  /// Those of all heads (GradientKind::of_all_heads) are empty; NormsOverHeads completes them from
-  /// `normed`, the gradients of the results of norms over all heads: of queries and of keys, empty
-  /// if not needed.
+  /// Gradients over all heads (GradientKind::of_all_heads) are empty. NormsOverHeads completes them
+  /// from `normed`, the gradients of the results of norms over all heads: of queries and of keys,
+  /// empty if not needed.
   std::vector<Buffer<T>> of(const Head<T>& head, const HeadWork<T>& found,
                             std::vector<Buffer<T>>& normed, int threads) const;
 

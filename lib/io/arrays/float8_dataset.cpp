@@ -105,7 +105,7 @@ class Float8Dataset::Scales {
     }
   }
 
-  /// Those of the elements between two positions, both included.
+  /// The scales of the elements between two positions, both included.
   struct Part {
     std::vector<double> numbers;
     Shape first;  // scale, per axis of the array

@@ -7,10 +7,10 @@
 
 namespace attn::tools {
 
-/// Gives queries and keys that are projected, of problems with these leading axes, their transforms
-/// and norms; returns the datasets that say them. Throws Error(input) naming a dataset whose shape,
-/// type or numbers do not fit, two datasets that say the same, norms without norm_epsilon, and
-/// biases without the axis of heads that a norm over all heads needs.
+/// Reads the norms and rotary positions of projected queries and keys into q and k, for problems
+/// with these leading axes. Returns the datasets that it read. Throws Error(input) naming a dataset
+/// whose shape, type or numbers do not fit, two datasets that say the same, norms without
+/// norm_epsilon, and biases without the axis of heads that a norm over all heads needs.
 std::vector<ArraySource> take_transforms(const io::InputBundle& bundle, const Shape& leading,
                                          Vectors& q, Vectors& k);
 
