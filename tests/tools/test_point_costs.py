@@ -26,7 +26,7 @@ COSTS = {cost.__name__: cost for cost in (euclidean, l1, cosine)}
 
 
 def potentials(cost, a, b, epsilon):
-    """The gradients of the plan exp((f + g - cost)/epsilon) a b'; averaged steps also converge for a with itself."""
+    """The potentials of the plan exp((f + g - cost)/epsilon) a b'; averaged steps also converge for a with itself."""
     def soft_min(z, axis):
         least = z.min(axis, keepdims=True)
         return epsilon * (np.squeeze(least, axis) - np.log(np.exp(least - z).sum(axis)))
